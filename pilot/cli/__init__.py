@@ -1,0 +1,1 @@
+"""Commands: pilot-discovery and pilotctl."""

@@ -1,0 +1,1 @@
+"""The pages of port 15014."""

@@ -1,0 +1,119 @@
+"""The two ways to declare a derived value: a function of what it reads, and a gathering of one item a key."""
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from pilot.derive.graph import UNSET, Database, Node
+
+P = ParamSpec("P")
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+D = TypeVar("D", bound=Database)
+
+
+class Derived(Generic[P, T]):
+    """A memoised pure function of the database. Its arguments (hashable) are the cache key, its reads the edges."""
+
+    gathers = False
+
+    def __init__(self, compute: Callable[..., T], hub: bool) -> None:
+        self.compute, self.hub = compute, hub
+        self.__name__, self.__doc__, self.__module__ = compute.__name__, compute.__doc__, compute.__module__
+
+    def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
+        value: T = db.read(self, args)
+        return value
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+
+def derived(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
+    """Declare `fn(db, *args)` as derived. Its value is shared between its readers: treat it as frozen."""
+    return Derived(fn, hub=False)
+
+
+def hub(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
+    """Like `derived`, for a value that reads a whole kind (every public service): explanations stop at it."""
+    return Derived(fn, hub=True)
+
+
+class Gather(Generic[K, P, T]):
+    """A mapping key → item, of which a commit reruns only the items that it reached.
+
+    `keys(db, *args)` gives the keys in the order of the mapping (a tuple, no repeats), `item(db, key, *args)` the value of
+    each; None leaves the key out. The value is a fresh dict after every change, so a reader may keep an old one and compare
+    the items by identity. An item that fails keeps its last good value, or is left out, and does not disturb the others.
+    """
+
+    gathers = True
+
+    def __init__(self, name: str, keys: Derived[Any, tuple[K, ...]], item: Derived[Any, T | None], hub: bool = False) -> None:
+        self.keys, self.item, self.hub = keys, item, hub
+        self.__name__ = name
+
+    def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> Mapping[K, T]:
+        value: Mapping[K, T] = db.read(self, args)
+        return value
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+    def compute(self, db: Database, node: Node) -> dict[K, T]:
+        """Bring the items up to date: those of new keys, and those that the last commits reached."""
+        gathered = node.gathered
+        assert gathered is not None
+        first = gathered.keys is None
+        if first:
+            gathered.keys = self._node(db, self.keys, node.args, node)
+        keys = gathered.keys
+        assert keys is not None
+        if keys.stale:
+            db.refresh(keys)
+        if keys.error is not None:
+            raise keys.error
+        relisted = first or keys.changed_at > node.verified_at or node.error is not None
+        dirty, gathered.dirty = gathered.dirty, {}
+        if relisted:
+            dirty |= self._relist(db, node, keys.value)
+        items, old = gathered.items, node.value
+        changed: dict[K, Any] = {}
+        for item in dirty:
+            key = item.key[1]  # type: ignore[index]
+            if item is keys or items.get(key) is not item:
+                continue
+            if item.stale:
+                db.refresh(item)
+            if item.changed_at > node.verified_at or old is UNSET or key not in old:
+                changed[key] = item.value
+        if old is not UNSET and not relisted:
+            if all((old.get(k, None) is v or old.get(k, None) == v) for k, v in changed.items()):
+                return old  # type: ignore[no-any-return]
+            if all(k in old and v is not None and v is not UNSET for k, v in changed.items()):
+                return {**old, **changed}
+        return {k: v for k, item in items.items() if (v := item.value) is not None and v is not UNSET}
+
+    def _relist(self, db: Database, node: Node, listed: tuple[K, ...]) -> dict[Node, None]:
+        """Take the new list of keys; the nodes of those that were not there before."""
+        assert node.gathered is not None
+        old = node.gathered.items
+        fresh: dict[Node, None] = {}
+        items: dict[Hashable, Node] = {}
+        for key in listed:
+            item = old.get(key)
+            if item is None:
+                item = self._node(db, self.item, (key, *node.args), node)
+                fresh[item] = None
+            items[key] = item
+        node.gathered.items = items
+        for key, item in old.items():
+            if key not in items:
+                db.unread(item, node)
+        return fresh
+
+    @staticmethod
+    def _node(db: Database, fn: Derived[Any, Any], args: tuple[Any, ...], reader: Node) -> Node:
+        node = db.find_node(fn, *args) or db.adopt((fn, *args), fn, args)
+        node.readers.add(reader)
+        return node

@@ -1,0 +1,255 @@
+"""Memoised pure derivations over versioned input tables.
+
+Inputs live in tables and change only inside `Database.commit`. A derived function is pure: everything it reads is another
+derived call or a tracked table read, and each such read becomes an edge. A commit walks the edges backwards and marks what
+*may* be stale; the next read of a stale node verifies it, reruns it only when one of its inputs really changed, and an equal
+result stops the wave. Nodes that no watched node reaches are freed by `collect`.
+
+The algorithm is the one of https://salsa-rs.github.io/salsa/reference/algorithm.html, with edges in both directions: they
+give the push candidates of a commit without visiting what did not change.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Protocol
+
+UNSET: Any = object()
+
+
+class CycleError(RuntimeError):
+    """A derived function reads itself; `args[0]` is the key of the node."""
+
+
+class Derivation(Protocol):
+    """What a node computes. `gathers` marks one whose `compute` brings the node's `gathered` items up to date."""
+
+    hub: bool
+    gathers: bool
+    compute: Callable[..., Any]
+
+
+class Gathered:
+    """Items of a gather node: the node of each key, and the items that may have changed since it was verified."""
+
+    __slots__ = ("dirty", "items", "keys")
+
+    def __init__(self) -> None:
+        self.keys: Node | None = None
+        self.items: dict[Hashable, Node] = {}
+        self.dirty: dict[Node, None] = {}
+
+
+class Node:
+    """One memoised value.
+
+    `value` is the last good one (UNSET before the first success); `error` is what the last run raised, or None.
+    `changed_at` and `verified_at` are revisions, -1 for never.
+    """
+
+    __slots__ = ("args", "changed_at", "deps", "error", "fn", "gathered", "key", "readers", "stale", "value", "verified_at", "watchers")
+
+    def __init__(self, key: Hashable, fn: Derivation, args: tuple[Any, ...]) -> None:
+        self.key, self.fn, self.args = key, fn, args
+        self.value: Any = UNSET
+        self.error: Exception | None = None
+        self.deps: tuple[Node, ...] = ()
+        self.readers: set[Node] = set()
+        self.stale = True
+        self.changed_at = self.verified_at = -1
+        self.watchers = 0
+        self.gathered = Gathered() if fn.gathers else None
+
+    def inputs(self) -> Iterable[Node]:
+        """The nodes that this one was computed from, in the order of their first read."""
+        if self.gathered is None:
+            return self.deps
+        keys = self.gathered.keys
+        return [*([keys] if keys is not None else []), *self.gathered.items.values()]
+
+    def __repr__(self) -> str:
+        return f"<Node {self.key!r}>"
+
+
+class Database:
+    """The graph of derived values, and the tables by name that they are read from."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.tables: dict[str, Any] = {}
+        self.runs = 0
+        self.failures = 0
+        self.on_run: Callable[[Node], None] | None = None
+        self.on_failure: Callable[[Node, Exception], None] | None = None
+        self._nodes: dict[Hashable, Node] = {}
+        self._frames: list[dict[Node, None]] = []
+        self._running: set[Node] = set()
+        self._orphans: list[Node] = []
+
+    # -- reads ---------------------------------------------------------------------------------------------------------
+
+    def read(self, fn: Derivation, args: tuple[Any, ...]) -> Any:
+        """The value of `fn` at `args`, recorded as a read of the derivation that runs now, if any; raises its error."""
+        key = (fn, *args)
+        node = self._nodes.get(key)
+        if node is None:
+            node = self.adopt(key, fn, args)
+        if self._frames:
+            self._frames[-1][node] = None
+        if node.stale:
+            self.refresh(node)
+        if node.error is not None:
+            raise node.error
+        return node.value
+
+    def adopt(self, key: Hashable, fn: Derivation, args: tuple[Any, ...]) -> Node:
+        """Create the node of a key. It is an orphan, freed by the next `collect`, unless something reads or watches it."""
+        node = self._nodes[key] = Node(key, fn, args)
+        if not self._frames:
+            self._orphans.append(node)
+        return node
+
+    def refresh(self, node: Node) -> None:
+        """Bring a node up to date: verify its inputs in the order of their first read, rerun it only if one changed."""
+        if not node.stale:
+            return
+        if node in self._running:
+            raise CycleError(node.key)
+        if node.verified_at >= 0 and node.gathered is None:
+            self._running.add(node)
+            try:
+                verified = node.verified_at
+                for dep in node.deps:
+                    if dep.stale:
+                        self.refresh(dep)
+                    if dep.changed_at > verified:
+                        break
+                else:
+                    node.stale, node.verified_at = False, self.revision
+                    return
+            finally:
+                self._running.discard(node)
+        self._run(node)
+
+    def _run(self, node: Node) -> None:
+        self._running.add(node)
+        value: Any = UNSET
+        error: Exception | None = None
+        frame: dict[Node, None] = {}
+        self._frames.append(frame)
+        try:
+            value = node.fn.compute(self, *node.args) if node.gathered is None else node.fn.compute(self, node)
+        except CycleError:
+            raise
+        except Exception as raised:  # a bug in a derivation is memoised like a value; the last good value stays
+            error = raised
+        finally:
+            self._frames.pop()
+            self._running.discard(node)
+        self.runs += 1
+        if self.on_run is not None:
+            self.on_run(node)
+        if node.gathered is None:
+            self._relink(node, frame)
+        if error is not None:
+            self._fail(node, error)
+        elif node.error is not None or node.value is UNSET or (value is not node.value and value != node.value):
+            node.value, node.error, node.changed_at = value, None, self.revision
+        node.stale, node.verified_at = False, self.revision
+
+    def _fail(self, node: Node, error: Exception) -> None:
+        if node.error is error:  # passed on by an input that failed before
+            return
+        node.error, node.changed_at = error, self.revision
+        self.failures += 1
+        if self.on_failure is not None:
+            self.on_failure(node, error)
+
+    def _relink(self, node: Node, frame: dict[Node, None]) -> None:
+        for dep in frame:
+            dep.readers.add(node)
+        for dep in node.deps:
+            if dep not in frame:
+                self.unread(dep, node)
+        node.deps = tuple(frame)
+
+    # -- writes --------------------------------------------------------------------------------------------------------
+
+    def commit(self, edits: Iterable[tuple[Any, Hashable, Any]]) -> list[Node]:
+        """Apply one transaction of (table, key, row or None); the watched nodes whose value it may have changed.
+
+        A watched node is reported once, and again only after it was refreshed.
+        """
+        if self._frames:
+            raise RuntimeError("a derivation must not write")
+        self.revision += 1
+        todo: list[Node] = []
+        for table, key, row in edits:
+            table.apply(key, row, todo)
+        hit = [node for node in todo if node.watchers]
+        while todo:
+            node = todo.pop()
+            for reader in node.readers:
+                if reader.gathered is not None:
+                    reader.gathered.dirty[node] = None
+                if not reader.stale:
+                    reader.stale = True
+                    todo.append(reader)
+                    if reader.watchers:
+                        hit.append(reader)
+        return hit
+
+    def touch(self, key: Hashable, todo: list[Node]) -> None:
+        """What a table holds at `key` changed: its node, if any, must run again, and its readers may be stale."""
+        node = self._nodes.get(key)
+        if node is not None and node.verified_at >= 0:
+            node.stale, node.verified_at = True, -1
+            todo.append(node)
+
+    # -- lifetime ------------------------------------------------------------------------------------------------------
+
+    def watch(self, fn: Derivation, *args: Any) -> Node:
+        """Keep a derived value alive and have commits report it. The node's `value` is the last good one, or UNSET."""
+        key = (fn, *args)
+        node = self._nodes.get(key)
+        if node is None:
+            node = self.adopt(key, fn, args)
+        node.watchers += 1
+        self.refresh(node)
+        return node
+
+    def unwatch(self, node: Node) -> None:
+        """Undo one `watch`."""
+        node.watchers -= 1
+        if not node.watchers and not node.readers:
+            self._orphans.append(node)
+
+    def unread(self, dep: Node, reader: Node) -> None:
+        """`reader` no longer reads `dep`."""
+        dep.readers.discard(reader)
+        if not dep.readers and not dep.watchers:
+            self._orphans.append(dep)
+
+    def collect(self) -> int:
+        """Free every node that nothing watched reaches; the number of nodes freed."""
+        freed = 0
+        while self._orphans:
+            node = self._orphans.pop()
+            if node.readers or node.watchers or self._nodes.get(node.key) is not node:
+                continue
+            del self._nodes[node.key]
+            freed += 1
+            for dep in node.inputs():
+                self.unread(dep, node)
+            node.deps, node.gathered = (), None
+        return freed
+
+    def find_node(self, fn: Derivation, *args: Any) -> Node | None:
+        """The node of a derived value where it exists now; creates and computes nothing."""
+        return self._nodes.get((fn, *args))
+
+    def nodes(self) -> Iterable[Node]:
+        """Every live node, in no order."""
+        return self._nodes.values()
+
+    def __len__(self) -> int:
+        return len(self._nodes)

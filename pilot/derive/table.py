@@ -1,0 +1,89 @@
+"""Input collections: rows by key, and named indexes from buckets to the keys of the rows that are in them."""
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from pilot.derive.derived import Derived
+from pilot.derive.graph import Database, Node
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+Index = Callable[[Any, Any], Iterable[Hashable]]
+
+
+class Table(Generic[K, R]):
+    """Rows that only `Database.commit` changes; `get`, `keys` and `all_keys` are tracked reads.
+
+    An index is a function (key, row) → buckets. Rows are frozen values; an equal row is no change.
+    """
+
+    def __init__(self, db: Database, name: str, **indexes: Index) -> None:
+        self._db, self.name, self._indexes = db, name, indexes
+        self._rows: dict[K, R] = {}
+        self._buckets: dict[str, dict[Hashable, set[K]]] = {index: {} for index in indexes}
+        self._row = Derived(self._read_row, hub=False)
+        self._bucket = Derived(self._read_bucket, hub=True)
+        self._every = Derived(self._read_all, hub=True)
+        self._row.__name__, self._bucket.__name__, self._every.__name__ = name, f"{name} by", f"every {name}"
+        db.tables[name] = self
+
+    def get(self, key: K) -> R | None:
+        """The row, or None; an absent row is a read too."""
+        row: R | None = self._db.read(self._row, (key,))
+        return row
+
+    def keys(self, index: str, bucket: Hashable) -> tuple[K, ...]:
+        """Keys of the rows in a bucket of an index, sorted."""
+        found: tuple[K, ...] = self._db.read(self._bucket, (index, bucket))
+        return found
+
+    def all_keys(self) -> tuple[K, ...]:
+        """Every key, sorted."""
+        found: tuple[K, ...] = self._db.read(self._every, ())
+        return found
+
+    def peek(self, key: K) -> R | None:
+        """The row, untracked: for the outside, never in a derivation."""
+        return self._rows.get(key)
+
+    def rows(self) -> Iterator[tuple[K, R]]:
+        """Every key and row, untracked: for the outside, never in a derivation."""
+        return iter(self._rows.items())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def apply(self, key: K, row: R | None, todo: list[Node]) -> None:
+        """Set or (None) delete a row. For `Database.commit` only."""
+        old = self._rows.get(key)
+        if old is row or old == row:
+            return
+        if row is None:
+            del self._rows[key]
+        else:
+            self._rows[key] = row
+        self._db.touch((self._row, key), todo)
+        if old is None or row is None:
+            self._db.touch((self._every,), todo)
+        for name, extract in self._indexes.items():
+            before = set(extract(key, old)) if old is not None else set()
+            after = set(extract(key, row)) if row is not None else set()
+            buckets = self._buckets[name]
+            for bucket in before - after:
+                buckets[bucket].discard(key)
+                if not buckets[bucket]:
+                    del buckets[bucket]
+                self._db.touch((self._bucket, name, bucket), todo)
+            for bucket in after - before:
+                buckets.setdefault(bucket, set()).add(key)
+                self._db.touch((self._bucket, name, bucket), todo)
+
+    def _read_row(self, db: Database, key: K) -> R | None:
+        return self._rows.get(key)
+
+    def _read_bucket(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
+        return tuple(sorted(self._buckets[index].get(bucket, ())))  # type: ignore[type-var]
+
+    def _read_all(self, db: Database) -> tuple[K, ...]:
+        return tuple(sorted(self._rows))  # type: ignore[type-var]

@@ -1,0 +1,1 @@
+"""Leaves: no knowledge of the mesh beyond its words."""

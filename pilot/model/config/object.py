@@ -1,0 +1,41 @@
+"""A configuration object as the tables hold it: the metadata that can matter to a proxy, and the decoded spec."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+S = TypeVar("S")
+
+
+class ObjectKey(NamedTuple):
+    """Row key of every kind; `namespace` is "" for cluster-scoped kinds."""
+
+    namespace: str
+    name: str
+
+
+class Object(msgspec.Struct, Generic[S], frozen=True):
+    """One object. Metadata that no proxy can notice (resourceVersion, most annotations) is not kept, so that its change is none.
+
+    `labels` are whole; `annotations` only those whose key contains `istio.io` or `kubernetes.io/ingress.class`.
+    `created` is RFC 3339 in UTC (it sorts), "" where unknown.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    spec: S
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    created: str = ""
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+
+def age(o: Object[Any]) -> tuple[str, str, str]:
+    """Sort key: oldest first, then by name, then by namespace. Istio's rule wherever two objects compete."""
+    return o.created, o.name, o.namespace

@@ -1,0 +1,51 @@
+"""An address that serves a port of a service."""
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Health(enum.StrEnum):
+    HEALTHY = "Healthy"
+    UNHEALTHY = "UnHealthy"
+    DRAINING = "Draining"
+    TERMINATING = "Terminating"
+
+
+class Locality(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """Envoy's three levels, "" where unknown."""
+
+    region: str = ""
+    zone: str = ""
+    subzone: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Locality:
+        """Of "region/zone/subzone", levels missing at the end allowed."""
+        parts = text.split("/", 2)
+        return cls(*parts) if text else cls()
+
+    def __str__(self) -> str:
+        return "/".join((self.region, self.zone, self.subzone)).rstrip("/")
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint of one service port. `addresses`: the first is the one to use, the others are its other IP families;
+    a Unix socket is its path (starting with "/"), with `port` 0."""
+
+    addresses: tuple[str, ...]
+    port: int
+    port_name: str
+    namespace: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    service_account: str = ""  # SPIFFE identity, "" where unknown
+    workload: str = ""
+    hostname: str = ""  # of a pod in a headless service
+    network: str = ""
+    cluster_id: str = ""
+    locality: Locality = Locality()
+    node: str = ""
+    weight: int = 0  # 0: not said, counts as 1
+    health: Health = Health.HEALTHY
+    tls_mode: str = "disabled"  # "istio" where the workload takes mesh mTLS

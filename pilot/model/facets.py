@@ -1,0 +1,92 @@
+"""What can make two proxies' resources differ, in small frozen pieces: the cache keys of everything below `profile`.
+
+A builder takes the smallest piece that it needs, so that proxies that agree in it share one computation and one copy of
+the bytes. `model.views.classify` computes them from a `Proxy`; nothing below it sees a proxy.
+"""
+from __future__ import annotations
+
+import msgspec
+
+from pilot.model.config.object import ObjectKey
+from pilot.model.endpoint import Locality
+from pilot.model.proxy import NodeType
+from pilot.model.service import Port, ServiceRef
+
+Labels = frozenset[tuple[str, str]]
+
+
+class Features(msgspec.Struct, frozen=True, cache_hash=True):
+    """What the proxy's build registers, where it matters; all of it for Istio's own proxy."""
+
+    metadata_exchange: bool = True  # network filter istio.metadata_exchange, also as an upstream filter of clusters
+    peer_metadata: bool = True  # HTTP filter io.istio.http.peer_metadata
+    alpn: bool = True  # HTTP filter istio.alpn
+    stats: bool = True  # istio.stats
+
+
+class Scope(msgspec.Struct, frozen=True, cache_hash=True):
+    """Which configuration is visible: that of a namespace, through a Sidecar object where one applies."""
+
+    namespace: str
+    sidecar: ObjectKey | None = None
+    gateway: bool = False  # a router: no Sidecar, no egress listeners
+
+
+class Reach(msgspec.Struct, frozen=True, cache_hash=True):
+    """From where endpoints are seen. `networks`: REQUESTED_NETWORK_VIEW, empty = all."""
+
+    network: str = ""
+    cluster_id: str = "Kubernetes"
+    locality: Locality = Locality()
+    node: str = ""
+    ipv4: bool = True
+    ipv6: bool = False
+    networks: frozenset[str] = frozenset()
+
+
+class TlsFiles(msgspec.Struct, frozen=True, cache_hash=True):
+    """Paths of a proxy that brings its own mesh certificate: node metadata TLS_CLIENT_* and TLS_SERVER_*."""
+
+    client_cert: str = ""
+    client_key: str = ""
+    client_root: str = ""
+    server_cert: str = ""
+    server_key: str = ""
+    server_root: str = ""
+
+
+class Tags(msgspec.Struct, frozen=True, cache_hash=True):
+    """The workload as its spans name it."""
+
+    service: str = ""  # canonical name
+    revision: str = "latest"  # canonical revision
+    namespace: str = ""
+    cluster_id: str = ""
+    mesh_id: str = ""
+
+
+class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
+    """A port of the proxy's own workload that a service points at."""
+
+    ref: ServiceRef
+    port: Port
+    target_port: int
+
+
+class Outbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """All that outbound clusters, endpoints and routes may depend on.
+
+    `labels`: the proxy's labels, but only those that some selector reachable from it (DestinationRule workloadSelector,
+    VirtualService sourceLabels) asks for, so that unrelated labels do not split classes.
+    """
+
+    type: NodeType
+    scope: Scope
+    features: Features = Features()
+    reach: Reach = Reach()
+    labels: Labels = frozenset()
+    tls_files: TlsFiles = TlsFiles()
+    dns_domain: str = ""  # "<namespace>.svc.<suffix>": which short names its virtual hosts answer to
+    dns_capture: bool = False  # DNS_CAPTURE and DNS_AUTO_ALLOCATE: auto-allocated addresses are used
+    http10: bool = False
+    interception: str = "REDIRECT"  # REDIRECT, TPROXY or NONE

@@ -1,0 +1,63 @@
+"""A connected proxy, as its xDS node describes it."""
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pilot.model.endpoint import Locality
+
+
+class NodeType(enum.StrEnum):
+    SIDECAR = "sidecar"
+    ROUTER = "router"
+    WAYPOINT = "waypoint"
+    ZTUNNEL = "ztunnel"
+
+
+class NodeError(ValueError):
+    """The node of a first request cannot be understood; the text is for the peer."""
+
+
+class Proxy(msgspec.Struct, frozen=True, kw_only=True):
+    """One proxy. `id` is the third part of the node id (`<pod>.<namespace>`), `ips` are valid addresses, at least one.
+
+    `metadata` is the node's metadata as plain data (istio.io/latest/docs/reference/config: all booleans and lists are strings).
+    `extensions`: names of the extensions that its Envoy was built with, None where the node does not list them (Istio's proxy
+    through pilot-agent): then it has everything that Istio's build has.
+    """
+
+    type: NodeType
+    id: str
+    ips: tuple[str, ...]
+    dns_domain: str
+    namespace: str
+    metadata: Mapping[str, Any] = {}
+    locality: Locality = Locality()
+    extensions: frozenset[str] | None = None
+    version: str = ""  # ISTIO_VERSION
+
+    def text(self, key: str, default: str = "") -> str:
+        """A metadata value as text, `default` where absent."""
+        value = self.metadata.get(key)
+        return default if value is None else str(value)
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """A metadata value as Istio's StringBool: "true" or "1" in any case."""
+        value = self.metadata.get(key)
+        return default if value is None else str(value).lower() in ("true", "1")
+
+    def items(self, key: str) -> tuple[str, ...]:
+        """A metadata value as Istio's StringList: parts between commas."""
+        return tuple(p.strip() for p in self.text(key).split(",") if p.strip())
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels that the node announces: STATIC_LABELS under LABELS."""
+        return {**(self.metadata.get("STATIC_LABELS") or {}), **(self.metadata.get("LABELS") or {})}
+
+    @property
+    def cluster_id(self) -> str:
+        return self.text("CLUSTER_ID", "Kubernetes")

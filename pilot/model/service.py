@@ -1,0 +1,124 @@
+"""A service of the mesh, whichever registry it comes from."""
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+import msgspec
+
+from pilot.model.config.object import ObjectKey
+
+
+class Protocol(enum.StrEnum):
+    """A port's protocol as Istio understands it. UNSUPPORTED means: not said, detect it on the wire."""
+
+    HTTP = "HTTP"
+    HTTP2 = "HTTP2"
+    HTTPS = "HTTPS"
+    HTTP_PROXY = "HTTP_PROXY"
+    GRPC = "GRPC"
+    GRPC_WEB = "GRPC-Web"
+    TCP = "TCP"
+    TLS = "TLS"
+    UDP = "UDP"
+    MONGO = "Mongo"
+    REDIS = "Redis"
+    MYSQL = "MySQL"
+    HBONE = "HBONE"
+    UNSUPPORTED = "UnsupportedProtocol"
+
+    @property
+    def is_http(self) -> bool:
+        return self in _HTTP
+
+    @property
+    def is_http2(self) -> bool:
+        return self in (Protocol.HTTP2, Protocol.GRPC, Protocol.GRPC_WEB)
+
+    @property
+    def is_tcp(self) -> bool:
+        return self in _TCP
+
+    @property
+    def is_tls(self) -> bool:
+        return self in (Protocol.HTTPS, Protocol.TLS)
+
+
+_HTTP = frozenset({Protocol.HTTP, Protocol.HTTP2, Protocol.HTTP_PROXY, Protocol.GRPC, Protocol.GRPC_WEB})
+_TCP = frozenset({Protocol.TCP, Protocol.HTTPS, Protocol.TLS, Protocol.MONGO, Protocol.REDIS, Protocol.MYSQL})
+
+
+class Resolution(enum.StrEnum):
+    """How the endpoints of a service are found."""
+
+    CLIENT_SIDE_LB = "ClientSideLB"  # EDS
+    DNS_LB = "DNSLB"  # STRICT_DNS
+    DNS_ROUND_ROBIN_LB = "DNSRoundRobinLB"  # LOGICAL_DNS
+    PASSTHROUGH = "Passthrough"  # ORIGINAL_DST
+    ALIAS = "Alias"  # ExternalName: the service that it names
+    DYNAMIC_DNS = "DynamicDNS"  # dynamic forward proxy
+
+
+class Registry(enum.StrEnum):
+    KUBERNETES = "Kubernetes"
+    EXTERNAL = "External"  # ServiceEntry
+
+
+class ServiceRef(NamedTuple):
+    """What names a service: two ServiceEntries of different namespaces may claim one hostname."""
+
+    hostname: str
+    namespace: str
+
+
+class Port(msgspec.Struct, frozen=True):
+    """A port of a service. `target` is what its endpoints use unless they say otherwise: a number, or a name of a pod's port."""
+
+    name: str
+    number: int
+    protocol: Protocol
+    target: int | str = 0
+
+
+PUBLIC = frozenset({"*"})
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """One service. For a ServiceEntry with several hosts there is one service a host.
+
+    `addresses`: virtual IPs or CIDRs, () where it has none. `auto_addresses`: those of a ServiceEntry's status, which only
+    proxies with DNS capture use. `export_to`: namespaces that may see it, {"*"} public, {} nobody; already resolved ("." is the
+    own namespace's name, mesh defaults applied). `created`, `labels`: of the object that declares it. `source`: that object.
+    """
+
+    hostname: str
+    namespace: str
+    name: str
+    registry: Registry
+    source: ObjectKey
+    ports: tuple[Port, ...]
+    resolution: Resolution
+    addresses: tuple[str, ...] = ()
+    auto_addresses: tuple[str, ...] = ()
+    export_to: frozenset[str] = PUBLIC
+    created: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()
+    mesh_external: bool = False
+    headless: bool = False
+    external_name: str = ""
+    service_accounts: tuple[str, ...] = ()  # extra SPIFFE identities or, for a ServiceEntry, its subjectAltNames
+    publish_not_ready: bool = False
+    node_local: bool = False  # internalTrafficPolicy: Local
+    traffic_distribution: str = ""  # "", PreferSameZone or PreferSameNode
+    race_connect: bool = False  # istio.io/connect-strategy: RACE_FIRST_TCP_CONNECT
+    session_label: str = ""  # value of istio.io/persistent-session
+    session_header_label: str = ""  # value of istio.io/persistent-session-header
+
+    @property
+    def ref(self) -> ServiceRef:
+        return ServiceRef(self.hostname, self.namespace)
+
+    def port(self, number: int) -> Port | None:
+        """The port of that number, the first where UDP and TCP share it."""
+        return next((p for p in self.ports if p.number == number), None)

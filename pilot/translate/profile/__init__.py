@@ -1,0 +1,1 @@
+"""Which resources a kind of proxy gets. The concept folders build them; nothing is built here."""

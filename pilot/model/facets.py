@@ -90,3 +90,20 @@ class Outbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     dns_capture: bool = False  # DNS_CAPTURE and DNS_AUTO_ALLOCATE: auto-allocated addresses are used
     http10: bool = False
     interception: str = "REDIRECT"  # REDIRECT, TPROXY or NONE
+
+
+class Inbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """All that a sidecar's inbound listeners and clusters may depend on.
+
+    `targets`: in the order of the services' age; `labels`: the proxy's labels that some selector of a policy asks for.
+    """
+
+    scope: Scope
+    features: Features = Features()
+    targets: tuple[ServiceTarget, ...] = ()
+    ips: tuple[str, ...] = ()
+    labels: Labels = frozenset()
+    tls_files: TlsFiles = TlsFiles()
+    tags: Tags = Tags()
+    interception: str = "REDIRECT"
+    http10: bool = False

@@ -78,10 +78,12 @@ class Gather(Generic[K, P, T]):
         if relisted:
             dirty |= self._relist(db, node, keys.value)
         items, old = gathered.items, node.value
-        changed: dict[K, Any] = {}
+        changed: dict[Any, Any] = {}
         for item in dirty:
-            key = item.key[1]  # type: ignore[index]
-            if item is keys or items.get(key) is not item:
+            if item is keys:
+                continue
+            key = item.args[0]
+            if items.get(key) is not item:
                 continue
             if item.stale:
                 db.refresh(item)
@@ -92,9 +94,10 @@ class Gather(Generic[K, P, T]):
                 return old  # type: ignore[no-any-return]
             if all(k in old and v is not None and v is not UNSET for k, v in changed.items()):
                 return {**old, **changed}
-        return {k: v for k, item in items.items() if (v := item.value) is not None and v is not UNSET}
+        value: dict[Any, T] = {k: v for k, item in items.items() if (v := item.value) is not None and v is not UNSET}
+        return old if value == old and list(value) == list(old) else value
 
-    def _relist(self, db: Database, node: Node, listed: tuple[K, ...]) -> dict[Node, None]:
+    def _relist(self, db: Database, node: Node, listed: tuple[Hashable, ...]) -> dict[Node, None]:
         """Take the new list of keys; the nodes of those that were not there before."""
         assert node.gathered is not None
         old = node.gathered.items

@@ -17,15 +17,19 @@ UNSET: Any = object()
 
 
 class CycleError(RuntimeError):
-    """A derived function reads itself; `args[0]` is the key of the node."""
+    """A derived function reads itself; `args[0]` is the key of the node. Memoised like any other bug of a derivation."""
 
 
 class Derivation(Protocol):
     """What a node computes. `gathers` marks one whose `compute` brings the node's `gathered` items up to date."""
 
     hub: bool
-    gathers: bool
-    compute: Callable[..., Any]
+
+    @property
+    def gathers(self) -> bool: ...
+
+    @property
+    def compute(self) -> Callable[..., Any]: ...
 
 
 class Gathered:
@@ -84,6 +88,7 @@ class Database:
         self._frames: list[dict[Node, None]] = []
         self._running: set[Node] = set()
         self._orphans: list[Node] = []
+        self._cyclic = False  # counting readers cannot free a cycle
 
     # -- reads ---------------------------------------------------------------------------------------------------------
 
@@ -113,22 +118,26 @@ class Database:
         if not node.stale:
             return
         if node in self._running:
+            self._cyclic = True
             raise CycleError(node.key)
-        if node.verified_at >= 0 and node.gathered is None:
-            self._running.add(node)
-            try:
-                verified = node.verified_at
-                for dep in node.deps:
-                    if dep.stale:
-                        self.refresh(dep)
-                    if dep.changed_at > verified:
-                        break
-                else:
-                    node.stale, node.verified_at = False, self.revision
-                    return
-            finally:
-                self._running.discard(node)
-        self._run(node)
+        if node.verified_at < 0 or node.gathered is not None or not self._verify(node):
+            self._run(node)
+
+    def _verify(self, node: Node) -> bool:
+        """Whether no input changed since the node was verified; then it is verified now."""
+        self._running.add(node)
+        try:
+            for dep in node.deps:
+                if dep.stale:
+                    if dep in self._running:
+                        return False
+                    self.refresh(dep)
+                if dep.changed_at > node.verified_at:
+                    return False
+        finally:
+            self._running.discard(node)
+        node.stale, node.verified_at = False, self.revision
+        return True
 
     def _run(self, node: Node) -> None:
         self._running.add(node)
@@ -138,8 +147,6 @@ class Database:
         self._frames.append(frame)
         try:
             value = node.fn.compute(self, *node.args) if node.gathered is None else node.fn.compute(self, node)
-        except CycleError:
-            raise
         except Exception as raised:  # a bug in a derivation is memoised like a value; the last good value stays
             error = raised
         finally:
@@ -152,7 +159,7 @@ class Database:
             self._relink(node, frame)
         if error is not None:
             self._fail(node, error)
-        elif node.error is not None or node.value is UNSET or (value is not node.value and value != node.value):
+        elif node.error is not None or node.value is UNSET or (value is not node.value and (node.gathered is not None or value != node.value)):
             node.value, node.error, node.changed_at = value, None, self.revision
         node.stale, node.verified_at = False, self.revision
 
@@ -231,7 +238,7 @@ class Database:
 
     def collect(self) -> int:
         """Free every node that nothing watched reaches; the number of nodes freed."""
-        freed = 0
+        freed = self._sweep() if self._cyclic else 0
         while self._orphans:
             node = self._orphans.pop()
             if node.readers or node.watchers or self._nodes.get(node.key) is not node:
@@ -242,6 +249,24 @@ class Database:
                 self.unread(dep, node)
             node.deps, node.gathered = (), None
         return freed
+
+    def _sweep(self) -> int:
+        """Free by reachability what reads itself in a circle, after a derivation did."""
+        self._cyclic = False
+        live: set[Node] = set()
+        todo = [node for node in self._nodes.values() if node.watchers]
+        while todo:
+            node = todo.pop()
+            if node not in live:
+                live.add(node)
+                todo.extend(node.inputs())
+        dead = [node for node in self._nodes.values() if node not in live]
+        for node in dead:
+            del self._nodes[node.key]
+            for dep in node.inputs():
+                dep.readers.discard(node)
+        self._cyclic = any(isinstance(node.error, CycleError) for node in live)
+        return len(dead)
 
     def find_node(self, fn: Derivation, *args: Any) -> Node | None:
         """The node of a derived value where it exists now; creates and computes nothing."""

@@ -22,9 +22,9 @@ class Table(Generic[K, R]):
         self._db, self.name, self._indexes = db, name, indexes
         self._rows: dict[K, R] = {}
         self._buckets: dict[str, dict[Hashable, set[K]]] = {index: {} for index in indexes}
-        self._row = Derived(self._read_row, hub=False)
-        self._bucket = Derived(self._read_bucket, hub=True)
-        self._every = Derived(self._read_all, hub=True)
+        self._row: Derived[Any, R | None] = Derived(self._read_row, hub=False)
+        self._bucket: Derived[Any, tuple[K, ...]] = Derived(self._read_bucket, hub=True)
+        self._every: Derived[Any, tuple[K, ...]] = Derived(self._read_all, hub=True)
         self._row.__name__, self._bucket.__name__, self._every.__name__ = name, f"{name} by", f"every {name}"
         db.tables[name] = self
 

@@ -1,0 +1,20 @@
+"""The seed of every random test: another one each run, printed in the header; PYISTIOD_SEED repeats one."""
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("PYISTIOD_SEED", str(random.SystemRandom().randrange(1 << 32)))  # workers inherit it
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"random seed: PYISTIOD_SEED={os.environ['PYISTIOD_SEED']}"
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    return int(os.environ["PYISTIOD_SEED"])

@@ -1,0 +1,74 @@
+"""The Prometheus text format 0.0.4 as Go's client writes it.
+
+prometheus-client would add `_total` and `_created` to our names and write `1.0` where Go writes `1`; dashboards and alerts
+made for istiod rely on the names, and scripts on the numbers. Format: https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from prometheus_client import Metric
+from prometheus_client.samples import Sample
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+
+
+def format_float(value: float) -> str:
+    """The shortest digits that read back as `value`, with an exponent below 1e-4 and from 1e6 on: `1`, `0.01`, `1e+06`."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    number = Decimal(repr(float(value))).normalize()
+    exponent = number.adjusted()
+    if -4 <= exponent < 6:
+        return f"{number:f}"
+    sign, digits, _ = number.as_tuple()
+    fraction = "".join(map(str, digits[1:]))
+    return f"{'-' if sign else ''}{digits[0]}{'.' if fraction else ''}{fraction}e{exponent:+03d}"
+
+
+def render(metrics: Iterable[Metric], names: Mapping[str, str]) -> bytes:
+    """The exposition of metrics, sorted by name. `names`: family name in prometheus-client → the name it was declared with."""
+    families = sorted(((names.get(m.name) or _own_name(m), m) for m in metrics), key=lambda family: family[0])
+    return "".join(_family(name, metric) for name, metric in families if metric.samples).encode()
+
+
+def _own_name(metric: Metric) -> str:
+    return metric.name + "_total" if metric.type == "counter" else metric.name
+
+
+def _family(name: str, metric: Metric) -> str:
+    kind = "gauge" if metric.type == "info" else "untyped" if metric.type == "unknown" else metric.type
+    lines = [f"# HELP {name} {_escape(metric.documentation)}", f"# TYPE {name} {kind}"]
+    samples = sorted((s for s in metric.samples if not s.name.endswith("_created")), key=_place)
+    lines += [_sample(name if kind == "counter" else s.name, s) for s in samples]
+    return "\n".join(lines) + "\n"
+
+
+def _sample(name: str, sample: Sample) -> str:
+    labels = ",".join(f'{key}="{_label(key, value)}"' for key, value in _ordered(sample.labels))
+    return f"{name}{'{' + labels + '}' if labels else ''} {format_float(sample.value)}"
+
+
+def _place(sample: Sample) -> tuple[list[tuple[str, str]], int]:
+    """Series by their labels; of a histogram the buckets, then the sum, then the count."""
+    labels = [label for label in sorted(sample.labels.items()) if label[0] != "le"]
+    return labels, 2 if sample.name.endswith("_count") else 1 if sample.name.endswith("_sum") else 0
+
+
+def _ordered(labels: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Alphabetical; a bucket's bound comes last."""
+    return sorted(labels.items(), key=lambda label: (label[0] == "le", label[0]))
+
+
+def _label(key: str, value: str) -> str:
+    return format_float(float(value)) if key == "le" else _escape(value).replace('"', r"\"")
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")

@@ -1,0 +1,164 @@
+"""What the process counts: one observer whose methods say what happened.
+
+An observation costs about a microsecond. A series appears with its first observation; names, labels and numbers are written
+exactly as in the catalogue (`pilot.lib.exposition`).
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, PlatformCollector, ProcessCollector
+
+from pilot.lib.build_info import BuildInfo, build_info
+from pilot.lib.exposition import render
+from pilot.lib.metric_catalogue import CATALOGUE
+from pilot.lib.type_urls import short_name
+
+Update = Literal["config", "eds", "svc", "svcdelete"]
+Event = Literal["add", "update", "updatesame", "delete"]
+_FACTORIES: dict[str, Any] = {"counter": Counter, "gauge": Gauge}
+_REJECTABLE = frozenset({"cds", "eds", "lds", "rds"})
+# https://grpc.github.io/grpc/core/md_doc_statuscodes.html, spelt as Go does
+_CODES = (
+    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
+    "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss",
+    "Unauthenticated",
+)  # fmt: skip
+
+
+class Metrics:
+    """All metrics of one control plane. Times are seconds, sizes bytes, types full type URLs."""
+
+    def __init__(self, build: BuildInfo | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        build = build or build_info()
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._families: dict[str, Any] = {}
+        self._series: dict[tuple[str, ...], Any] = {}
+        self._exact: dict[str, str] = {}
+        self._largest_request = -1
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+        started = now()
+        self._at("istiod_uptime_seconds").set_function(lambda: now() - started)
+        self._at("pilot_info", str(build)).set(1)
+        self._at("istio_build", "pilot", build.tag).set(1)
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def connected(self, version: str) -> None:
+        """A proxy of that ISTIO_VERSION opened a stream."""
+        self._at("pilot_xds", version).inc()
+
+    def disconnected(self, version: str) -> None:
+        self._at("pilot_xds", version).dec()
+
+    def received(self, size: int) -> None:
+        """A request of `size` bytes arrived."""
+        if size > self._largest_request:
+            self._largest_request = size
+            self._at("pilot_xds_recv_max").set(size)
+
+    def rejected(self, type_url: str, proxy: str, code: int) -> None:
+        """A proxy (its id) sent a NACK with that gRPC status code."""
+        name = short_name(type_url)
+        self._at("pilot_total_xds_rejects", name).inc()
+        if name in _REJECTABLE:
+            text = _CODES[code] if 0 <= code < len(_CODES) else f"Code({code})"
+            self._at(f"pilot_xds_{name}_reject", text, proxy).set(1)
+
+    def expired_nonce(self, type_url: str) -> None:
+        """A request answered an older response than the last one."""
+        self._at("pilot_xds_expired_nonce", short_name(type_url)).inc()
+
+    def internal_error(self) -> None:
+        """A stream ended by an error of ours."""
+        self._at("pilot_total_xds_internal_errors").inc()
+
+    # -- pushes --------------------------------------------------------------------------------------------------------
+
+    def dequeued(self, waited: float, reasons: Mapping[str, int]) -> None:
+        """A proxy's push got its turn. `reasons`: config, endpoint, service, proxy, global, secret … → how many were merged."""
+        self._at("pilot_proxy_queue_time").observe(waited)
+        for reason, count in reasons.items():
+            self._at("pilot_push_triggers", reason).inc(count)
+
+    def sent(self, type_url: str, size: int, took: float, writing: float) -> None:
+        """A response of `size` bytes was sent; `took` includes making it, `writing` is the write alone."""
+        name = short_name(type_url)
+        self._at("pilot_xds_pushes", name).inc()
+        self._at("pilot_xds_push_time", name).observe(took)
+        self._at("pilot_xds_config_size_bytes", type_url).observe(size)
+        self._at("pilot_xds_send_time").observe(writing)
+
+    def send_failed(self, type_url: str) -> None:
+        """A response could not be sent, not because the peer went away."""
+        self._at("pilot_xds_pushes", short_name(type_url) + "_senderr").inc()
+
+    def write_timed_out(self) -> None:
+        self._at("pilot_xds_write_timeout").inc()
+
+    def converged(self, took: float) -> None:
+        """One proxy has everything of a push, `took` after the push was queued."""
+        self._at("pilot_proxy_convergence_time").observe(took)
+
+    # -- configuration -------------------------------------------------------------------------------------------------
+
+    def updated(self, kind: Update, count: int = 1) -> None:
+        """Updates arrived, before debouncing."""
+        self._at("pilot_inbound_updates", kind).inc(count)
+
+    def debounced(self, waited: float) -> None:
+        """A batch starts to be pushed, `waited` after its first event."""
+        self._at("pilot_debounce_time").observe(waited)
+
+    def committed(self, took: float) -> None:
+        """A batch is in the tables and what it reaches is known."""
+        self._at("pilot_pushcontext_init_seconds").observe(took)
+
+    def counted(self, services: int, virtual_services: int) -> None:
+        """How many there are after a commit."""
+        self._at("pilot_services").set(services)
+        self._at("pilot_virt_services").set(virtual_services)
+
+    def config_event(self, kind: str, event: Event, count: int = 1) -> None:
+        """An object of Istio's kinds came, changed or went."""
+        self._at("pilot_k8s_cfg_events", event, kind).inc(count)
+
+    def registry_event(self, kind: str, event: Event, count: int = 1) -> None:
+        """Like `config_event`, of Services, EndpointSlice, Pods, Nodes, Namespaces."""
+        self._at("pilot_k8s_reg_events", event, kind).inc(count)
+
+    def rejected_config(self, kind: str, name: str) -> None:
+        """An object ("namespace/name") was refused or ignored; `kind` in lower case, "gateway"."""
+        self._at("pilot_total_rejected_configs", name, kind).inc()
+
+    def derivation_failed(self, derivation: str) -> None:
+        """A bug of ours, whose effect is that a proxy keeps what it has."""
+        self._at("pilot_derivation_failures", derivation).inc()
+
+    # -- exposition ----------------------------------------------------------------------------------------------------
+
+    def exposition(self) -> bytes:
+        """Everything observed so far, as text (`pilot.lib.exposition.CONTENT_TYPE`)."""
+        return render(self._registry.collect(), self._exact)
+
+    def _at(self, *series: str) -> Any:
+        """The series of a name and its label values, in the catalogue's order; created with its first use."""
+        found = self._series.get(series)
+        if found is None:
+            found = self._series[series] = self._create(series[0], series[1:])
+        return found
+
+    def _create(self, name: str, labels: tuple[str, ...]) -> Any:
+        family = self._families.get(name)
+        if family is None:
+            declared = CATALOGUE[name]
+            if declared.kind == "histogram":
+                family = Histogram(name, declared.help, declared.labels, registry=self._registry, buckets=declared.buckets)
+            else:
+                family = _FACTORIES[declared.kind](name, declared.help, declared.labels, registry=self._registry)
+            self._families[name] = family
+            self._exact[name.removesuffix("_total") if declared.kind == "counter" else name] = name
+        return family.labels(*labels) if labels else family

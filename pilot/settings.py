@@ -1,13 +1,153 @@
-"""Every setting of the process: flag, environment variable, default and one sentence. Passed in, never global."""
+"""Every setting of the process: flag, environment variable, default and one sentence. Passed in, never global.
+
+A flag wins over its variable, a variable over the default. The type of the default says how the text is read: Go's syntax for
+booleans, integers and durations; tuples are parts between commas.
+
+    python -m pilot.settings      prints docs/settings.md
+"""
+# ruff: noqa: RUF009 (the values of setting() are immutable)
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pilot.lib import flags
+from pilot.lib.duration import Duration, format_duration, parse_duration
+
+FOREVER = Duration(2**63 - 1)
+
+
+def setting(default: Any, about: str, *, flag: str = "", short: str = "", env: str = "") -> Any:
+    """A field of `Settings`: its default, one sentence, the flag (and its letter) and the environment variable that set it."""
+    return dataclasses.field(default=default, metadata={"about": about, "flag": flag, "short": short, "env": env})
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What flags and environment say. A field that translation reads has the name of Istio's variable in its comment."""
+    """What flags and environment say. Durations are nanoseconds, as everywhere."""
 
-    domain: str = "cluster.local"
-    namespace: str = "istio-system"
-    cluster_id: str = "Kubernetes"
+    # Identity
+    pod_name: str = setting("", "Name of this process's own pod, for logs and identifiers.", env="POD_NAME")
+    namespace: str = setting("istio-system", "Namespace of the control plane.", flag="namespace", short="n", env="POD_NAMESPACE")
+    cluster_id: str = setting("Kubernetes", "Name of the local cluster.", flag="clusterID", env="CLUSTER_ID")
+    domain: str = setting("cluster.local", "DNS suffix of the services of the cluster.", flag="domain")
+
+    # Configuration sources
+    registries: tuple[str, ...] = setting(("Kubernetes",), "Service registries to read; only Kubernetes exists.", flag="registries")
+    config_dir: str = setting("", "Folder of YAML and JSON files to read configuration from, and to follow.", flag="configDir")
+    mesh_config: str = setting("./etc/istio/config/mesh", "File with the mesh config.", flag="meshConfig")
+    networks_config: str = setting("./etc/istio/config/meshNetworks", "File with the mesh networks.", flag="networksConfig")
+    debounce_after: Duration = setting(parse_duration("100ms"), "Quiet time after a change before it is applied.", env="PILOT_DEBOUNCE_AFTER")
+    debounce_max: Duration = setting(parse_duration("10s"), "Longest time that changes without a pause wait.", env="PILOT_DEBOUNCE_MAX")
+
+    # Listening addresses
+    http_address: str = setting(":8080", "Address of /ready and the debug pages.", flag="httpAddr")
+    grpc_address: str = setting(":15010", "Address of plaintext xDS; empty for none.", flag="grpcAddr")
+    monitoring_address: str = setting(":15014", "Address of /metrics, /version and debug; empty for the HTTP address.", flag="monitoringAddr")
+    shutdown_duration: Duration = setting(parse_duration("10s"), "Time that open streams get to end after SIGTERM.", flag="shutdownDuration")
+
+    # Serving
+    keepalive_interval: Duration = setting(
+        parse_duration("30s"), "Time without activity after which a connection is probed.", flag="keepaliveInterval", env="GRPC_KEEPALIVE_INTERVAL"
+    )
+    keepalive_timeout: Duration = setting(
+        parse_duration("10s"), "Time within which a probed connection must answer.", flag="keepaliveTimeout", env="GRPC_KEEPALIVE_TIMEOUT"
+    )
+    max_connection_age: Duration = setting(
+        FOREVER, "Age at which a connection is asked to reconnect, which spreads proxies over replicas.", flag="keepaliveMaxServerConnectionAge"
+    )
+    max_streams: int = setting(100_000, "Streams that one connection may have.", env="ISTIO_GPRC_MAXSTREAMS")
+    max_receive_bytes: int = setting(4 * 1024 * 1024, "Largest request that is taken, in bytes.", env="ISTIO_GPRC_MAXRECVMSGSIZE")
+    stream_rate: float = setting(
+        0.0, "New streams admitted a second; one that would wait for over a second is turned away. 0: no limit.", env="PILOT_MAX_REQUESTS_PER_SECOND"
+    )
+
+    # Logging
+    log_targets: tuple[str, ...] = setting(("stdout",), "Where logs go: stdout, stderr or file paths.", flag="log_target")
+    log_as_json: bool = setting(False, "Log JSON objects instead of lines.", flag="log_as_json")
+    log_output_level: str = setting("default:info", "Levels as scope:level between commas; the scope all overrides.", flag="log_output_level")
+
+
+class Loaded(NamedTuple):
+    """Settings as read, the value of every flag by name for the log, and what was not used: sentences for the log."""
+
+    settings: Settings
+    flags: dict[str, str]
+    warnings: list[str]
+
+
+def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded:
+    """Read the settings. A bad flag raises `FlagError`; a bad variable is left at its default with a warning, as in Istio."""
+    declared = dataclasses.fields(Settings)
+    named = {f.metadata["flag"]: f for f in declared if f.metadata["flag"]}
+    switches = {name for name, f in named.items() if isinstance(f.default, bool)}
+    letters = {f.metadata["short"]: name for name, f in named.items() if f.metadata["short"]}
+    given, unknown, positional = flags.scan(argv, named.keys(), switches, letters)
+    if positional:
+        raise flags.FlagError(f"unexpected argument {positional[0]!r}")
+    warnings = [f"flag --{name} is not known and has no effect" for name in unknown]
+    values: dict[str, Any] = {}
+    for f in declared:
+        env = f.metadata["env"]
+        if env and environ.get(env):
+            try:
+                values[f.name] = read(environ[env], f.default)
+            except ValueError as error:
+                warnings.append(f"environment variable {env} is ignored: {error}")
+        if texts := given.get(f.metadata["flag"]):
+            try:
+                values[f.name] = read(",".join(texts) if isinstance(f.default, tuple) else texts[-1], f.default)
+            except ValueError as error:
+                raise flags.FlagError(f"invalid argument for --{f.metadata['flag']}: {error}") from None
+    settings = Settings(**values)
+    return Loaded(settings, {name: show(getattr(settings, f.name)) for name, f in sorted(named.items())}, warnings)
+
+
+def read(text: str, default: Any) -> Any:
+    """A value of the type of `default` from its text; ValueError where it is none."""
+    if isinstance(default, bool):
+        return flags.parse_bool(text)
+    if isinstance(default, Duration):
+        return parse_duration(text)
+    if isinstance(default, int):
+        return flags.parse_int(text)
+    if isinstance(default, float):
+        return flags.parse_float(text)
+    if isinstance(default, tuple):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return text
+
+
+def show(value: Any) -> str:
+    """A value as `read` would take it back."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Duration):
+        return format_duration(value)
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def document() -> str:
+    """docs/settings.md."""
+    lines = [
+        "# Settings",
+        "",
+        "Generated from `pilot/settings.py` by `python -m pilot.settings`; do not edit.",
+        "A flag wins over its variable, a variable over the default. Flags that are not listed are accepted and have no effect.",
+        "",
+        "| flag | variable | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for f in dataclasses.fields(Settings):
+        flag = f"`--{f.metadata['flag']}`" + (f", `-{f.metadata['short']}`" if f.metadata["short"] else "") if f.metadata["flag"] else ""
+        variable = f"`{f.metadata['env']}`" if f.metadata["env"] else ""
+        default = show(f.default)
+        lines.append(f"| {flag} | {variable} | {f'`{default}`' if default else ''} | {f.metadata['about']} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(document(), end="")

@@ -1,0 +1,71 @@
+"""What the pages show, as they need to see it: the composition root hands in the objects of the layers beside this one."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from pilot.lib.build_info import BuildInfo, build_info
+from pilot.lib.metrics import Metrics
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import Proxy
+
+if TYPE_CHECKING:
+    from pilot.model.problem import Problem
+
+
+class Watch(Protocol):
+    """What a proxy subscribes to of one type. `names` is as the proxy asked, {"*"} or empty for all; `sent_at` is Unix
+    seconds, 0 before the first response; nonces and `last_error` (of the last NACK, cleared by an ACK) are "" where there is none."""
+
+    @property
+    def names(self) -> Collection[str]: ...
+    @property
+    def nonce_sent(self) -> str: ...
+    @property
+    def nonce_acked(self) -> str: ...
+    @property
+    def sent_at(self) -> float: ...
+    @property
+    def last_error(self) -> str: ...
+
+
+class Connection(Protocol):
+    """One stream. `id` is `<proxy id>-<number>`, `node_id` the key of its row in `Mesh.proxies`, `connected_at` Unix seconds,
+    `watches` by type URL."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def node_id(self) -> str: ...
+    @property
+    def proxy(self) -> Proxy: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def connected_at(self) -> float: ...
+    @property
+    def watches(self) -> Mapping[str, Watch]: ...
+
+
+class Fleet(Protocol):
+    """The connected proxies. `version` is that of the last push."""
+
+    @property
+    def version(self) -> str: ...
+    def connections(self) -> Sequence[Connection]: ...
+    def push_all(self) -> int:
+        """Send everything to everybody again; the number of proxies."""
+    def disconnect(self, connection_id: str) -> None:
+        """End one stream."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """Everything that a page may read. `problems` gives the current ones of users' objects."""
+
+    db: Mesh
+    metrics: Metrics
+    fleet: Fleet
+    problems: Callable[[], Iterable[Problem]]
+    build: BuildInfo = dataclasses.field(default_factory=build_info)

@@ -1,0 +1,192 @@
+"""The services that a scope sees: those that its egress listeners import, and those that virtual services there lead to.
+
+Only the namespaces that a Sidecar names are read, so that a service which it does not see costs its proxies nothing.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pilot.derive import Gather, derived
+from pilot.model.config.object import ObjectKey
+from pilot.model.config.virtual_service import Destination, HTTPRoute, VirtualService
+from pilot.model.facets import Scope
+from pilot.model.inputs import Mesh
+from pilot.model.service import Port, Registry, Service, ServiceRef
+from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSets
+from pilot.model.views.services import is_visible, refs_by_hostname, refs_in_namespace, service, visible_refs
+from pilot.model.views.sidecar_scope import egress_listeners
+from pilot.model.views.virtual_services import egress_virtual_services, virtual_service
+
+
+class Import(NamedTuple):
+    """A service that a scope sees; `ports` are the numbers of those that it sees, None for all."""
+
+    ref: ServiceRef
+    ports: tuple[int, ...] | None = None
+
+    def visible_ports(self, seen: Service) -> tuple[Port, ...]:
+        """The imported ports of the service that `ref` names."""
+        return seen.ports if self.ports is None else tuple(p for p in seen.ports if p.number in self.ports)
+
+
+@derived
+def egress_services(db: Mesh, scope: Scope, index: int) -> tuple[Import, ...]:
+    """The services that egress listener `index` imports, by age. Of one host name in several namespaces one is taken."""
+    listener = egress_listeners(db, scope)[index]
+    if listener.hosts.everything:
+        refs: Iterable[ServiceRef] = visible_refs(db, scope.namespace)
+    else:
+        refs = [r for r in _candidates(db, listener.hosts, scope.namespace) if listener.hosts.imports(r.hostname, r.namespace)]
+    imports: list[Import] = []
+    if listener.match_port and listener.port is not None:
+        imports = [i for r in refs if (i := _at_port(db, r, listener.port.number)) is not None]
+    else:
+        imports = [Import(r) for r in refs]
+    return _one_namespace_each(db, imports, scope.namespace)
+
+
+def _candidates(db: Mesh, hosts: HostSets, namespace: str) -> list[ServiceRef]:
+    """Visible services that may be imported, by age, found in the buckets that the hosts name."""
+    everywhere = hosts.everywhere
+    if everywhere is not None and everywhere.wildcards:
+        return list(visible_refs(db, namespace))
+    buckets: list[Iterable[ServiceRef]] = []
+    for where, imported in hosts.by_namespace:
+        if imported.wildcards:
+            buckets.append(refs_in_namespace(db, where))
+        else:
+            for host in sorted(imported.exact):
+                buckets.append(r for r in refs_by_hostname(db, host) if where in (ANY_NAMESPACE, r.namespace))
+    lists = [found for bucket in buckets if (found := [r for r in bucket if is_visible(db, r, namespace)])]
+    if len(lists) <= 1:
+        return lists[0] if lists else []
+    return sorted({r for found in lists for r in found}, key=lambda r: _age(db, r))
+
+
+@derived
+def _age(db: Mesh, ref: ServiceRef) -> tuple[str, str, str]:
+    found = service(db, ref)
+    return (found.created, found.name, found.namespace) if found is not None else ("", ref.hostname, ref.namespace)
+
+
+@derived
+def _at_port(db: Mesh, ref: ServiceRef, number: int) -> Import | None:
+    """The import of one port of a service; None where it has no such port."""
+    found = service(db, ref)
+    if found is None or found.port(number) is None:
+        return None
+    return Import(ref) if len(found.ports) == 1 else Import(ref, (number,))
+
+
+def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
+    found = service(db, ref)
+    return found is not None and found.registry is Registry.KUBERNETES
+
+
+def _one_namespace_each(db: Mesh, imports: list[Import], namespace: str) -> tuple[Import, ...]:
+    """For a host name that several namespaces have: the own namespace's, else Kubernetes' own, else the oldest."""
+    chosen: dict[str, str] = {}
+    repeated = False
+    for ref, _ in imports:
+        before = chosen.setdefault(ref.hostname, ref.namespace)
+        if before == ref.namespace:
+            continue
+        repeated = True
+        if ref.namespace == namespace or (
+            before != namespace and _is_kubernetes(db, ref) and not _is_kubernetes(db, ServiceRef(ref.hostname, before))
+        ):
+            chosen[ref.hostname] = ref.namespace
+    return tuple(i for i in imports if chosen[i.ref.hostname] == i.ref.namespace) if repeated else tuple(imports)
+
+
+@derived
+def scope_services(db: Mesh, scope: Scope) -> Mapping[str, Import]:
+    """Every service that the scope needs clusters for, by host name: what its egress listeners import, and where the virtual
+    services of these lead to."""
+    found: dict[str, Import] = {}
+    for index, listener in enumerate(egress_listeners(db, scope)):
+        for item in egress_services(db, scope, index):
+            _add(db, found, item)
+        if scope.gateway:
+            continue
+        for destinations in _destinations(db, scope, index).values():
+            for host, ports in destinations:
+                inferred = _inferred(db, host, scope.namespace, listener.port.number if listener.match_port and listener.port else None, ports)
+                if inferred is not None:
+                    _add(db, found, inferred)
+    return found
+
+
+def _add(db: Mesh, found: dict[str, Import], item: Import) -> None:
+    """Take one more import. The first of a host name stays, except that Kubernetes' services come before others; the ports
+    of one service that several listeners import add up."""
+    before = found.get(item.ref.hostname)
+    if before is None:
+        found[item.ref.hostname] = item
+    elif before.ref == item.ref:
+        if before.ports is not None:
+            found[item.ref.hostname] = Import(item.ref, None if item.ports is None else tuple(dict.fromkeys(before.ports + item.ports)))
+    elif _is_kubernetes(db, item.ref) and not _is_kubernetes(db, before.ref):
+        found[item.ref.hostname] = item
+
+
+@derived
+def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: tuple[int, ...]) -> Import | None:
+    """The service that a route to a host name means, with the ports that the routes name (() for all).
+
+    A service of the own namespace comes first, then one of Kubernetes, then the oldest.
+    """
+    refs = refs_by_hostname(db, hostname)
+    chosen = next((r for r in refs if r.namespace == namespace), None)
+    if chosen is None:
+        seen = [r for r in refs if is_visible(db, r, namespace)]
+        chosen = next((r for r in seen if _is_kubernetes(db, r)), seen[0] if seen else None)
+    found = service(db, chosen) if chosen is not None else None
+    if chosen is None or found is None:
+        return None
+    if port is not None:
+        return _at_port(db, chosen, port)
+    have = tuple(p.number for p in found.ports if p.number in ports)
+    if not ports or len(have) == len(found.ports):
+        return Import(chosen)
+    return Import(chosen, have) if have else None
+
+
+# -- where virtual services lead to ----------------------------------------------------------------------------------------
+
+Destinations = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@derived
+def _destinations_of(db: Mesh, key: ObjectKey, scope: Scope, index: int) -> Destinations:
+    """Host names and ports that a virtual service leads proxies of a namespace to; no ports means all of them."""
+    found = virtual_service(db, key)
+    return destinations(found.spec, scope.namespace) if found is not None else ()
+
+
+_destinations: Gather[ObjectKey, [Scope, int], Destinations] = Gather("virtual_service_destinations", egress_virtual_services, _destinations_of)
+
+
+def destinations(spec: VirtualService, namespace: str) -> Destinations:
+    """Host names that the routes lead to, each with the ports that they name; () where one of them names none.
+
+    HTTP routes that match other source namespaces only do not count.
+    """
+    ports: dict[str, set[int]] = {}
+    for leads in (*(d for r in spec.http if _for_namespace(r, namespace) for d in _http_destinations(r)),
+                  *(w.destination for t in (*spec.tcp, *spec.tls) for w in t.route)):
+        if leads is not None:
+            ports.setdefault(leads.host, set()).add(leads.port.number if leads.port is not None else 0)
+    return tuple((host, () if 0 in numbers else tuple(sorted(numbers))) for host, numbers in ports.items())
+
+
+def _for_namespace(route: HTTPRoute, namespace: str) -> bool:
+    sources = [m.source_namespace for m in route.match if m.source_namespace]
+    return not sources or namespace in sources
+
+
+def _http_destinations(route: HTTPRoute) -> Iterable[Destination | None]:
+    yield from (w.destination for w in route.route)
+    yield route.mirror
+    yield from (m.destination for m in route.mirrors)

@@ -1,0 +1,102 @@
+"""What a sidecar may reach: the Sidecar object that applies to it, its egress listeners and its outbound traffic policy.
+
+The services that the listeners import are in `imports`.
+"""
+from __future__ import annotations
+
+import msgspec
+
+from pilot.derive import derived, hub
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.sidecar import OutboundTrafficPolicy, Sidecar, SidecarPort
+from pilot.model.facets import Labels, Scope
+from pilot.model.inputs import Mesh
+from pilot.model.service import Protocol
+from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSet, HostSets, parse_hosts
+
+
+class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
+    """One egress listener. Without `port` it stands for every port of what it imports.
+
+    `match_port`: only services that have the listener's port count, and only with that port.
+    """
+
+    hosts: HostSets
+    port: SidecarPort | None = None
+    bind: str = ""
+    capture_mode: str = "DEFAULT"
+
+    @property
+    def match_port(self) -> bool:
+        return self.port is not None and self.port.number != 0 and parse_protocol(self.port.protocol) is not Protocol.HTTP_PROXY
+
+
+EVERYTHING = EgressListener(HostSets(((ANY_NAMESPACE, HostSet(("*",))),)))
+
+
+def parse_protocol(name: str) -> Protocol:
+    """Of a port's protocol as users write it, in any case; UNSUPPORTED where it is unknown."""
+    return _PROTOCOLS.get(name.lower(), Protocol.UNSUPPORTED)
+
+
+_PROTOCOLS = {p.value.lower(): p for p in Protocol} | {"http_proxy": Protocol.HTTP_PROXY, "grpc-web": Protocol.GRPC_WEB}
+
+
+# -- which Sidecar ---------------------------------------------------------------------------------------------------------
+
+@hub
+def sidecars(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    """The Sidecars of a namespace in the order in which they are tried: with a selector before those without, then by age."""
+    found = [(key, row) for key in db.sidecars.keys("namespace", namespace) if (row := db.sidecars.get(key)) is not None]
+    found.sort(key=lambda item: (item[1].spec.workload_selector is None, item[1].created, item[0].name))
+    return tuple(key for key, _ in found)
+
+
+@derived
+def selector_keys(db: Mesh, namespace: str) -> frozenset[str]:
+    """The label keys that the namespace's Sidecars select workloads by."""
+    specs = (_sidecar(db, key) for key in sidecars(db, namespace))
+    return frozenset(k for s in specs if s is not None and s.workload_selector is not None for k in s.workload_selector.labels)
+
+
+@derived
+def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
+    """The Sidecar for a workload: of its namespace by its labels, else that of the root namespace without a selector."""
+    for key in sidecars(db, namespace):
+        spec = _sidecar(db, key)
+        if spec is not None and (spec.workload_selector is None or spec.workload_selector.labels.items() <= labels):
+            return key
+    for key in sidecars(db, db.mesh.get("mesh").root_namespace):
+        spec = _sidecar(db, key)
+        if spec is not None and spec.workload_selector is None:
+            return key
+    return None
+
+
+def _sidecar(db: Mesh, key: ObjectKey | None) -> Sidecar | None:
+    row: Object[Sidecar] | None = db.sidecars.get(key) if key is not None else None
+    return row.spec if row is not None else None
+
+
+def find_sidecar(db: Mesh, scope: Scope) -> Sidecar | None:
+    """The Sidecar of a scope, None where the defaults apply."""
+    return _sidecar(db, scope.sidecar)
+
+
+@derived
+def outbound_traffic_policy(db: Mesh, scope: Scope) -> OutboundTrafficPolicy:
+    """What happens to traffic for unknown destinations: the Sidecar's word, else the mesh's mode."""
+    spec = _sidecar(db, scope.sidecar)
+    if spec is not None and spec.outbound_traffic_policy is not None:
+        return spec.outbound_traffic_policy
+    mesh = db.mesh.get("mesh")
+    return OutboundTrafficPolicy(mode=mesh.outbound_traffic_policy.mode) if mesh.outbound_traffic_policy else OutboundTrafficPolicy(mode="ALLOW_ANY")
+
+
+@derived
+def egress_listeners(db: Mesh, scope: Scope) -> tuple[EgressListener, ...]:
+    """The egress listeners of a scope, as written; one that imports everything where no Sidecar says otherwise."""
+    spec = _sidecar(db, scope.sidecar)
+    if spec is None or not spec.egress:
+        return (EVERYTHING,)
+    return tuple(EgressListener(parse_hosts(e.hosts, scope.namespace), e.port, e.bind, e.capture_mode) for e in spec.egress)

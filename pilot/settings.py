@@ -63,6 +63,11 @@ class Settings:
         0.0, "New streams admitted a second; one that would wait for over a second is turned away. 0: no limit.", env="PILOT_MAX_REQUESTS_PER_SECOND"
     )
 
+    # Debug pages
+    debug_on_http: bool = setting(True, "Serve the pages below /debug.", env="ENABLE_DEBUG_ON_HTTP")
+    unsafe_admin: bool = setting(False, "Serve /debug/force_disconnect.", env="UNSAFE_ENABLE_ADMIN_ENDPOINTS")
+    metrics_loopback_only: bool = setting(False, "Answer /metrics on the loopback interface only.", env="METRICS_LOCALHOST_ACCESS_ONLY")
+
     # Logging
     log_targets: tuple[str, ...] = setting(("stdout",), "Where logs go: stdout, stderr or file paths.", flag="log_target")
     log_as_json: bool = setting(False, "Log JSON objects instead of lines.", flag="log_as_json")

@@ -1,56 +1,62 @@
-"""Durations in Go's syntax: "1h30m", "100ms", "0.5s", "-2us"."""
+"""Durations as Go writes them, which is how Istio's configuration and settings spell them."""
 from __future__ import annotations
 
 import re
 
-UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
+_SMALL = (("ms", 1_000_000), ("us", 1_000), ("ns", 1))
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_WHOLE = re.compile(rf"([-+]?)((?:{_PART.pattern})+|0)", re.ASCII)
+_LIMIT = 2**63
 
 
 class Duration(int):
-    """Nanoseconds."""
+    """A length of time in nanoseconds."""
 
     __slots__ = ()
 
+    @classmethod
+    def of(cls, seconds: float) -> Duration:
+        """Of seconds."""
+        return cls(round(seconds * 1_000_000_000))
+
     @property
     def seconds(self) -> float:
-        return self / 1e9
+        return self / 1_000_000_000
+
+    def __str__(self) -> str:
+        """In seconds as protobuf's JSON writes them: "1.5s"."""
+        whole, part = divmod(abs(self), 1_000_000_000)
+        text = f"{whole}.{part:09d}".rstrip("0").rstrip(".")
+        return f"{'-' if self < 0 else ''}{text}s"
+
+    def __repr__(self) -> str:
+        return f"Duration({int(self)})"
 
 
 def parse_duration(text: str) -> Duration:
-    """A duration as Go's time.ParseDuration takes it; ValueError where it is none."""
-    sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
-    if rest == "0":
-        return Duration(0)
-    total, position = 0, 0
-    for part in _PART.finditer(rest):
-        if part.start() != position:
-            break
-        whole, _, fraction = part[1].partition(".")
-        unit = UNITS[part[2]]
-        total += int(whole or "0") * unit + (int(fraction or "0") * unit // 10 ** len(fraction) if fraction else 0)
-        position = part.end()
-    if not rest or position != len(rest) or total >= 2**63:
-        raise ValueError(f"{text!r} is not a duration such as 30s or 1h30m")
-    return Duration(sign * total)
+    """Of "1.5s", "100ms", "1h30m", "-1s" or "0" (https://pkg.go.dev/time#ParseDuration); ValueError for anything else."""
+    whole = _WHOLE.fullmatch(text)
+    if whole is None:
+        raise ValueError(f"invalid duration {text!r}")
+    total = sum(_nanoseconds(number, _UNITS[unit]) for number, unit in _PART.findall(whole[2]))
+    if total >= _LIMIT:
+        raise ValueError(f"invalid duration {text!r}: longer than 292 years")
+    return Duration(-total if whole[1] == "-" else total)
 
 
-def format_duration(value: int) -> str:
-    """A duration as Go prints it: 1h0m0s, 1.5s, 100ms, 0s."""
-    sign, rest = ("-", -value) if value < 0 else ("", int(value))
-    if rest == 0:
-        return "0s"
-    for unit in ("ns", "µs", "ms"):
-        if rest < UNITS[unit] * 1000:
-            return f"{sign}{_decimal(rest, UNITS[unit])}{unit}"
-    hours, rest = divmod(rest, UNITS["h"])
-    minutes, rest = divmod(rest, UNITS["m"])
-    out = f"{hours}h" if hours else ""
-    if out or minutes:
-        out += f"{minutes}m"
-    return f"{sign}{out}{_decimal(rest, UNITS['s'])}s"
+def format_duration(duration: Duration) -> str:
+    """As people write it: "1h30m", "45s", "100ms", "1.5s"; `parse_duration` takes it back."""
+    rest = abs(duration)
+    if rest < 1_000_000_000:
+        parts = [next((f"{rest // unit}{name}" for name, unit in _SMALL if rest % unit == 0))] if rest else ["0s"]
+    else:
+        hours, rest = divmod(rest, _UNITS["h"])
+        minutes, rest = divmod(rest, _UNITS["m"])
+        parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else "", str(Duration(rest)) if rest else ""]
+    return ("-" if duration < 0 else "") + "".join(parts)
 
 
-def _decimal(value: int, unit: int) -> str:
-    whole, rest = divmod(value, unit)
-    return f"{whole}.{str(rest).zfill(len(str(unit)) - 1)}".rstrip("0") if rest else str(whole)
+def _nanoseconds(number: str, unit: int) -> int:
+    whole, _, part = number.partition(".")
+    return int(whole or "0") * unit + (int(part) * unit // 10 ** len(part) if part else 0)

@@ -1,0 +1,27 @@
+"""MeshNetworks: which endpoints are in which network, and the gateways between them."""
+from __future__ import annotations
+
+from pilot.model.config.base import Strict, UInt32
+
+
+class NetworkEndpoints(Strict, frozen=True):
+    from_cidr: str | None = None
+    from_registry: str | None = None
+
+
+class IstioNetworkGateway(Strict, frozen=True):
+    registry_service_name: str | None = None
+    address: str | None = None
+    port: UInt32 = 0
+    locality: str = ""
+
+
+class Network(Strict, frozen=True):
+    endpoints: tuple[NetworkEndpoints, ...] = ()
+    gateways: tuple[IstioNetworkGateway, ...] = ()
+
+
+class MeshNetworks(Strict, frozen=True):
+    """The networks of the mesh by name, as `networks:` of the file."""
+
+    networks: dict[str, Network] = {}

@@ -1,0 +1,19 @@
+"""Kubernetes Node. https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/"""
+from __future__ import annotations
+
+from pilot.model.config.base import Lenient
+
+
+class NodeAddress(Lenient, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(Lenient, frozen=True):
+    addresses: tuple[NodeAddress, ...] = ()
+
+
+class Node(Lenient, frozen=True):
+    """Its locality is in the labels of the object."""
+
+    status: NodeStatus = NodeStatus()

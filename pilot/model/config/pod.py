@@ -1,0 +1,60 @@
+"""Kubernetes Pod. https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
+from __future__ import annotations
+
+import msgspec
+
+from pilot.model.config.base import Int32, Lenient
+
+
+class ContainerPort(Lenient, frozen=True):
+    name: str = ""
+    container_port: Int32 = 0
+    protocol: str = "TCP"
+
+
+class Container(Lenient, frozen=True):
+    """`restart_policy` "Always" makes an init container a sidecar."""
+
+    name: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+
+
+class PodIP(Lenient, frozen=True):
+    ip: str = ""
+
+
+class Condition(Lenient, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class PodStatus(Lenient, frozen=True):
+    phase: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    conditions: tuple[Condition, ...] = ()
+
+
+class OwnerReference(Lenient, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool = False
+
+
+class Pod(Lenient, frozen=True):
+    """The fields of its spec, its `status`, and of its metadata what else tells of it (the last three)."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    service_account_name: str = ""
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    host_network: bool = False
+    status: PodStatus = PodStatus()
+    deletion_timestamp: str = ""
+    generate_name: str = ""
+    owner_references: tuple[OwnerReference, ...] = ()

@@ -1,0 +1,42 @@
+"""networking.istio.io ServiceEntry. https://istio.io/latest/docs/reference/config/networking/service-entry/"""
+from __future__ import annotations
+
+from typing import Literal
+
+from pilot.model.config.base import Lenient, Strict, UInt32
+from pilot.model.config.sidecar import WorkloadSelector
+from pilot.model.config.workload_entry import WorkloadEntry
+
+Location = Literal["MESH_EXTERNAL", "MESH_INTERNAL"]
+Resolution = Literal["NONE", "STATIC", "DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS"]
+
+
+class ServiceEntry(Strict, frozen=True):
+    """A service that no Kubernetes Service declares. `status` is not of the spec: addresses that a controller allocated."""
+
+    hosts: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    ports: tuple[ServicePort, ...] = ()
+    location: Location = "MESH_EXTERNAL"
+    resolution: Resolution = "NONE"
+    endpoints: tuple[WorkloadEntry, ...] = ()
+    workload_selector: WorkloadSelector | None = None
+    export_to: tuple[str, ...] = ()
+    subject_alt_names: tuple[str, ...] = ()
+    status: ServiceEntryStatus | None = None
+
+
+class ServicePort(Strict, frozen=True):
+    number: UInt32 = 0
+    protocol: str = ""
+    name: str = ""
+    target_port: UInt32 = 0
+
+
+class ServiceEntryAddress(Lenient, frozen=True):
+    value: str = ""
+    host: str = ""
+
+
+class ServiceEntryStatus(Lenient, frozen=True):
+    addresses: tuple[ServiceEntryAddress, ...] = ()

@@ -55,6 +55,13 @@ class TlsFiles(msgspec.Struct, frozen=True, cache_hash=True):
     server_root: str = ""
 
 
+class SecretServers(msgspec.Struct, frozen=True, cache_hash=True):
+    """SDS servers of the user's own next to the proxy: node metadata `credential` and `file-credential`."""
+
+    credentials: bool = False  # serves credentials named sds://…
+    files: bool = False  # serves mounted files
+
+
 class Tags(msgspec.Struct, frozen=True, cache_hash=True):
     """The workload as its spans name it."""
 
@@ -90,6 +97,9 @@ class Outbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     dns_capture: bool = False  # DNS_CAPTURE and DNS_AUTO_ALLOCATE: auto-allocated addresses are used
     http10: bool = False
     interception: str = "REDIRECT"  # REDIRECT, TPROXY or NONE
+    secret_servers: SecretServers = SecretServers()
+    preserve_case: bool = False  # its proxy config's proxyHeaders.preserveHttp1HeaderCase
+    dns_proxy: str = ""  # "host:port" of its companion's DNS proxy (DNS_PROXY_ADDR), where DNS_CAPTURE is on
 
 
 class Inbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
@@ -106,4 +116,6 @@ class Inbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     tls_files: TlsFiles = TlsFiles()
     tags: Tags = Tags()
     interception: str = "REDIRECT"
+    secret_servers: SecretServers = SecretServers()
+    preserve_case: bool = False
     http10: bool = False

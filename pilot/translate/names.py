@@ -1,0 +1,105 @@
+"""Names of xDS resources, built and parsed in one place: they are protocol between our own resources, and people read them.
+
+A cluster is `direction|port|subset|host`. Its DNS SRV form `direction_.port_.subset_.host` is a legal SNI: it names the same
+cluster in the TLS handshake of a mesh connection, and for gateways that route by SNI it names a cluster of its own.
+"""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+OUTBOUND, INBOUND = "outbound", "inbound"
+
+BLACK_HOLE_CLUSTER = "BlackHoleCluster"
+PASSTHROUGH_CLUSTER = "PassthroughCluster"
+INBOUND_PASSTHROUGH_CLUSTER = "InboundPassthroughCluster"
+ALLOW_ANY_DYNAMIC_DNS_CLUSTER = "AllowAnyDynamicDNSCluster"
+SDS_CLUSTER = "sds-grpc"  # the proxy's companion; in its bootstrap
+SDS_FILES_CLUSTER = "sds-files-grpc"  # a server of mounted files that the user brings; in its bootstrap
+SDS_EXTERNAL_CLUSTER = "sds-external"  # a server of credentials behind a Unix socket in the pod
+
+VIRTUAL_OUTBOUND = "virtualOutbound"
+VIRTUAL_INBOUND = "virtualInbound"
+HTTP_PROXY = "http_proxy"  # the listener of mesh.proxyHttpPort and its routes
+
+WORKLOAD_SECRET = "default"  # the workload's own certificate, by SDS
+ROOT_SECRET = "ROOTCA"  # the roots that peers of the mesh are verified with, by SDS
+
+BUILTIN_CREDENTIAL = "builtin://"  # the workload's mesh certificate, under the name of a credential
+SDS_CREDENTIAL = "sds://"  # a secret of an SDS server that the user brings
+CA_SUFFIX = "-cacert"
+ALLOW_ANY_DNS_CACHE = "allow_any_dfp_dns_cache"  # of the cluster for ALLOW_ANY_DYNAMIC_DNS and the filters before it
+_INVALID_CREDENTIAL = "invalid://"
+_TYPED_CREDENTIALS = ("configmap://", "kubernetes://", "kubernetes-gateway://")
+
+
+class ClusterName(NamedTuple):
+    """What the name of a cluster says; `subset` and, for an inbound one, `host` may be ""."""
+
+    direction: str
+    port: int
+    subset: str
+    host: str
+
+
+def outbound_cluster(port: int, subset: str, host: str) -> str:
+    """`outbound|80|v1|reviews.prod.svc.cluster.local`."""
+    return f"outbound|{port}|{subset}|{host}"
+
+
+def inbound_cluster(port: int) -> str:
+    """`inbound|8080||`; the port is the one that the workload listens on."""
+    return f"inbound|{port}||"
+
+
+def dns_srv(port: int, subset: str, host: str) -> str:
+    """`outbound_.80_.v1_.reviews.prod.svc.cluster.local`."""
+    return f"outbound_.{port}_.{subset}_.{host}"
+
+
+def parse_cluster(name: str) -> ClusterName | None:
+    """Of either form; None for any other name."""
+    separator = "_." if name.startswith(("outbound_.", "inbound_.")) else "|"
+    parts = name.split(separator, 3)
+    if len(parts) != 4 or parts[0] not in (OUTBOUND, INBOUND) or not parts[1].isdecimal() or separator in parts[3]:
+        return None
+    return ClusterName(parts[0], int(parts[1]), parts[2], parts[3])
+
+
+def dns_cache(host: str) -> str:
+    """The DNS cache that the clusters and filters of a wildcard host with dynamic DNS share."""
+    return f"{host}_dfp_dns_cache"
+
+
+def file_certificate(certificate: str, key: str) -> str:
+    """SDS name of a mounted certificate and its key, "" where one of the two paths is missing."""
+    return f"file-cert:{certificate}~{key}" if certificate and key else ""
+
+
+def file_root(path: str) -> str:
+    """SDS name of mounted roots, "" without a path; the path `system` stands for those of the operating system."""
+    return f"file-root:{path}" if path else ""
+
+
+def credential(name: str) -> str:
+    """SDS name of a `credentialName` of a Gateway or DestinationRule: a typed one as it is, else the proxy's own namespace's."""
+    if name.startswith(BUILTIN_CREDENTIAL):
+        return WORKLOAD_SECRET
+    if name.startswith(_INVALID_CREDENTIAL):
+        return _INVALID_CREDENTIAL
+    return name if name.startswith(_TYPED_CREDENTIALS) else f"kubernetes://{name}"
+
+
+def config_path(kind: str, namespace: str, name: str) -> str:
+    """How a resource names the object that it came from, in its metadata `istio.config`; `kind` as in `destination-rule`."""
+    return f"/apis/networking.istio.io/v1/namespaces/{namespace}/{kind}/{name}"
+
+
+def gateway_routes(port: int, bind: str = "") -> str:
+    """Routes of a plain HTTP port of a gateway: `http.8080`, with the address that its servers bind where they name one."""
+    return f"http.{port}.{bind}" if bind else f"http.{port}"
+
+
+def gateway_tls_routes(port: int, port_name: str, gateway: str, namespace: str, bind: str = "") -> str:
+    """Routes of one server of a gateway that ends TLS: `https.443.https-443.bookinfo.prod`, and the address that it binds."""
+    name = f"https.{port}.{port_name}.{gateway}.{namespace}"
+    return f"{name}.{bind}" if bind else name

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Everything that one does with this repository, with nothing but Python: it makes .venv and installs what is needed.
+
+    python3 dev.py sample        the shop on this machine: apps, control plane, a stock Envoy (Ctrl-C ends it)
+    python3 dev.py test [ARGS]   every test; ARGS go to pytest
+    python3 dev.py lint          ruff, mypy, layer contracts, generated docs
+    python3 dev.py run COMMAND   a command of the environment (pilotctl, pilot-discovery, python …)
+"""
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+import venv
+
+ROOT = pathlib.Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+LINT = [
+    ["ruff", "check", "."],
+    ["mypy"],
+    ["lint-imports"],
+    ["python", "-m", "pilot.settings", "--check", "docs/settings.md"],
+]
+
+
+def ensure(extra: str) -> None:
+    """Make the environment with that extra of pyproject.toml, unless it is there and pyproject.toml is the same."""
+    stamp, want = VENV / f".{extra}", hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == want:
+        return
+    if not (BIN / "python").exists():
+        print("making .venv", flush=True)
+        venv.create(VENV, with_pip=True)
+    print(f"installing into .venv ({extra})", flush=True)
+    quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", **os.environ}
+    subprocess.run([str(BIN / "python"), "-m", "pip", "install", "--quiet", "--editable", f".[{extra}]"], cwd=ROOT, check=True, env=quiet)
+    stamp.write_text(want)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PATH": os.pathsep.join([str(BIN), os.environ.get("PATH", "")]), "VIRTUAL_ENV": str(VENV)}
+
+
+def become(command: list[str]) -> int:
+    """Run a command of the environment; Ctrl-C is for the command."""
+    process = subprocess.Popen([str(BIN / command[0]) if (BIN / command[0]).exists() else command[0], *command[1:]], cwd=ROOT, env=environment())
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
+
+
+def main(arguments: list[str]) -> int:
+    if sys.version_info < (3, 11):
+        print("Python 3.11 or newer is needed", file=sys.stderr)
+        return 1
+    task, rest = (arguments[0], arguments[1:]) if arguments else ("help", [])
+    if task == "sample":
+        ensure("sample")
+        return become(["python", "samples/shop/run.py", *rest])
+    if task == "test":
+        ensure("dev")
+        return become(["python", "-m", "pytest", *rest])
+    if task == "lint":
+        ensure("dev")
+        return max(become(command) for command in LINT)
+    if task == "run" and rest:
+        ensure("dev")
+        return become(rest)
+    print(__doc__)
+    return 0 if task in ("help", "-h", "--help") else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,171 @@
+"""Merging the servers of several Gateways by port: which may share a listener, and which conflict.
+
+The rules of https://istio.io/latest/docs/reference/config/networking/gateway/ and what istiod makes of the cases that it leaves open:
+the first server of a port and bind address decides; plain HTTP servers share one route configuration, TLS servers are told apart by
+SNI, so that no host may repeat among them.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pilot.model.config.gateway import Server
+from pilot.model.config.object import ObjectKey
+from pilot.model.protocol import parse_protocol
+from pilot.model.service import Protocol
+from pilot.model.views.gateway_servers import (
+    MergedGateway,
+    MergedPort,
+    MergedServer,
+    Rejection,
+    RouteRef,
+    ServerKey,
+    TargetPort,
+    is_tls,
+    passes_through,
+    protocol_of,
+    route_ref,
+)
+
+
+class Slot(NamedTuple):
+    """What servers are merged by; the protocol is as written, so that HTTPS and TLS on one port stay apart."""
+
+    number: int
+    protocol: str
+    bind: str
+
+
+def merge(gateways: Iterable[tuple[ObjectKey, Sequence[Server]]], targets: Sequence[TargetPort], quic: bool) -> MergedGateway:
+    """Merge the servers of Gateways, oldest first. `quic`: HTTPS servers whose port is exposed over UDP answer HTTP/3 too."""
+    merger = _Merger(targets, quic)
+    names = []
+    for name, servers in gateways:
+        names.append(name)
+        for position, server in enumerate(servers):
+            merger.add(ServerKey(name, position), server)
+    return merger.result(tuple(names))
+
+
+def resolve_port(number: int, targets: Sequence[TargetPort]) -> int:
+    """The port to listen on for a Gateway's port: what the first service with that port sends it to, else the port itself."""
+    return next((t.target for t in targets if t.translates and t.number == number), number)
+
+
+class _Merger:
+    """The merged gateway while servers are added, one at a time."""
+
+    def __init__(self, targets: Sequence[TargetPort], quic: bool) -> None:
+        self.targets, self.quic = targets, quic
+        self.numbers: set[int] = set()
+        self.slots: dict[Slot, list[MergedServer]] = {}
+        self.shared: dict[Slot, RouteRef | None] = {}  # the route of plain HTTP servers
+        self.datagram: dict[Slot, list[MergedServer]] = {}
+        self.plain: dict[int, Slot] = {}  # by port number
+        self.routes: dict[RouteRef, list[ServerKey]] = {}
+        self.tls_hosts: dict[int, dict[str, str]] = {}  # by port number: host → bind address
+        self.http3: set[RouteRef] = set()
+        self.auto_passthrough = False
+        self.rejected: list[Rejection] = []
+
+    def add(self, key: ServerKey, server: Server) -> None:
+        if server.port is None:
+            self.rejected.append(Rejection(key, "it has no port"))
+            return
+        number = resolve_port(server.port.number, self.targets)
+        route = route_ref(server, number, key.gateway)
+        if server.tls is not None and (repeated := self._repeated(server, number)):
+            self.rejected.append(Rejection(key, f"port {number} already has TLS for {', '.join(repeated)}"))
+            return
+        if server.tls is not None and server.tls.mode == "AUTO_PASSTHROUGH":
+            self.auto_passthrough = True
+        slot = Slot(number, server.port.protocol, server.bind)
+        reason = self._place(MergedServer(key, route), server, slot)
+        if reason:
+            self.rejected.append(Rejection(key, reason))
+
+    def _repeated(self, server: Server, number: int) -> list[str]:
+        """The hosts that an older TLS server of the port and bind address has; where there is none, the hosts are taken."""
+        taken = self.tls_hosts.setdefault(number, {})
+        repeated = [h for h in server.hosts if taken.get(h) == server.bind]
+        if not repeated:
+            taken.update(dict.fromkeys(server.hosts, server.bind))
+        return repeated
+
+    def _place(self, merged: MergedServer, server: Server, slot: Slot) -> str:
+        """Put a server where it belongs; a reason where it cannot be."""
+        if slot.number not in self.numbers:
+            self.numbers.add(slot.number)
+            self._open(merged, server, slot)
+            return ""
+        current = self.plain.get(slot.number)
+        if current is not None:
+            return self._join_plain(merged, server, slot, current)
+        if not is_tls(server):
+            self._open(merged, server, slot, datagram=False)
+            return ""
+        return self._join_tls(merged, server, slot)
+
+    def _join_plain(self, merged: MergedServer, server: Server, slot: Slot, current: Slot) -> str:
+        if current.bind == slot.bind:
+            if not _compatible(parse_protocol(slot.protocol), parse_protocol(current.protocol)):
+                return f"port {slot.number} is {current.protocol} already"
+            self._append(merged, current)
+        elif slot not in self.slots:
+            self._open(merged, server, slot)
+        else:
+            self.shared[slot] = merged.route
+            self._append(merged, slot)
+            self._advertise(merged, server, slot)
+        return ""
+
+    def _append(self, merged: MergedServer, slot: Slot) -> None:
+        self.slots[slot].append(merged)
+        if merged.route is not None:
+            self.routes.setdefault(merged.route, []).append(merged.key)
+
+    def _join_tls(self, merged: MergedServer, server: Server, slot: Slot) -> str:
+        if merged.route is not None:
+            if merged.route in self.routes:
+                return f"port {slot.number} already has a server of this port name"
+            self.routes[merged.route] = [merged.key]
+        self.slots.setdefault(slot, []).append(merged)
+        self._advertise(merged, server, slot)
+        return ""
+
+    def _open(self, merged: MergedServer, server: Server, slot: Slot, datagram: bool = True) -> None:
+        if not is_tls(server):
+            self.plain[slot.number] = slot
+        if merged.route is not None:
+            self.routes[merged.route] = [merged.key]
+        self.slots[slot] = [merged]
+        self.shared[slot] = merged.route
+        if datagram:
+            self._advertise(merged, server, slot)
+
+    def _advertise(self, merged: MergedServer, server: Server, slot: Slot) -> None:
+        """Answer HTTP/3 too, where that is on and the server's port is exposed over UDP."""
+        assert server.port is not None
+        eligible = self.quic and server.tls is not None and protocol_of(server) is Protocol.HTTPS and not passes_through(server)
+        if eligible and any(t.udp and t.number == server.port.number for t in self.targets):
+            self.datagram.setdefault(slot, []).append(merged)
+            if merged.route is not None:
+                self.http3.add(merged.route)
+
+    def result(self, gateways: tuple[ObjectKey, ...]) -> MergedGateway:
+        ports = tuple(
+            MergedPort(slot.number, slot.protocol, slot.bind, self.shared.get(slot), tuple(found), tuple(self.datagram.get(slot, ())))
+            for slot, found in self.slots.items()
+        )
+        return MergedGateway(
+            gateways,
+            ports,
+            tuple((name, tuple(keys)) for name, keys in self.routes.items()),
+            frozenset(self.http3),
+            self.auto_passthrough,
+            tuple(self.rejected),
+        )
+
+
+def _compatible(new: Protocol, current: Protocol) -> bool:
+    return current.is_http and (new.is_http or new is current)

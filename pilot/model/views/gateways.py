@@ -1,0 +1,68 @@
+"""The Gateways that select a router, and their servers merged by port into one logical gateway.
+
+Servers are told apart by `ServerKey`, so that the merged gateway is a small hashable value: a server's own content is read by
+those who build from it, and an edit of a certificate's name does not touch the routes.
+"""
+from __future__ import annotations
+
+from pilot.derive import derived, hub
+from pilot.model.config.gateway import Server
+from pilot.model.config.object import ObjectKey, age
+from pilot.model.inputs import Mesh
+from pilot.model.service import Protocol
+from pilot.model.views import workloads
+from pilot.model.views.gateway_merge import merge
+from pilot.model.views.gateway_servers import MergedGateway, Selection, ServerKey, TargetPort, qualify_hosts
+from pilot.model.views.services import service
+
+KEEPS_PORTS = "experimental.istio.io/disable-gateway-port-translation"  # label of a Service that Gateway ports are not looked up in
+
+@hub
+def gateway_selectors(db: Mesh) -> tuple[tuple[ObjectKey, frozenset[tuple[str, str]]], ...]:
+    """Every Gateway with the labels that it selects by (none: every router), oldest first."""
+    objects = [o for key in db.gateways.all_keys() if (o := db.gateways.get(key)) is not None]
+    return tuple((o.key, frozenset(o.spec.selector.items())) for o in sorted(objects, key=age))
+
+
+@derived
+def servers(db: Mesh, gateway: ObjectKey) -> tuple[Server, ...]:
+    """The servers of a Gateway, hosts of the forms `host` and `namespace/host` only."""
+    found = db.gateways.get(gateway)
+    return tuple(qualify_hosts(s, gateway.namespace) for s in found.spec.servers) if found is not None else ()
+
+
+@derived
+def server(db: Mesh, key: ServerKey) -> Server | None:
+    """One server, hosts as in `servers`."""
+    found = servers(db, key.gateway)
+    return found[key.position] if key.position < len(found) else None
+
+
+@derived
+def selection(db: Mesh, node_id: str) -> Selection:
+    """What selects the router of that node id, and its own service ports."""
+    proxy = db.proxies.get(node_id)
+    assert proxy is not None
+    labels = frozenset(workloads.proxy_labels(db, node_id).items())
+    own = db.settings.scope_gateway_to_namespace
+    gateways = tuple(
+        key for key, selector in gateway_selectors(db) if selector <= labels and (not own or key.namespace == proxy.namespace)
+    )
+    return Selection(gateways, service_ports(db, node_id) if gateways else ())
+
+
+@derived
+def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
+    """The ports of the services that select a router."""
+    out = []
+    for target in workloads.service_targets(db, node_id):
+        found = service(db, target.ref)
+        translates = found is None or not any(key == KEEPS_PORTS for key, _ in found.labels)
+        out.append(TargetPort(target.port.number, target.target_port, target.port.protocol is Protocol.UDP, translates))
+    return tuple(out)
+
+
+@derived
+def merged_gateway(db: Mesh, selected: Selection) -> MergedGateway:
+    """The servers of the selected Gateways by port; what conflicts with an older server is rejected."""
+    return merge([(key, servers(db, key)) for key in selected.gateways], selected.ports, db.settings.quic_listeners)

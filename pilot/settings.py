@@ -75,11 +75,11 @@ class Settings:
 
     # Gateways
     scope_gateway_to_namespace: bool = setting(False, "A router takes only Gateways of its own namespace.", env="PILOT_SCOPE_GATEWAY_TO_NAMESPACE")
-    filter_gateway_clusters: bool = setting(False, "Send a router only clusters that its VirtualServices name.", env="PILOT_FILTER_GATEWAY_CLUSTER_CONFIG")
+    filter_gateway_clusters: bool = setting(False, "Send a router only the clusters that its routes name.", env="PILOT_FILTER_GATEWAY_CLUSTER_CONFIG")
     quic_listeners: bool = setting(False, "Answer HTTP/3 where a Gateway ends TLS on a port that is UDP too.", env="PILOT_ENABLE_QUIC_LISTENERS")
     collapse_routes: bool = setting(True, "One virtual host for all hosts of the same routes.", env="PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION")
     gateway_handshake_timeout: Duration = setting(
-        parse_duration("15s"), "Time that a client of a router has for its TLS handshake. 0s: no limit.", env="PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT"
+        parse_duration("15s"), "Time that a router gives TLS handshakes. 0s: no limit.", env="PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT"
     )
 
 

@@ -1,0 +1,70 @@
+"""Host names as Istio's configuration writes them: exact, or a wildcard whose first character is `*`.
+
+A wildcard stands for any non-empty or empty text in place of the `*`, dots included; `*` alone is every host.
+"""
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+
+def is_wildcard(host: str) -> bool:
+    return host.startswith("*")
+
+
+def subset_of(host: str, other: str) -> bool:
+    """Is every name that `host` stands for one that `other` stands for?"""
+    if not is_wildcard(other):
+        return host == other
+    if is_wildcard(host):
+        return len(host) >= len(other) and host.endswith(other[1:])
+    return host.endswith(other[1:])
+
+
+def matches(host: str, other: str) -> bool:
+    """Do the two have a name in common, as far as one of them covers the other?"""
+    return subset_of(host, other) or subset_of(other, host)
+
+
+def specificity(host: str) -> tuple[bool, int, str]:
+    """Sort key: exact names first, then longer ones, then by text."""
+    return is_wildcard(host), -len(host), host
+
+
+def most_specific(host: str, candidates: Iterable[str]) -> str | None:
+    """Of the candidates the one that is closest to `host`: itself, else the longest wildcard that covers it; None for none."""
+    found: str | None = None
+    for candidate in candidates:
+        if candidate == host:
+            return candidate
+        if is_wildcard(candidate) and subset_of(host, candidate) and (found is None or specificity(candidate) < specificity(found)):
+            found = candidate
+    return found
+
+
+def full_name(host: str, namespace: str, domain: str) -> str:
+    """A host as a user writes it in a namespace: a name without a dot is a service there; `*`, addresses and "" stay."""
+    if "." in host or host in ("", "*") or is_address(host):
+        return host
+    return f"{host}.{namespace}.svc.{domain}"
+
+
+def is_address(text: str) -> bool:
+    """Is it an IPv4 or IPv6 address?"""
+    if not text or (text[0] not in "0123456789" and ":" not in text):
+        return False
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def bracketed(host: str) -> str:
+    """As in an authority or a virtual host's domain: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def with_port(host: str, port: int) -> str:
+    """`host:port`, an IPv6 address in brackets."""
+    return f"{bracketed(host)}:{port}"

@@ -68,6 +68,47 @@ class Settings:
     unsafe_admin: bool = setting(False, "Serve /debug/force_disconnect.", env="UNSAFE_ENABLE_ADMIN_ENDPOINTS")
     metrics_loopback_only: bool = setting(False, "Answer /metrics on the loopback interface only.", env="METRICS_LOCALHOST_ACCESS_ONLY")
 
+    # Clusters and TLS
+    dual_stack: bool = setting(False, "Use both IP families of a proxy that has both.", env="ISTIO_DUAL_STACK")
+    ipv6_only_has_ipv4: bool = setting(
+        False, "IPv6-only proxies may still reach IPv4 destinations.", env="ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS"
+    )
+    compliance_policy: str = setting("", "Restricts TLS everywhere: fips-140-2, fips-140-3 or pqc.", env="COMPLIANCE_POLICY")
+    metadata_exchange: bool = setting(True, "Peers exchange their metadata.", env="PILOT_ENABLE_METADATA_EXCHANGE")
+    metadata_exchange_labels: tuple[str, ...] = setting((), "Labels that peers exchange beyond the usual ones.", env="PILOT_MX_ADDITIONAL_LABELS")
+    disable_metadata_exchange_alpn: bool = setting(False, "Leave the metadata exchange out of TLS's ALPN.", env="PILOT_DISABLE_MX_ALPN")
+    telemetry_label: bool = setting(True, "Name the services of a cluster in its metadata, for telemetry.", env="PILOT_ENABLE_TELEMETRY_LABEL")
+    dns_udp_max_queries: int = setting(
+        100, "Queries that one UDP socket of Envoy's DNS client serves; 0: no limit.", env="PILOT_DNS_CARES_UDP_MAX_QUERIES"
+    )
+    dns_jitter: Duration = setting(Duration.of(0.1), "Jitter of periodic DNS resolution.", env="PILOT_DNS_JITTER_DURATION")
+    dynamic_dns_max_hosts: int = setting(
+        1024, "Hosts that the DNS cache of ALLOW_ANY_DYNAMIC_DNS holds.", env="PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS"
+    )
+    locality_weighted_lb: bool = setting(False, "Weigh localities in every cluster.", env="ENABLE_LOCALITY_WEIGHTED_LB_CONFIG")
+    send_unhealthy_endpoints: bool = setting(
+        True, "Send endpoints that are not ready too, except where minHealthPercent of outlier detection is over 0.",
+        env="PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS"
+    )
+    always_send_unhealthy_endpoints: bool = setting(
+        False, "Send endpoints that are not ready too, whatever rules say.", env="PILOT_SEND_UNHEALTHY_ENDPOINTS"
+    )
+    headless_eds: bool = setting(
+        False, "Balance headless services over EDS instead of passing them through.", env="PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES"
+    )
+    disable_remaining_metrics: bool = setting(True, "Do not have circuit breakers publish what remains.", env="DISABLE_TRACK_REMAINING_CB_METRICS")
+    merge_rules_by_export: bool = setting(
+        True, "Merge the DestinationRules of a host only where their exportTo are equal.", env="ENABLE_ENHANCED_DESTINATIONRULE_MERGE"
+    )
+    external_tls_by_rule: bool = setting(
+        True, "For services outside of the mesh, TLS of a DestinationRule comes before the proxy's own certificate files.",
+        env="PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES",
+    )
+    merge_ingress_with_services: bool = setting(
+        False, "Accept traffic on the ports of services too where a Sidecar has ingress listeners.",
+        env="PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE"
+    )
+
     # Logging
     log_targets: tuple[str, ...] = setting(("stdout",), "Where logs go: stdout, stderr or file paths.", flag="log_target")
     log_as_json: bool = setting(False, "Log JSON objects instead of lines.", flag="log_as_json")

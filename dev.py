@@ -55,7 +55,7 @@ def become(command: list[str]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 -- this file runs before anything could check it
         print("Python 3.11 or newer is needed", file=sys.stderr)
         return 1
     task, rest = (arguments[0], arguments[1:]) if arguments else ("help", [])

@@ -104,11 +104,9 @@ def run_shape(shape: str, options: argparse.Namespace, work: pathlib.Path) -> di
     subprocess.run([*load, "--config-dir", str(folder), "--write-only"], check=True)
     server = Server(folder, work / f"{shape}.log", options.command)
     try:
-        subprocess.run(
-            ["taskset", "-c", "1", *load, "--config-dir", str(folder), "--skip-write", "--address", f"127.0.0.1:{server.grpc}", "--pid", str(server.process.pid)]
-            + ["--events", EVENTS[shape], "--repeats", str(options.repeats), "--json", str(out)],
-            check=True,
-        )
+        target = ["--config-dir", str(folder), "--skip-write", "--address", f"127.0.0.1:{server.grpc}", "--pid", str(server.process.pid)]
+        plan = ["--events", EVENTS[shape], "--repeats", str(options.repeats), "--json", str(out)]
+        subprocess.run(["taskset", "-c", "1", *load, *target, *plan], check=True)
     finally:
         server.stop()
     figures: dict[str, Any] = json.loads(out.read_text())
@@ -118,7 +116,8 @@ def run_shape(shape: str, options: argparse.Namespace, work: pathlib.Path) -> di
 
 def rows(shape: str, figures: dict[str, Any]) -> dict[str, float]:
     """The figures of one run, by event: medians of CPU-seconds, peak memory, idle share, messages of a no-op."""
-    out = {event: statistics.median(r["cpu_s"] for r in figures[event]) for event in ("cold", "reconnect", "virtualservice", "destinationrule", "endpoint") if figures.get(event)}
+    timed = ("cold", "reconnect", "virtualservice", "destinationrule", "endpoint")
+    out = {event: statistics.median(r["cpu_s"] for r in figures[event]) for event in timed if figures.get(event)}
     out["peak MB"] = figures["peak_mb"]
     out["idle %"] = 100 * figures["idle_cpu"]
     if figures.get("noop"):
@@ -150,7 +149,8 @@ def main() -> int:
     parser.add_argument("--shapes", default="S2,S3,S10k,P100,P10k")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--work", help="where to keep meshes, logs and figures; default: a temporary folder")
-    parser.add_argument("--command", default=shutil.which("pilot-discovery", path=os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")])))
+    search = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")])
+    parser.add_argument("--command", default=shutil.which("pilot-discovery", path=search))
     options = parser.parse_args()
     work = pathlib.Path(options.work or tempfile.mkdtemp(prefix="bench-"))
     work.mkdir(parents=True, exist_ok=True)

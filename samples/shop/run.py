@@ -72,7 +72,8 @@ def start_all(config: pathlib.Path, logs: pathlib.Path, children: list[subproces
     pilot = str(pathlib.Path(sys.executable).parent / "pilot-discovery")
     addresses = {"grpcAddr": XDS, "monitoringAddr": DEBUG, "httpAddr": READY}
     flags = [part for flag, port in addresses.items() for part in (f"--{flag}", f"127.0.0.1:{port}")]
-    children.append(start([pilot, "discovery", "--configDir", str(config), "--meshConfig", str(HERE / "mesh.yaml"), "--ctrlz_port", "0", *flags], logs / "pilot.log"))
+    flags += ["--configDir", str(config), "--meshConfig", str(HERE / "mesh.yaml"), "--ctrlz_port", "0"]
+    children.append(start([pilot, "discovery", *flags], logs / "pilot.log"))
     wait_for(f"http://127.0.0.1:{READY}/ready", "the control plane", children, logs)
     node = Node(type="router", name="ingress", namespace="shop", ip="127.0.0.1", labels={"app": "ingress", "istio": "ingressgateway"})
     bootstrap = logs / "envoy.json"

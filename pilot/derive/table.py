@@ -54,6 +54,11 @@ class Table(Generic[K, R]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def row_reader(self) -> Derived[Any, R | None]:
+        """The derivation behind `get`: what a row's node computes."""
+        return self._row
+
     def apply(self, key: K, row: R | None, todo: list[Node]) -> None:
         """Set or (None) delete a row. For `Database.commit` only."""
         old = self._rows.get(key)

@@ -1,0 +1,77 @@
+"""The core's explanations: which rows a value was read from, and the way to them."""
+from __future__ import annotations
+
+from pilot.derive import Database, Gather, Table, derived, hub
+from pilot.derive.explain import explain
+
+
+class Shop(Database):
+    def __init__(self) -> None:
+        super().__init__()
+        self.goods: Table[str, int] = Table(self, "Good")
+        self.rates: Table[str, int] = Table(self, "Rate")
+
+
+@hub
+def every_good(db: Shop) -> tuple[str, ...]:
+    return db.goods.all_keys()
+
+
+@derived
+def rate(db: Shop, name: str) -> int:
+    return db.rates.get(name) or db.rates.get("default") or 0
+
+
+@derived
+def price(db: Shop, name: str) -> tuple[str, int] | None:
+    every_good(db)
+    found = db.goods.get(name)
+    return None if found is None else (name, found * rate(db, name))
+
+
+prices: Gather[str, [], tuple[str, int]] = Gather("prices", keys=every_good, item=price)
+
+
+@derived
+def list_of(db: Shop) -> tuple[tuple[str, int], ...]:
+    return tuple(prices(db).values())
+
+
+def shop() -> Shop:
+    db = Shop()
+    db.commit([(db.goods, "tea", 2), (db.goods, "ham", 9), (db.rates, "default", 3), (db.rates, "ham", 5)])
+    return db
+
+
+def rows(db: Shop, fn: object, *args: str) -> list[tuple[str, object]]:
+    found = explain(db, db.watch(fn, *args))  # type: ignore[arg-type]
+    return [(reason.table, reason.key) for reason in found.rows]
+
+
+def test_rows_and_their_ways() -> None:
+    db = shop()
+    found = explain(db, db.watch(price, "tea"))
+    assert [(r.table, r.key, r.row) for r in found.rows] == [("Good", "tea", 2), ("Rate", "default", 3)]
+    assert [[str(node.fn) for node in r.way] for r in found.rows] == [["price"], ["price", "rate"]]
+
+
+def test_it_stops_at_hubs_and_names_them() -> None:
+    db = shop()
+    assert [str(node.fn) for node in explain(db, db.watch(price, "tea")).lists] == ["every_good"]
+
+
+def test_absent_rows_are_left_out() -> None:
+    db = shop()
+    assert ("Rate", "tea") not in rows(db, price, "tea")
+    assert ("Rate", "ham") in rows(db, price, "ham")
+
+
+def test_a_value_that_joins_items_is_made_of_all_of_them() -> None:
+    assert {key for _, key in rows(shop(), list_of)} == {"tea", "ham", "default"}
+
+
+def test_a_part_is_made_of_what_its_item_is_made_of() -> None:
+    db = shop()
+    node = db.watch(list_of)
+    ham = next(value for value in node.value if value[0] == "ham")
+    assert [(r.table, r.key) for r in explain(db, node, ham).rows] == [("Good", "ham"), ("Rate", "ham")]

@@ -114,6 +114,36 @@ class Settings:
     log_as_json: bool = setting(False, "Log JSON objects instead of lines.", flag="log_as_json")
     log_output_level: str = setting("default:info", "Levels as scope:level between commas; the scope all overrides.", flag="log_output_level")
 
+    # Listeners
+    http10: bool = setting(False, "Accept HTTP/1.0 everywhere.", env="PILOT_HTTP10")
+    ip_autoallocate: bool = setting(
+        True, "Proxies that capture DNS use the addresses that are allocated to services without one.", env="PILOT_ENABLE_IP_AUTOALLOCATE"
+    )
+    trace_sampling: float = setting(1.0, "Percent of requests traced where the mesh does not say.", env="PILOT_TRACE_SAMPLING")
+    mongo_filter: bool = setting(True, "Look into the traffic of Mongo ports.", env="PILOT_ENABLE_MONGO_FILTER")
+    redis_filter: bool = setting(False, "Route the traffic of Redis ports by Redis commands.", env="PILOT_ENABLE_REDIS_FILTER")
+    mysql_filter: bool = setting(False, "Look into the traffic of MySQL ports.", env="PILOT_ENABLE_MYSQL_FILTER")
+    headless_filter_chains: bool = setting(
+        False, "One listener with a chain a pod for TCP ports of headless services, not a listener a pod.",
+        env="PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER"
+    )
+    connections_per_event: int = setting(1, "Connections that a proxy accepts at once. 0: no limit.", env="MAX_CONNECTIONS_PER_SOCKET_EVENT_LOOP")
+    persistent_sessions: bool = setting(
+        False, "Sticky sessions for services labelled istio.io/persistent-session.", env="PILOT_ENABLE_PERSISTENT_SESSION_FILTER"
+    )
+    continue_100: bool = setting(True, "Pass 100 Continue through.", env="ENABLE_100_CONTINUE_HEADERS")
+    use_remote_address: bool = setting(
+        False, "Outbound requests of sidecars keep trusted headers, for their sender is taken for internal.", env="PILOT_SIDECAR_USE_REMOTE_ADDRESS"
+    )
+    alpn_filter: bool = setting(True, "Tell the peer by ALPN which protocol was detected.", env="PILOT_ENABLE_ALPN_FILTER")
+    ingress_tls: bool = setting(False, "TLS settings of a Sidecar's ingress listeners take effect.", env="ENABLE_TLS_ON_SIDECAR_INGRESS")
+    hcm_internal_networks: bool = setting(
+        False, "Addresses of the mesh networks count as internal to HTTP connection managers.", env="ENABLE_HCM_INTERNAL_NETWORKS"
+    )
+    skip_trust_domain_check: bool = setting(
+        False, "Accept peers of any trust domain that the roots vouch for.", env="PILOT_SKIP_VALIDATE_TRUST_DOMAIN"
+    )
+
     # Gateways
     scope_gateway_to_namespace: bool = setting(False, "A router takes only Gateways of its own namespace.", env="PILOT_SCOPE_GATEWAY_TO_NAMESPACE")
     filter_gateway_clusters: bool = setting(False, "Send a router only the clusters that its routes name.", env="PILOT_FILTER_GATEWAY_CLUSTER_CONFIG")

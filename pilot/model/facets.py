@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
+from pilot.lib.duration import Duration
 from pilot.model.config.object import ObjectKey
+from pilot.model.config.proxy_config import ConnectionSettings, ProxyHeaders
+from pilot.model.config.tracing import CustomTag
 from pilot.model.endpoint import Locality
 from pilot.model.proxy import NodeType
 from pilot.model.service import Port, ServiceRef
@@ -78,6 +81,38 @@ class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
     ref: ServiceRef
     port: Port
     target_port: int
+
+
+class Tracing(msgspec.Struct, frozen=True, cache_hash=True):
+    """Spans as a proxy's config wants them. `sampling`: percent; `tags`: custom ones by name; `max_path_length`: 0 is not said."""
+
+    sampling: float = 1.0
+    istio_tags: bool = True
+    tags: tuple[tuple[str, CustomTag], ...] = ()
+    max_path_length: int = 0
+
+
+class Listening(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """How a proxy listens, and what its HTTP connection managers do whatever they route.
+
+    `reserved_ports`: those that the listeners of its bootstrap hold; `http_proxy_port`: of its own, None for the mesh's.
+    """
+
+    features: Features = Features()
+    ipv4: bool = True
+    ipv6: bool = False
+    interception: str = "REDIRECT"  # REDIRECT, TPROXY or NONE
+    http10: bool = False
+    idle_timeout: Duration | None = None
+    http_proxy_port: int | None = None
+    exact_balance_inbound: bool = False
+    exact_balance_outbound: bool = False
+    unprivileged: bool = False
+    reserved_ports: frozenset[int] = frozenset()
+    dns_proxy: str = ""  # "host:port" of its companion's DNS proxy, where DNS_CAPTURE is on
+    headers: ProxyHeaders = ProxyHeaders()
+    connections: ConnectionSettings = ConnectionSettings()
+    tracing: Tracing | None = None  # None: no spans
 
 
 class Outbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):

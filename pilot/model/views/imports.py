@@ -56,8 +56,7 @@ def _candidates(db: Mesh, hosts: HostSets, namespace: str) -> list[ServiceRef]:
         if imported.wildcards:
             buckets.append(refs_in_namespace(db, where))
         else:
-            for host in sorted(imported.exact):
-                buckets.append(r for r in refs_by_hostname(db, host) if where in (ANY_NAMESPACE, r.namespace))
+            buckets.extend([r for r in refs_by_hostname(db, host) if where in (ANY_NAMESPACE, r.namespace)] for host in sorted(imported.exact))
     lists = [found for bucket in buckets if (found := [r for r in bucket if is_visible(db, r, namespace)])]
     if len(lists) <= 1:
         return lists[0] if lists else []

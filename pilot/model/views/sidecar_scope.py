@@ -8,9 +8,11 @@ import msgspec
 
 from pilot.derive import derived, hub
 from pilot.model.config.object import Object, ObjectKey
-from pilot.model.config.sidecar import OutboundTrafficPolicy, Sidecar, SidecarPort
+from pilot.model.config.sidecar import Sidecar, SidecarPort
+from pilot.model.config.virtual_service import Destination
 from pilot.model.facets import Labels, Scope
 from pilot.model.inputs import Mesh
+from pilot.model.protocol import parse_protocol
 from pilot.model.service import Protocol
 from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSet, HostSets, parse_hosts
 
@@ -31,15 +33,19 @@ class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
         return self.port is not None and self.port.number != 0 and parse_protocol(self.port.protocol) is not Protocol.HTTP_PROXY
 
 
+class OutboundPolicy(msgspec.Struct, frozen=True, cache_hash=True):
+    """What happens to traffic for unknown destinations: REGISTRY_ONLY, ALLOW_ANY or ALLOW_ANY_DYNAMIC_DNS, and where a Sidecar
+    sends it instead."""
+
+    mode: str
+    egress_proxy: Destination | None = None
+
+    @property
+    def dynamic_dns(self) -> bool:
+        return self.mode == "ALLOW_ANY_DYNAMIC_DNS"
+
+
 EVERYTHING = EgressListener(HostSets(((ANY_NAMESPACE, HostSet(("*",))),)))
-
-
-def parse_protocol(name: str) -> Protocol:
-    """Of a port's protocol as users write it, in any case; UNSUPPORTED where it is unknown."""
-    return _PROTOCOLS.get(name.lower(), Protocol.UNSUPPORTED)
-
-
-_PROTOCOLS = {p.value.lower(): p for p in Protocol} | {"http_proxy": Protocol.HTTP_PROXY, "grpc-web": Protocol.GRPC_WEB}
 
 
 # -- which Sidecar ---------------------------------------------------------------------------------------------------------
@@ -84,13 +90,13 @@ def find_sidecar(db: Mesh, scope: Scope) -> Sidecar | None:
 
 
 @derived
-def outbound_traffic_policy(db: Mesh, scope: Scope) -> OutboundTrafficPolicy:
-    """What happens to traffic for unknown destinations: the Sidecar's word, else the mesh's mode."""
+def outbound_traffic_policy(db: Mesh, scope: Scope) -> OutboundPolicy:
+    """Of a sidecar's scope: its Sidecar's word, else the mesh's mode."""
     spec = _sidecar(db, scope.sidecar)
     if spec is not None and spec.outbound_traffic_policy is not None:
-        return spec.outbound_traffic_policy
-    mesh = db.mesh.get("mesh")
-    return OutboundTrafficPolicy(mode=mesh.outbound_traffic_policy.mode) if mesh.outbound_traffic_policy else OutboundTrafficPolicy(mode="ALLOW_ANY")
+        return OutboundPolicy(spec.outbound_traffic_policy.mode, spec.outbound_traffic_policy.egress_proxy)
+    policy = db.mesh.get("mesh").outbound_traffic_policy
+    return OutboundPolicy("ALLOW_ANY" if policy is None else policy.mode)
 
 
 @derived

@@ -1,1 +1,21 @@
-"""Which resources a kind of proxy gets. The concept folders build them; nothing is built here."""
+"""Which resources a proxy gets: a function a kind of proxy, over shared builders."""
+from __future__ import annotations
+
+from pilot.derive import derived
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType
+from pilot.translate.profile.plan import Plan
+from pilot.translate.profile.sidecar import sidecar_plan
+
+NOTHING = Plan({})
+
+
+@derived
+def plan(db: Mesh, node_id: str) -> Plan:
+    """What the proxy of a node id is to be sent; nothing for one that is not connected, or of a kind without xDS of its own."""
+    proxy = db.proxies.get(node_id)
+    if proxy is None:
+        return NOTHING
+    if proxy.type is NodeType.SIDECAR:
+        return sidecar_plan(db, node_id)
+    return NOTHING

@@ -1,0 +1,84 @@
+"""Label keys that some selector asks for: only those of a proxy's labels can matter to what it is sent."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pilot.derive import Gather, derived, hub
+from pilot.model.config.object import ObjectKey
+from pilot.model.facets import Scope
+from pilot.model.inputs import Mesh
+from pilot.model.views.sidecar_scope import egress_listeners
+from pilot.model.views.virtual_services import egress_virtual_services, virtual_service
+
+
+@derived
+def outbound_label_keys(db: Mesh, scope: Scope) -> frozenset[str]:
+    """Label keys that outbound configuration of a scope asks for: sourceLabels of the virtual services there, and
+    workloadSelectors of the namespace's destination rules."""
+    keys = set(_rule_label_keys(db, scope.namespace))
+    if not scope.gateway:
+        for index in range(len(egress_listeners(db, scope))):
+            for namespace in {key.namespace for key in egress_virtual_services(db, scope, index)}:
+                keys |= _source_label_keys(db, namespace)
+    return frozenset(keys)
+
+
+@derived
+def inbound_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
+    """Label keys that the policies of a namespace and of the root namespace select workloads by."""
+    root = db.mesh.get("mesh").root_namespace
+    return frozenset().union(*(_policy_label_keys(db, n) for n in {namespace, root}))
+
+
+@hub
+def _policy_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
+    keys: set[str] = set()
+    for table in (db.peer_authentications, db.request_authentications):
+        for key in table.keys("namespace", namespace):
+            row = table.get(key)
+            if row is not None and row.spec.selector is not None:
+                keys |= row.spec.selector.match_labels.keys()
+    return frozenset(keys)
+
+
+@hub
+def _virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    return db.virtual_services.keys("namespace", namespace)
+
+
+@derived
+def _asked_by_virtual_service(db: Mesh, key: ObjectKey, _: str) -> frozenset[str] | None:
+    found = virtual_service(db, key)
+    if found is None:
+        return None
+    matches: Iterable[Any] = (m for r in (*found.spec.http, *found.spec.tcp, *found.spec.tls) for m in r.match)
+    return frozenset(k for m in matches for k in m.source_labels) or None
+
+
+_asked_by_virtual_services: Gather[ObjectKey, [str], frozenset[str]] = Gather("source_labels", _virtual_service_keys, _asked_by_virtual_service)
+
+
+@derived
+def _source_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
+    return frozenset().union(*_asked_by_virtual_services(db, namespace).values())
+
+
+@hub
+def _destination_rule_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    return db.destination_rules.keys("namespace", namespace)
+
+
+@derived
+def _asked_by_destination_rule(db: Mesh, key: ObjectKey, _: str) -> frozenset[str] | None:
+    row = db.destination_rules.get(key)
+    selector = row.spec.workload_selector if row is not None else None
+    return frozenset(selector.match_labels) if selector is not None and selector.match_labels else None
+
+
+_asked_by_destination_rules: Gather[ObjectKey, [str], frozenset[str]] = Gather("workload_labels", _destination_rule_keys, _asked_by_destination_rule)
+
+
+@derived
+def _rule_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
+    return frozenset().union(*_asked_by_destination_rules(db, namespace).values())

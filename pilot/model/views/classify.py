@@ -1,0 +1,223 @@
+"""A connected proxy, taken apart into the facets that everything below `profile` is computed from.
+
+Labels are cut down to those that some selector asks for, so that unrelated labels do not split proxies into classes.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilot.derive import derived
+from pilot.lib.duration import parse_duration
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig, ProxyHeaders
+from pilot.model.facets import Features, Inbound, Labels, Listening, Outbound, Reach, Scope, SecretServers, Tags, TlsFiles, Tracing
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType, Proxy
+from pilot.model.views.asked_labels import inbound_label_keys, outbound_label_keys
+from pilot.model.views.proxy_config import proxy_config
+from pilot.model.views.sidecar_scope import selector_keys, sidecar_of
+from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network, service_targets
+
+ALL_FEATURES = Features()
+CANONICAL_NAME, CANONICAL_REVISION = "service.istio.io/canonical-name", "service.istio.io/canonical-revision"
+_RESERVED = ("ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT", "ENVOY_SECURE_METRICS_PORT", "ENVOY_SECURE_MERGED_METRICS_PORT")
+
+
+# -- facets of a node ------------------------------------------------------------------------------------------------------
+
+@derived
+def scope_of(db: Mesh, node_id: str) -> Scope:
+    """The scope of a proxy; a router has none of a Sidecar."""
+    proxy = _proxy(db, node_id)
+    if proxy.type is not NodeType.SIDECAR:
+        return Scope(proxy.namespace, gateway=True)
+    labels = _cut(proxy_labels(db, node_id), selector_keys(db, proxy.namespace))
+    return Scope(proxy.namespace, sidecar_of(db, proxy.namespace, labels))
+
+
+@derived
+def outbound_facet(db: Mesh, node_id: str) -> Outbound:
+    """What the outbound side of a proxy depends on."""
+    proxy = _proxy(db, node_id)
+    scope = scope_of(db, node_id)
+    config = proxy_config(db, node_id)
+    return Outbound(
+        type=proxy.type,
+        scope=scope,
+        features=features_of(proxy.extensions),
+        reach=_reach(db, proxy, node_id),
+        labels=_cut(proxy_labels(db, node_id), outbound_label_keys(db, scope)),
+        tls_files=_tls_files(proxy),
+        dns_domain=proxy.dns_domain,
+        dns_capture=uses_auto_addresses(proxy, db.settings.ip_autoallocate),
+        http10=accepts_http10(proxy, db.settings.http10),
+        interception=interception_of(proxy),
+        secret_servers=_secret_servers(proxy),
+        preserve_case=bool(config.proxy_headers is not None and config.proxy_headers.preserve_http1_header_case),
+        dns_proxy=_dns_proxy(proxy),
+    )
+
+
+@derived
+def inbound_facet(db: Mesh, node_id: str) -> Inbound:
+    """What the inbound side of a sidecar depends on."""
+    proxy = _proxy(db, node_id)
+    config = proxy_config(db, node_id)
+    return Inbound(
+        scope=scope_of(db, node_id),
+        features=features_of(proxy.extensions),
+        targets=service_targets(db, node_id),
+        ips=proxy.ips,
+        labels=_cut(proxy_labels(db, node_id), inbound_label_keys(db, proxy.namespace)),
+        tls_files=_tls_files(proxy),
+        tags=tags(db, node_id),
+        interception=interception_of(proxy),
+        secret_servers=_secret_servers(proxy),
+        preserve_case=bool(config.proxy_headers is not None and config.proxy_headers.preserve_http1_header_case),
+        http10=accepts_http10(proxy, db.settings.http10),
+    )
+
+
+@derived
+def tags(db: Mesh, node_id: str) -> Tags:
+    """How the spans of a proxy name its workload."""
+    proxy, labels = _proxy(db, node_id), proxy_labels(db, node_id)
+    return Tags(
+        service=labels.get(CANONICAL_NAME) or "unknown",
+        revision=labels.get(CANONICAL_REVISION) or "latest",
+        namespace=proxy.namespace or "default",
+        cluster_id=proxy.text("CLUSTER_ID") or "unknown",
+        mesh_id=proxy.text("MESH_ID") or "unknown",
+    )
+
+
+@derived
+def listening(db: Mesh, node_id: str) -> Listening:
+    """How a proxy listens."""
+    proxy, mesh = _proxy(db, node_id), db.mesh.get("mesh")
+    config = proxy_config(db, node_id)
+    families = [":" in ip for ip in proxy.ips]
+    port = proxy.text("HTTP_PROXY_PORT")
+    return Listening(
+        features=features_of(proxy.extensions),
+        ipv4=False in families,
+        ipv6=True in families,
+        interception=interception_of(proxy),
+        http10=accepts_http10(proxy, db.settings.http10),
+        idle_timeout=_duration(proxy.text("IDLE_TIMEOUT")),
+        http_proxy_port=int(port) if port.isdecimal() else None,
+        exact_balance_inbound=proxy.flag("INBOUND_LISTENER_EXACT_BALANCE"),
+        exact_balance_outbound=proxy.flag("OUTBOUND_LISTENER_EXACT_BALANCE"),
+        unprivileged=proxy.flag("UNPRIVILEGED_POD"),
+        reserved_ports=frozenset(int(p) for key in _RESERVED if (p := proxy.text(key).partition(".")[0]).isdecimal() and p != "0"),
+        dns_proxy=_dns_proxy(proxy),
+        headers=config.proxy_headers or ProxyHeaders(),
+        connections=config.connection_settings or _mesh_connections(mesh),
+        tracing=_tracing(config, db.settings.trace_sampling) if mesh.enable_tracing else None,
+    )
+
+
+def _proxy(db: Mesh, node_id: str) -> Proxy:
+    found = db.proxies.get(node_id)
+    if found is None:
+        raise LookupError(f"no proxy {node_id}")
+    return found
+
+
+# -- what a proxy says about itself ----------------------------------------------------------------------------------------
+
+def features_of(extensions: frozenset[str] | None) -> Features:
+    """Of the extensions that the proxy's Envoy lists; everything where it lists none."""
+    if extensions is None:
+        return ALL_FEATURES
+    return Features(
+        metadata_exchange="istio.metadata_exchange" in extensions or "envoy.filters.network.metadata_exchange" in extensions,
+        peer_metadata="io.istio.http.peer_metadata" in extensions or "envoy.filters.http.peer_metadata" in extensions,
+        alpn="istio.alpn" in extensions,
+        stats="istio.stats" in extensions or "envoy.filters.http.istio_stats" in extensions,
+    )
+
+
+def interception_of(proxy: Proxy) -> str:
+    """REDIRECT, TPROXY or NONE: how its traffic is captured."""
+    mode = proxy.text("INTERCEPTION_MODE")
+    return mode if mode in ("TPROXY", "NONE") else "REDIRECT"
+
+
+def accepts_http10(proxy: Proxy, everywhere: bool) -> bool:
+    """Does it take HTTP/1.0? By its metadata HTTP10 "1", or because the setting says so for all."""
+    return everywhere or proxy.text("HTTP10") == "1"
+
+
+def uses_auto_addresses(proxy: Proxy, everywhere: bool) -> bool:
+    """Does it use the addresses that are allocated to services without one? Only where its companion answers DNS."""
+    return (everywhere or proxy.flag("DNS_AUTO_ALLOCATE")) and (proxy.flag("DNS_CAPTURE") or proxy.type is NodeType.WAYPOINT)
+
+
+def _reach(db: Mesh, proxy: Proxy, node_id: str) -> Reach:
+    families = [":" in ip for ip in proxy.ips]
+    return Reach(
+        network=proxy_network(db, node_id),
+        cluster_id=proxy.cluster_id,
+        locality=proxy_locality(db, node_id),
+        node=proxy.text("NODE_NAME"),
+        ipv4=False in families,
+        ipv6=True in families,
+        networks=frozenset(proxy.items("REQUESTED_NETWORK_VIEW")),
+    )
+
+
+def _tls_files(proxy: Proxy) -> TlsFiles:
+    return TlsFiles(
+        client_cert=proxy.text("TLS_CLIENT_CERT_CHAIN"),
+        client_key=proxy.text("TLS_CLIENT_KEY"),
+        client_root=proxy.text("TLS_CLIENT_ROOT_CERT"),
+        server_cert=proxy.text("TLS_SERVER_CERT_CHAIN"),
+        server_key=proxy.text("TLS_SERVER_KEY"),
+        server_root=proxy.text("TLS_SERVER_ROOT_CERT"),
+    )
+
+
+def _secret_servers(proxy: Proxy) -> SecretServers:
+    return SecretServers(credentials=proxy.text("credential") == "true", files=proxy.text("file-credential") == "true")
+
+
+def _dns_proxy(proxy: Proxy) -> str:
+    """Address of its companion's DNS proxy, "" where DNS is not captured."""
+    if not proxy.flag("DNS_CAPTURE"):
+        return ""
+    host, colon, port = proxy.text("DNS_PROXY_ADDR").rpartition(":")
+    if not colon:
+        return "127.0.0.1:15053"
+    return f"{'127.0.0.1' if host == 'localhost' else host.strip('[]')}:{port if port.isdecimal() else 15053}"
+
+
+def _duration(text: str) -> Any:
+    try:
+        return parse_duration(text) if text else None
+    except ValueError:
+        return None
+
+
+def _mesh_connections(mesh: MeshConfig) -> ConnectionSettings:
+    found = mesh.default_config.connection_settings if mesh.default_config is not None else None
+    return found or ConnectionSettings()
+
+
+def _tracing(config: ProxyConfig, sampling: float) -> Tracing:
+    """Istio takes a sampling above 100 for 1 percent."""
+    found = config.tracing
+    if found is None:
+        return Tracing(sampling=sampling)
+    asked = found.sampling or sampling
+    return Tracing(
+        sampling=1.0 if found.sampling > 100 else asked,
+        istio_tags=found.enable_istio_tags is not False,
+        tags=tuple(sorted(found.custom_tags.items(), key=lambda item: item[0])),
+        max_path_length=found.max_path_tag_length,
+    )
+
+
+def _cut(labels: Mapping[str, str], keys: frozenset[str]) -> Labels:
+    return frozenset((k, v) for k in keys if (v := labels.get(k)) is not None) if keys else frozenset()

@@ -1,0 +1,46 @@
+"""The effective proxy config of one proxy."""
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pilot.derive import derived
+from pilot.lib.duration import Duration, parse_duration
+from pilot.model.config.proxy_config import ProxyConfig
+from pilot.model.inputs import Mesh
+
+_READ = ("tracing", "proxyHeaders", "connectionSettings", "gatewayTopology", "privateKeyProvider")
+
+
+@derived
+def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
+    """What the proxy announces as its config (PROXY_CONFIG: its companion has merged it already), else the mesh's default.
+
+    Of an announced one only the parts are read that matter to xDS; a part that cannot be read counts as absent.
+    """
+    proxy = db.proxies.get(node_id)
+    announced = proxy.metadata.get("PROXY_CONFIG") if proxy is not None else None
+    if isinstance(announced, dict):
+        return decode_proxy_config(announced)
+    return db.mesh.get("mesh").default_config or ProxyConfig()
+
+
+def decode_proxy_config(announced: dict[str, Any]) -> ProxyConfig:
+    """Of the JSON form of istio.mesh.v1alpha1.ProxyConfig."""
+    found = ProxyConfig()
+    for name in _READ:
+        if name in announced:
+            try:
+                part = msgspec.convert({name: announced[name]}, ProxyConfig, dec_hook=_decode)
+            except msgspec.ValidationError:
+                continue
+            field = next(f for f in msgspec.structs.fields(ProxyConfig) if f.encode_name == name)
+            found = msgspec.structs.replace(found, **{field.name: getattr(part, field.name)})
+    return found
+
+
+def _decode(kind: type, value: Any) -> Any:
+    if kind is Duration and isinstance(value, str):
+        return parse_duration(value)
+    raise NotImplementedError(kind)

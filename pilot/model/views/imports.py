@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pilot.derive import Gather, derived
+from pilot.derive import Gather, derived, hub
 from pilot.model.config.object import ObjectKey
-from pilot.model.config.virtual_service import Destination, HTTPRoute, VirtualService
+from pilot.model.config.virtual_service import Destination, VirtualService
 from pilot.model.facets import Scope
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Registry, Service, ServiceRef
@@ -104,16 +104,12 @@ def scope_services(db: Mesh, scope: Scope) -> Mapping[str, Import]:
     """Every service that the scope needs clusters for, by host name: what its egress listeners import, and where the virtual
     services of these lead to."""
     found: dict[str, Import] = {}
-    for index, listener in enumerate(egress_listeners(db, scope)):
+    for index in range(len(egress_listeners(db, scope))):
         for item in egress_services(db, scope, index):
             _add(db, found, item)
-        if scope.gateway:
-            continue
-        for destinations in _destinations(db, scope, index).values():
-            for host, ports in destinations:
-                inferred = _inferred(db, host, scope.namespace, listener.port.number if listener.match_port and listener.port else None, ports)
-                if inferred is not None:
-                    _add(db, found, inferred)
+        if not scope.gateway:
+            for item in _inferred_imports(db, scope, index):
+                _add(db, found, item)
     return found
 
 
@@ -128,6 +124,36 @@ def _add(db: Mesh, found: dict[str, Import], item: Import) -> None:
             found[item.ref.hostname] = Import(item.ref, None if item.ports is None else tuple(dict.fromkeys(before.ports + item.ports)))
     elif _is_kubernetes(db, item.ref) and not _is_kubernetes(db, before.ref):
         found[item.ref.hostname] = item
+
+
+# -- where virtual services lead to ----------------------------------------------------------------------------------------
+
+class Leads(NamedTuple):
+    """A host name that a virtual service leads to, with the ports that its routes name, () for all.
+
+    `namespaces`: the only ones whose proxies are led there, () for all.
+    """
+
+    host: str
+    ports: tuple[int, ...]
+    namespaces: tuple[str, ...]
+
+
+@derived
+def _inferred_imports(db: Mesh, scope: Scope, index: int) -> tuple[Import, ...]:
+    """The services that the virtual services of an egress listener lead to, without those that the listener imports anyway."""
+    listener = egress_listeners(db, scope)[index]
+    keys = egress_virtual_services(db, scope, index)
+    leads = {namespace: _leads(db, namespace) for namespace in {key.namespace for key in keys}}
+    imported = {i.ref.hostname for i in egress_services(db, scope, index)} if listener.hosts.everything else frozenset()
+    port = listener.port.number if listener.match_port and listener.port is not None else None
+    found = [
+        _inferred(db, lead.host, scope.namespace, port, lead.ports)
+        for key in keys
+        for lead in leads[key.namespace].get(key, ())
+        if lead.host not in imported and (not lead.namespaces or scope.namespace in lead.namespaces)
+    ]
+    return tuple(i for i in found if i is not None)
 
 
 @derived
@@ -152,40 +178,34 @@ def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: 
     return Import(chosen, have) if have else None
 
 
-# -- where virtual services lead to ----------------------------------------------------------------------------------------
-
-Destinations = tuple[tuple[str, tuple[int, ...]], ...]
+@hub
+def _virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    return db.virtual_services.keys("namespace", namespace)
 
 
 @derived
-def _destinations_of(db: Mesh, key: ObjectKey, scope: Scope, index: int) -> Destinations:
-    """Host names and ports that a virtual service leads proxies of a namespace to; no ports means all of them."""
+def _leads_of(db: Mesh, key: ObjectKey, _: str) -> tuple[Leads, ...] | None:
     found = virtual_service(db, key)
-    return destinations(found.spec, scope.namespace) if found is not None else ()
+    return find_leads(found.spec) or None if found is not None else None
 
 
-_destinations: Gather[ObjectKey, [Scope, int], Destinations] = Gather("virtual_service_destinations", egress_virtual_services, _destinations_of)
+_leads: Gather[ObjectKey, [str], tuple[Leads, ...]] = Gather("leads", _virtual_service_keys, _leads_of)
 
 
-def destinations(spec: VirtualService, namespace: str) -> Destinations:
-    """Host names that the routes lead to, each with the ports that they name; () where one of them names none.
+def find_leads(spec: VirtualService) -> tuple[Leads, ...]:
+    """Where the routes of a virtual service lead to. One without a port means all of its ports."""
+    found: dict[tuple[str, tuple[str, ...]], set[int]] = {}
 
-    HTTP routes that match other source namespaces only do not count.
-    """
-    ports: dict[str, set[int]] = {}
-    for leads in (*(d for r in spec.http if _for_namespace(r, namespace) for d in _http_destinations(r)),
-                  *(w.destination for t in (*spec.tcp, *spec.tls) for w in t.route)):
-        if leads is not None:
-            ports.setdefault(leads.host, set()).add(leads.port.number if leads.port is not None else 0)
-    return tuple((host, () if 0 in numbers else tuple(sorted(numbers))) for host, numbers in ports.items())
+    def add(to: Destination | None, namespaces: tuple[str, ...]) -> None:
+        if to is not None:
+            found.setdefault((to.host, namespaces), set()).add(to.port.number if to.port is not None else 0)
 
-
-def _for_namespace(route: HTTPRoute, namespace: str) -> bool:
-    sources = [m.source_namespace for m in route.match if m.source_namespace]
-    return not sources or namespace in sources
-
-
-def _http_destinations(route: HTTPRoute) -> Iterable[Destination | None]:
-    yield from (w.destination for w in route.route)
-    yield route.mirror
-    yield from (m.destination for m in route.mirrors)
+    for route in spec.http:
+        sources = [m.source_namespace for m in route.match]
+        namespaces = tuple(sorted({n for n in sources if n}))
+        for to in (*(w.destination for w in route.route), route.mirror, *(m.destination for m in route.mirrors)):
+            add(to, namespaces)
+    for l4 in (*spec.tcp, *spec.tls):
+        for weighted in l4.route:
+            add(weighted.destination, ())
+    return tuple(Leads(host, () if 0 in ports else tuple(sorted(ports)), namespaces) for (host, namespaces), ports in found.items())

@@ -59,4 +59,5 @@ class ServerTLSSettings(Strict, frozen=True):
     min_protocol_version: TLSProtocol = "TLS_AUTO"
     max_protocol_version: TLSProtocol = "TLS_AUTO"
     cipher_suites: tuple[str, ...] = ()
+    ecdh_curves: tuple[str, ...] = ()
     insecure_skip_verify: bool | None = None

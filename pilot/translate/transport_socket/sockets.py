@@ -1,0 +1,37 @@
+"""The transport sockets that carry a TLS context, and the one that carries none. The prebuilt ones are shared: copy, never change."""
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.config.core.v3 import base_pb2
+from envoy.extensions.transport_sockets.quic.v3 import quic_transport_pb2
+from envoy.extensions.transport_sockets.raw_buffer.v3 import raw_buffer_pb2
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
+from google.protobuf import any_pb2
+
+TLS_NAME = "envoy.transport_sockets.tls"
+RAW_BUFFER_NAME = "envoy.transport_sockets.raw_buffer"
+QUIC_NAME = "envoy.transport_sockets.quic"
+
+
+def pack(message: Any) -> any_pb2.Any:
+    """A message as an Any; its map fields in one order."""
+    return any_pb2.Any(type_url=f"type.googleapis.com/{message.DESCRIPTOR.full_name}", value=message.SerializeToString(deterministic=True))
+
+
+def build_upstream(context: tls_pb2.UpstreamTlsContext) -> base_pb2.TransportSocket:
+    """TLS that a cluster originates."""
+    return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
+
+
+def build_downstream(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
+    """TLS that a filter chain ends."""
+    return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
+
+
+def build_quic(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
+    """TLS that a filter chain of an HTTP/3 listener ends."""
+    return base_pb2.TransportSocket(name=QUIC_NAME, typed_config=pack(quic_transport_pb2.QuicDownstreamTransport(downstream_tls_context=context)))
+
+
+RAW_BUFFER = base_pb2.TransportSocket(name=RAW_BUFFER_NAME, typed_config=pack(raw_buffer_pb2.RawBuffer()))

@@ -2,9 +2,12 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 
 class Severity(enum.StrEnum):
@@ -43,3 +46,30 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         place = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
         subject = " ".join(part for part in (str(self.object), self.path) if part)
         return f"{place}{self.severity} {self.code}: {subject + ': ' if subject else ''}{self.message}"
+
+
+Problems = Iterator[Problem]
+
+
+def error(code: str, path: str, message: str) -> Problem:
+    """A mistake that refuses the object; `path` is relative to what is looked at, `below` and `each` complete it."""
+    return Problem(code=code, path=path, message=message)
+
+
+def warning(code: str, path: str, message: str) -> Problem:
+    """A mistake that does not refuse the object."""
+    return Problem(code=code, path=path, message=message, severity=Severity.WARNING)
+
+
+def below(field: str, found: Iterable[Problem]) -> Problems:
+    """Problems of a part, as problems of the whole that has the part at `field`."""
+    for problem in found:
+        path = problem.path
+        joined = field if not path else field + path if path[0] == "[" else f"{field}.{path}"
+        yield msgspec.structs.replace(problem, path=joined)
+
+
+def each(field: str, items: Iterable[T], check: Callable[[T], Iterable[Problem]]) -> Problems:
+    """Problems of every item of a list at `field`."""
+    for index, item in enumerate(items):
+        yield from below(f"{field}[{index}]", check(item))

@@ -1,0 +1,225 @@
+"""Plain data (of YAML, JSON, an API server) → objects of the tables, and problems where it is not what it should be."""
+from __future__ import annotations
+
+import base64
+import datetime
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pilot.ingest import shape
+from pilot.ingest.catalogue import CATALOGUE, Kind, is_ours
+from pilot.model.config.base import Lenient
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.pod import OwnerReference
+from pilot.model.problem import ObjectRef, Problem, Severity, below, error, warning
+
+REVISION_LABEL = "istio.io/rev"
+_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
+_ZULU = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+
+
+class Metadata(Lenient, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    generate_name: str = ""
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Entry(NamedTuple):
+    """A row: the attribute of `Mesh`, its key, and the object."""
+
+    table: str
+    key: ObjectKey
+    object: Object[Any]
+
+
+class Decoded(NamedTuple):
+    """What a document gave. An object with an error is in `refused` instead of `entries`, by table and key where it has a name."""
+
+    entries: tuple[Entry, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    refused: tuple[tuple[str, ObjectKey], ...] = ()
+
+
+def nowhere(_: str) -> int:
+    return 0
+
+
+def decode_document(plain: Any, file: str = "", line_of: Callable[[str], int] = nowhere, revision: str = "") -> Decoded:
+    """Decode one document: an object, or a `List` of them.
+
+    `line_of` gives the line of a path in the document, 0 where unknown. An object of another revision (label istio.io/rev) and an
+    object of a kind that no mesh reads are no entry and no problem.
+    """
+    entries: list[Entry] = []
+    problems: list[Problem] = []
+    refused: list[tuple[str, ObjectKey]] = []
+    for prefix, item in _objects(plain, ""):
+        entry, found, row = _decode(item, revision)
+        problems += (msgspec.structs.replace(p, file=file, line=line_of(_join(prefix, p.path))) for p in found)
+        if entry is not None:
+            entries.append(entry)
+        elif row is not None:
+            refused.append(row)
+    return Decoded(tuple(entries), tuple(problems), tuple(refused))
+
+
+def _objects(plain: Any, prefix: str) -> Iterable[tuple[str, Any]]:
+    kind = plain.get("kind") if isinstance(plain, dict) else None
+    if isinstance(kind, str) and kind.endswith("List") and isinstance(plain.get("items"), list):
+        for index, item in enumerate(plain["items"]):
+            if isinstance(item, dict) and kind != "List":  # items of a ServiceList need not repeat what they are
+                item = {"apiVersion": plain.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
+            yield from _objects(item, _join(prefix, f"items[{index}]"))
+    else:
+        yield prefix, plain
+
+
+def _join(prefix: str, path: str) -> str:
+    return f"{prefix}.{path}" if prefix and path else prefix or path
+
+
+def _decode(plain: Any, revision: str) -> tuple[Entry | None, list[Problem], tuple[str, ObjectKey] | None]:
+    """The entry, or the problems that refuse it with the row that it would be; nothing at all for what is not read."""
+    found = _identify(plain)
+    if not isinstance(found, Kind):
+        return None, found, None
+    kind, subject = found, ObjectRef(found.name)
+    try:
+        metadata = shape.convert(plain.get("metadata") or {}, Metadata)
+    except msgspec.ValidationError:
+        pruned = shape.without_nulls(plain["metadata"], Metadata)
+        if problems := list(below("metadata", shape.violations(pruned, Metadata))):
+            return None, _of(subject, problems), None
+        metadata = shape.convert(pruned, Metadata)
+    if metadata.labels.get(REVISION_LABEL, revision) != revision and revision:
+        return None, [], None
+    namespace = (metadata.namespace or "default") if kind.namespaced else ""
+    subject = ObjectRef(kind.name, namespace, metadata.name)
+    problems = list(_check_metadata(metadata))
+    if any(p.path in ("metadata.name", "metadata.namespace") for p in problems):
+        return None, _of(subject, problems), None
+    key = ObjectKey(namespace, metadata.name)
+    problems += _check_fields(kind, plain)
+    body = _body(kind, plain, metadata)
+    try:
+        spec = shape.convert(body, kind.spec)
+    except msgspec.ValidationError:
+        body = shape.without_nulls(body, kind.spec)
+        problems += _placed(kind, shape.violations(body, kind.spec))
+        if problems:
+            return None, _of(subject, problems), (kind.table, key)
+        spec = shape.convert(body, kind.spec)
+    annotations = {k: v for k, v in metadata.annotations.items() if "istio.io" in k or "kubernetes.io/ingress.class" in k}
+    decoded = Object(kind.name, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp))
+    problems += kind.validate(decoded)
+    if any(p.severity is Severity.ERROR for p in problems):
+        return None, _of(subject, problems), (kind.table, key)
+    return Entry(kind.table, key, decoded), _of(subject, problems), None
+
+
+def _identify(plain: Any) -> Kind | list[Problem]:
+    """The kind of an object; the problem, or none, where it is none that is read."""
+    if not isinstance(plain, dict):
+        return [error("not-an-object", "", "expected an object with apiVersion, kind and metadata")]
+    version, name = plain.get("apiVersion"), plain.get("kind")
+    for field, value in (("apiVersion", version), ("kind", name)):
+        if not isinstance(value, str) or not value:
+            return [error("not-an-object", field, f"expected text, got {'nothing' if value is None else repr(value)}")]
+    assert isinstance(version, str)
+    group, _, number = version.rpartition("/")
+    kind = CATALOGUE.get((group, str(name)))
+    if kind is None:
+        subject = [ObjectRef(str(name), *_named(plain.get("metadata")))]
+        message = f"{version} {name} is not a kind that is supported: it has no effect"
+        return _of(subject[0], [warning("unknown-kind", "kind", message)]) if is_ours(group) else []
+    if number not in kind.versions:
+        subject = [ObjectRef(kind.name, *_named(plain.get("metadata")))]
+        message = f"{kind.name} is read in {', '.join(kind.versions)}, not {number}"
+        return _of(subject[0], [error("unknown-version", "apiVersion", message)])
+    if not isinstance(plain.get("metadata", {}), dict | None):
+        return _of(ObjectRef(kind.name), [error("wrong-type", "metadata", "expected a mapping")])
+    return kind
+
+
+def _named(metadata: Any) -> tuple[str, str]:
+    if not isinstance(metadata, dict):
+        return "", ""
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def _check_metadata(metadata: Metadata) -> Iterable[Problem]:
+    if not metadata.name:
+        yield error("missing-name", "metadata.name", "an object needs a name")
+    elif len(metadata.name) > 253 or not _NAME.fullmatch(metadata.name):
+        yield error("bad-name", "metadata.name", f"{metadata.name!r}: lower-case letters, digits, - and . only, at most 253")
+    if metadata.namespace and (len(metadata.namespace) > 63 or "." in metadata.namespace or not _NAME.fullmatch(metadata.namespace)):
+        yield error("bad-name", "metadata.namespace", f"{metadata.namespace!r}: lower-case letters, digits and - only, at most 63")
+    try:
+        _utc(metadata.creation_timestamp)
+    except ValueError:
+        yield error("bad-timestamp", "metadata.creationTimestamp", f"{metadata.creation_timestamp!r} is not like 2026-01-01T00:00:00Z")
+
+
+def _utc(timestamp: str) -> str:
+    """In UTC to the second, so that text order is time order."""
+    if not timestamp or _ZULU.fullmatch(timestamp):
+        return timestamp
+    moment = datetime.datetime.fromisoformat(timestamp)
+    if moment.tzinfo is None:
+        raise ValueError(timestamp)
+    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _check_fields(kind: Kind, plain: Mapping[str, Any]) -> Iterable[Problem]:
+    """Fields beside `spec`, for the kinds that are strict."""
+    if issubclass(kind.spec, Lenient):
+        return
+    for field in plain.keys() - _FIELDS:
+        yield error("unknown-field", str(field), "there is no such field")
+    if isinstance(spec := plain.get("spec"), dict):
+        for part in kind.parts:
+            if part in spec:
+                yield error("unknown-field", f"spec.{part}", "there is no such field")
+
+
+def _body(kind: Kind, plain: Mapping[str, Any], metadata: Metadata) -> Any:
+    """What the kind's struct is made of: the fields of `spec`, and the kind's other parts."""
+    spec = plain.get("spec")
+    if spec is not None and not isinstance(spec, dict):
+        return spec
+    body = {**(spec or {}), **{part: plain[part] for part in kind.parts if plain.get(part) is not None}}
+    match kind.name:
+        case "Pod":
+            body |= {"deletionTimestamp": metadata.deletion_timestamp, "generateName": metadata.generate_name}
+            body["ownerReferences"] = msgspec.to_builtins(metadata.owner_references)
+        case "Secret":
+            body["data"] = _secret_data(body.get("data"), plain.get("stringData"))
+    return body
+
+
+def _secret_data(data: Any, text: Any) -> Any:
+    """As base64, line breaks taken out, with `stringData` laid over it."""
+    if not isinstance(data, dict | None) or not isinstance(text, dict | None):
+        return data if text is None else text
+    joined = {k: "".join(v.split()) if isinstance(v, str) else v for k, v in (data or {}).items()}
+    return joined | {k: base64.b64encode(v.encode()).decode() if isinstance(v, str) else v for k, v in (text or {}).items()}
+
+
+def _placed(kind: Kind, problems: Iterable[Problem]) -> Iterable[Problem]:
+    """Paths of a struct as paths of the object that it was made of."""
+    for problem in problems:
+        part = re.split(r"[.\[]", problem.path, maxsplit=1)[0]
+        yield problem if part in kind.parts else next(iter(below("spec", (problem,))))
+
+
+def _of(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
+    return [msgspec.structs.replace(p, object=subject) for p in problems]

@@ -1,0 +1,65 @@
+"""Plain data of the mesh config's sources → one MeshConfig, one MeshNetworks."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pilot.ingest import shape
+from pilot.model.config.mesh_config import DEFAULT_PROVIDERS, MeshConfig
+from pilot.model.config.mesh_networks import MeshNetworks
+from pilot.model.problem import ObjectRef, Problem
+
+MESH = ObjectRef("MeshConfig", "", "mesh")
+NETWORKS = ObjectRef("MeshNetworks", "", "networks")
+_BUILT_IN = msgspec.to_builtins(DEFAULT_PROVIDERS)
+
+
+def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[Problem]]:
+    """The mesh config of the layers, lowest first, over the built-in defaults; None with problems where one is not right.
+
+    A field replaces that of a lower layer, except: `defaultConfig` and `defaultProviders` merge by field, `proxyMetadata` and
+    `proxyHeaders` in it too, `extensionProviders` by name, `trustDomainAliases` add up.
+    https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        plain = shape.without_nulls({} if layer is None else layer, MeshConfig, any_spelling=True)
+        if problems := shape.violations(plain, MeshConfig):
+            return None, _of(MESH, problems)
+        merged = _over(merged, plain)
+    merged["extensionProviders"] = _by_name(_BUILT_IN, merged.get("extensionProviders", ()))
+    return shape.convert(merged, MeshConfig), []
+
+
+def decode_mesh_networks(plain: Any) -> tuple[MeshNetworks | None, list[Problem]]:
+    """The mesh networks, or None with problems."""
+    plain = shape.without_nulls({} if plain is None else plain, MeshNetworks, any_spelling=True)
+    if problems := shape.violations(plain, MeshNetworks):
+        return None, _of(NETWORKS, problems)
+    return shape.convert(plain, MeshNetworks), []
+
+
+def _over(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**lower, **upper}
+    for field, inner in (("defaultConfig", ("proxyMetadata", "proxyHeaders")), ("defaultProviders", ())):
+        if field in lower and field in upper:
+            merged[field] = {**lower[field], **upper[field]}
+            for part in inner:
+                if part in lower[field] and part in upper[field]:
+                    merged[field][part] = {**lower[field][part], **upper[field][part]}
+    merged["extensionProviders"] = _by_name(lower.get("extensionProviders", ()), upper.get("extensionProviders", ()))
+    merged["trustDomainAliases"] = sorted({*lower.get("trustDomainAliases", ()), *upper.get("trustDomainAliases", ())})
+    return merged
+
+
+def _by_name(lower: Iterable[dict[str, Any]], upper: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Providers of both, those of `upper` in the place of their namesakes."""
+    providers = {provider.get("name", ""): provider for provider in lower}
+    providers.update((provider.get("name", ""), provider) for provider in upper)
+    return list(providers.values())
+
+
+def _of(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
+    return [msgspec.structs.replace(p, object=subject) for p in problems]

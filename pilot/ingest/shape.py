@@ -1,0 +1,173 @@
+"""Why plain data is not of a type: every place, by a walk along the type. For the slow path, once the fast conversion has failed."""
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import math
+from collections.abc import Hashable, Iterator
+from typing import Any, cast
+
+import msgspec
+from msgspec import inspect as mi
+
+from pilot.lib.duration import Duration, parse_duration
+from pilot.model.problem import Problem, below, error
+
+_NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", dict: "a mapping", list: "a list", type(None): "nothing"}
+
+
+def decode_extension(kind: type, value: Any) -> Any:
+    """msgspec's hook for the types that JSON has not: durations."""
+    if kind is Duration:
+        if not isinstance(value, str):
+            raise ValueError(f"expected a duration like 1.5s, got {_name(value)}")
+        return parse_duration(value)
+    raise NotImplementedError(kind)
+
+
+def convert(value: Any, kind: type[Any]) -> Any:
+    """The value of that type; raises msgspec.ValidationError. An absent value and an explicit null are the same."""
+    return msgspec.convert(value, kind, str_keys=True, dec_hook=decode_extension)
+
+
+def without_nulls(value: Any, kind: type[Any], any_spelling: bool = False) -> Any:
+    """The data without the fields that are null: the API server prunes them before it looks at the rest.
+
+    `any_spelling`: field names of the protobuf files (snake_case) are taken as their JSON names, as protobuf's JSON readers do.
+    """
+    return _prune(value, _type_info(cast(Hashable, kind)), any_spelling)
+
+
+def violations(value: Any, kind: type[Any]) -> list[Problem]:
+    """Every place where the data is not of the type, with paths relative to it."""
+    return list(_check(value, _type_info(cast(Hashable, kind))))
+
+
+@functools.cache
+def _type_info(kind: Hashable) -> mi.Type:
+    return mi.type_info(kind)
+
+
+def _prune(value: Any, kind: mi.Type, any_spelling: bool) -> Any:
+    kind = _present(kind)
+    if isinstance(kind, mi.StructType) and isinstance(value, dict):
+        fields = {field.encode_name: field.type for field in kind.fields}
+        names = {field.name: field.encode_name for field in kind.fields} if any_spelling else {}
+        found = ((names.get(k, k), v) for k, v in value.items() if v is not None)
+        return {k: _prune(v, fields[k], any_spelling) if k in fields else v for k, v in found}
+    if isinstance(kind, mi.VarTupleType) and isinstance(value, list):
+        return [_prune(item, kind.item_type, any_spelling) for item in value]
+    if isinstance(kind, mi.DictType) and isinstance(value, dict):
+        empty = isinstance(kind.value_type, mi.StructType)
+        return {k: _prune({} if v is None and empty else v, kind.value_type, any_spelling) for k, v in value.items()}
+    return value
+
+
+def _present(kind: mi.Type) -> mi.Type:
+    """Of `X | None` the X; of more the union."""
+    if isinstance(kind, mi.UnionType):
+        kinds = [t for t in kind.types if not isinstance(t, mi.NoneType)]
+        return kinds[0] if len(kinds) == 1 else kind
+    return kind
+
+
+def _check(value: Any, kind: mi.Type) -> Iterator[Problem]:
+    kind = _present(kind)
+    match kind:
+        case mi.StructType():
+            yield from _check_struct(value, kind) if isinstance(value, dict) else _wrong("a mapping", value)
+        case mi.VarTupleType():
+            if not isinstance(value, list):
+                yield from _wrong("a list", value)
+                return
+            for index, item in enumerate(value):
+                yield from below(f"[{index}]", _check(item, kind.item_type))
+        case mi.DictType():
+            yield from _check_dict(value, kind) if isinstance(value, dict) else _wrong("a mapping", value)
+        case mi.LiteralType():
+            if value not in kind.values:
+                yield error("bad-enum", "", f"expected one of {', '.join(map(str, kind.values))}, got {_shown(value)}")
+        case mi.CustomType():
+            yield from _check_duration(value)
+        case mi.UnionType():
+            if all(any(_check(value, t)) for t in kind.types):
+                yield from _wrong(" or ".join(sorted(_NAMES[_python(t)] for t in kind.types if _python(t) in _NAMES)), value)
+        case _:
+            yield from _check_scalar(value, kind)
+
+
+def _check_struct(value: dict[Any, Any], kind: mi.StructType) -> Iterator[Problem]:
+    fields = {field.encode_name: field.type for field in kind.fields}
+    for key, item in value.items():
+        if (known := fields.get(key)) is not None:
+            if item is not None:
+                yield from below(str(key), _check(item, known))
+        elif kind.forbid_unknown_fields:
+            yield error("unknown-field", str(key), "there is no such field")
+
+
+def _check_dict(value: dict[Any, Any], kind: mi.DictType) -> Iterator[Problem]:
+    for key, item in value.items():
+        place = f"[{key}]"
+        numeric = isinstance(kind.key_type, mi.IntType)
+        if numeric and not (isinstance(key, int) or (isinstance(key, str) and key.isascii() and key.isdecimal())):
+            yield error("wrong-type", place, f"expected a whole number as key, got {_shown(key)}")
+        elif not numeric and not isinstance(key, str):
+            yield error("wrong-type", place, f"expected text as key, got {_name(key)}: quote it")
+        yield from below(place, _check(item, kind.value_type))
+
+
+def _check_duration(value: Any) -> Iterator[Problem]:
+    try:
+        decode_extension(Duration, value)
+    except ValueError as reason:
+        yield error("bad-duration", "", str(reason))
+
+
+def _check_scalar(value: Any, kind: mi.Type) -> Iterator[Problem]:
+    if isinstance(kind, mi.AnyType):
+        return
+    python = _python(kind)
+    if isinstance(kind, mi.BytesType):
+        if not isinstance(value, str):
+            yield from _wrong("base64 text", value)
+            return
+        try:
+            base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            yield error("bad-base64", "", "this is not base64")
+        return
+    if type(value) is not python and not (python is float and type(value) is int):
+        yield from _wrong(_NAMES[python], value)
+    elif isinstance(kind, mi.IntType):
+        low, high = kind.ge or 0, kind.le or math.inf
+        if not low <= value <= high:
+            yield error("out-of-range", "", f"expected a number of {low} to {high}, got {value}")
+
+
+def _python(kind: mi.Type) -> type:
+    match kind:
+        case mi.StrType():
+            return str
+        case mi.BoolType():
+            return bool
+        case mi.IntType():
+            return int
+        case mi.FloatType():
+            return float
+    return bytes
+
+
+def _wrong(expected: str, value: Any) -> Iterator[Problem]:
+    hint = ": quote it" if expected == "text" and isinstance(value, (bool, int, float)) else ""
+    yield error("wrong-type", "", f"expected {expected}, got {_name(value)}{hint}")
+
+
+def _name(value: Any) -> str:
+    kind = _NAMES.get(type(value), type(value).__name__)
+    return f"{kind} ({_shown(value)})" if isinstance(value, (bool, int, float)) else kind
+
+
+def _shown(value: Any) -> str:
+    return "true" if value is True else "false" if value is False else repr(value)

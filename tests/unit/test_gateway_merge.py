@@ -1,0 +1,130 @@
+"""Servers of several Gateways on one router: who shares a port, who is turned away."""
+from __future__ import annotations
+
+import pytest
+
+from pilot.model.config.gateway import Port, Server, ServerTLSSettings
+from pilot.model.config.object import ObjectKey
+from pilot.model.views.gateway_merge import merge, resolve_port
+from pilot.model.views.gateway_servers import MergedGateway, RouteRef, TargetPort, qualify_hosts, sni_hosts
+
+OLD, NEW = ObjectKey("a", "old"), ObjectKey("b", "new")
+
+
+def http(number: int, *hosts: str, name: str = "http", protocol: str = "HTTP", bind: str = "", redirect: bool = False) -> Server:
+    tls = ServerTLSSettings(https_redirect=True) if redirect else None
+    return Server(port=Port(number=number, protocol=protocol, name=name), hosts=hosts or ("*",), bind=bind, tls=tls)
+
+
+def https(number: int, *hosts: str, name: str = "https", protocol: str = "HTTPS", mode: str = "SIMPLE", bind: str = "") -> Server:
+    tls = ServerTLSSettings(mode=mode, credential_name="cert")  # type: ignore[arg-type]
+    return Server(port=Port(number=number, protocol=protocol, name=name), hosts=hosts, bind=bind, tls=tls)
+
+
+def merged(old: list[Server], new: list[Server] | None = None, targets: tuple[TargetPort, ...] = (), quic: bool = False) -> MergedGateway:
+    return merge([(OLD, old), (NEW, new or [])], targets, quic)
+
+
+def slots(gateway: MergedGateway) -> dict[tuple[int, str, str], list[tuple[str, int]]]:
+    return {(p.number, p.protocol, p.bind): [(s.key.gateway.name, s.key.position) for s in p.servers] for p in gateway.ports}
+
+
+def routes(gateway: MergedGateway) -> dict[RouteRef, int]:
+    return {ref: len(keys) for ref, keys in gateway.routes}
+
+
+def test_plain_http_servers_of_a_port_share_one_route() -> None:
+    found = merged([http(80, "a.com")], [http(80, "b.com", protocol="HTTP2")])
+    assert slots(found) == {(80, "HTTP", ""): [("old", 0), ("new", 0)]}
+    assert routes(found) == {RouteRef(80, ""): 2}
+
+
+def test_ports_are_those_of_the_first_service_that_has_them() -> None:
+    targets = (TargetPort(80, 1, False, translates=False), TargetPort(80, 8080, False), TargetPort(80, 9090, False))
+    assert resolve_port(80, targets) == 8080
+    assert resolve_port(81, targets) == 81
+    found = merged([http(80)], [http(8080)], targets)
+    assert slots(found) == {(8080, "HTTP", ""): [("old", 0), ("new", 0)]}
+
+
+def test_https_servers_have_routes_of_their_own_named_by_the_gateways_port() -> None:
+    found = merged([https(443, "a.com")], [https(443, "b.com")], (TargetPort(443, 8443, False),))
+    assert slots(found) == {(8443, "HTTPS", ""): [("old", 0), ("new", 0)]}
+    assert routes(found) == {RouteRef(443, "", "https", OLD): 1, RouteRef(443, "", "https", NEW): 1}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (http(80), http(80, protocol="TCP"), "HTTP already"),
+        (http(80, protocol="TCP"), http(80), "TCP already"),
+        (http(80, protocol="TCP"), http(80, protocol="TCP"), "TCP already"),
+        (http(443), https(443, "a.com"), "HTTP already"),
+        (https(443, "a.com", "b.com"), https(443, "b.com", "c.com", name="other"), "TLS for b.com"),
+        (http(80, "a.com", redirect=True), http(80, "a.com", redirect=True), "TLS for a.com"),
+        (https(443, "a.com"), https(443, "a.com", protocol="TLS", mode="PASSTHROUGH"), "TLS for a.com"),
+        (http(80), Server(hosts=("*",)), "no port"),
+    ],
+)
+def test_conflicts_leave_out_the_younger(old: Server, new: Server, reason: str) -> None:
+    found = merged([old], [new])
+    assert [(r.key.gateway, reason in r.reason) for r in found.rejected] == [(NEW, True)]
+    assert sum(len(p.servers) for p in found.ports) == 1
+
+
+def test_the_same_port_name_twice_in_one_gateway() -> None:
+    found = merged([https(443, "a.com"), https(443, "b.com")])
+    assert [r.key.position for r in found.rejected] == [1]
+
+
+def test_other_bind_addresses_are_other_listeners() -> None:
+    found = merged([http(80), http(80, bind="10.0.0.1"), http(80, protocol="TCP", bind="10.0.0.2")], [http(80, bind="10.0.0.1")])
+    assert not found.rejected
+    assert slots(found) == {
+        (80, "HTTP", ""): [("old", 0)],
+        (80, "HTTP", "10.0.0.1"): [("old", 1), ("new", 0)],
+        (80, "TCP", "10.0.0.2"): [("old", 2)],
+    }
+    assert routes(found) == {RouteRef(80, ""): 1, RouteRef(80, "10.0.0.1"): 2}
+
+
+def test_a_host_may_repeat_on_another_bind_address() -> None:
+    found = merged([https(443, "a.com")], [https(443, "a.com", bind="10.0.0.1")])
+    assert not found.rejected
+
+
+def test_a_passed_on_and_a_terminated_server_share_a_port() -> None:
+    found = merged([https(443, "a.com"), https(443, "b.com", protocol="TLS", mode="PASSTHROUGH", name="tls")])
+    assert slots(found) == {(443, "HTTPS", ""): [("old", 0)], (443, "TLS", ""): [("old", 1)]}
+    assert routes(found) == {RouteRef(443, "", "https", OLD): 1}
+
+
+def test_http3_needs_the_flag_tls_that_ends_here_and_a_port_over_udp() -> None:
+    servers = [https(443, "a.com"), https(443, "b.com", name="pass", mode="PASSTHROUGH"), http(80)]
+    both = (TargetPort(443, 8443, False), TargetPort(443, 8443, True))
+    assert [bool(p.quic) for p in merged(servers, targets=both, quic=True).ports] == [True, False]
+    assert merged(servers, targets=both, quic=True).http3 == {RouteRef(443, "", "https", OLD)}
+    assert not any(p.quic for p in merged(servers, targets=both).ports)
+    assert not any(p.quic for p in merged(servers, targets=both[:1], quic=True).ports)
+
+
+def test_automatic_passthrough_is_noticed() -> None:
+    assert merged([https(15443, "*.local", protocol="TLS", mode="AUTO_PASSTHROUGH")]).auto_passthrough
+    assert not merged([https(15443, "*.local", protocol="TLS", mode="PASSTHROUGH")]).auto_passthrough
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (("a.com", "ns/b.com"), ("a.com", "ns/b.com")),
+        (("./a.com", "*/b.com", "*"), ("here/a.com", "b.com", "*")),
+        (("a.com", "*/*"), ("*",)),
+    ],
+)
+def test_namespaces_of_hosts(written: tuple[str, ...], meant: tuple[str, ...]) -> None:
+    assert qualify_hosts(http(80, *written), "here").hosts == meant
+
+
+def test_names_in_the_handshake_are_sorted_and_without_namespaces() -> None:
+    assert sni_hosts(https(443, "ns/b.com", "a.com", "b.com")) == ("a.com", "b.com")
+    assert sni_hosts(http(80, "a.com")) == ()

@@ -1,0 +1,251 @@
+"""Requests through a stock Envoy as ingress gateway, by rules that the control plane follows from files."""
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from pilot.agent.bootstrap import Node
+from tests.support.backends import Answer, Backend, ask
+from tests.support.processes import ControlPlane, Envoy, eventually, free_port
+
+SERVICE = """
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: {name}, namespace: shop}}
+spec:
+  hosts: [{name}.shop.internal]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{{number: 80, name: http, protocol: HTTP}}]
+  endpoints:
+"""
+ENDPOINT = "  - {{address: 127.0.0.1, ports: {{http: {port}}}, labels: {{version: {version}}}}}\n"
+GATEWAY = """
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{name: shop, namespace: shop}}
+spec:
+  selector: {{istio: ingressgateway}}
+  servers:
+  - port: {{number: {port}, name: http, protocol: HTTP}}
+    hosts: ["*.example.com"]
+"""
+SUBSETS = """
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: reviews, namespace: shop}
+spec:
+  host: reviews.shop.internal
+  subsets:
+  - {name: v1, labels: {version: v1}}
+  - {name: v2, labels: {version: v2}}
+"""
+ROUTES = """
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{name: {name}, namespace: shop}}
+spec:
+  hosts: [{name}.example.com]
+  gateways: [shop]
+  http:
+"""
+
+
+def routes(name: str, http: str) -> str:
+    return ROUTES.format(name=name) + http
+
+
+RULES = {
+    "plain": "  - route: [{destination: {host: reviews.shop.internal, subset: v1}}]\n",
+    "header": """
+  - match: [{headers: {x-tester: {exact: "yes"}}}]
+    route: [{destination: {host: reviews.shop.internal, subset: v2}}]
+  - route: [{destination: {host: reviews.shop.internal, subset: v1}}]
+""",
+    "redirect": """
+  - match: [{uri: {exact: /old}}]
+    redirect: {uri: /new, authority: other.example.com, redirectCode: 302}
+""",
+    "rewrite": """
+  - match: [{uri: {prefix: /api/}}]
+    rewrite: {uri: /internal/, authority: rewritten.example.com}
+    headers: {request: {set: {x-added: "1"}}, response: {add: {x-answered: "yes"}}}
+    route: [{destination: {host: reviews.shop.internal, subset: v1}}]
+""",
+    "retry": """
+  - retries: {attempts: 3, retryOn: "5xx", perTryTimeout: 2s, backoff: 25ms}
+    route: [{destination: {host: reviews.shop.internal, subset: v1}}]
+""",
+    "timeout": """
+  - timeout: 300ms
+    route: [{destination: {host: reviews.shop.internal, subset: v1}}]
+""",
+    "fault": """
+  - fault: {abort: {httpStatus: 418, percentage: {value: 100}}, delay: {fixedDelay: 10ms, percentage: {value: 100}}}
+    route: [{destination: {host: reviews.shop.internal, subset: v1}}]
+""",
+    "mirror": """
+  - route: [{destination: {host: reviews.shop.internal, subset: v1}}]
+    mirror: {host: reviews.shop.internal, subset: v2}
+    mirrorPercentage: {value: 100}
+""",
+    "split": """
+  - route:
+    - {destination: {host: reviews.shop.internal, subset: v1}, weight: 80}
+    - {destination: {host: reviews.shop.internal, subset: v2}, weight: 20}
+""",
+    "direct": """
+  - directResponse: {status: 503, body: {string: "closed today"}}
+""",
+}
+
+
+class Shop:
+    """Two backends of one service, a control plane on a folder, and an Envoy in front of them."""
+
+    def __init__(self, work: pathlib.Path) -> None:
+        self.v1, self.v2 = Backend("v1"), Backend("v2")
+        self.config = work / "config"
+        self.config.mkdir()
+        self.ingress = ("127.0.0.1", free_port())
+        endpoints = "".join(ENDPOINT.format(port=b.port, version=b.name) for b in (self.v1, self.v2))
+        self.write("services", SERVICE.format(name="reviews") + endpoints + "---" + SUBSETS)
+        self.write("gateway", GATEWAY.format(port=self.ingress[1]))
+        for name, http in RULES.items():
+            self.write(name, routes(name, http))
+        self.pilot = ControlPlane(work, self.config, mesh_config="enableAutoMtls: false\n")
+        self.pilot.wait_ready()
+        node = Node(type="router", name="ingress", namespace="shop", ip="127.0.0.1", labels={"istio": "ingressgateway"})
+        self.envoy = Envoy(work, node, self.pilot.xds)
+
+    def write(self, name: str, text: str) -> None:
+        """As an editor saves: a new file, renamed into place."""
+        temporary = self.config / f".{name}.tmp"
+        temporary.write_text(text)
+        temporary.replace(self.config / f"{name}.yaml")
+
+    def ask(self, rule: str, path: str = "/", **headers: str) -> Answer:
+        return ask(self.ingress, path, host=f"{rule}.example.com", headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    def stop(self) -> None:
+        self.envoy.stop()
+        self.pilot.stop()
+        self.v1.stop()
+        self.v2.stop()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    found = Shop(tmp_path_factory.mktemp("shop"))
+    try:
+        eventually(lambda: found.ask("plain").status == 200, 30, "the gateway answers")
+        yield found
+        assert found.envoy.rejected() == {}, found.envoy.tail()
+        assert found.pilot.metric("pilot_total_xds_rejects") == 0
+        assert found.pilot.metric("pilot_xds_pushes") > 0
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def shop(running: Shop) -> Shop:
+    running.v1.reset()
+    running.v2.reset()
+    return running
+
+
+def test_a_route_to_a_subset(shop: Shop) -> None:
+    assert {shop.ask("plain").json["backend"] for _ in range(10)} == {"v1"}
+
+
+def test_an_unknown_host_is_not_found(shop: Shop) -> None:
+    assert shop.ask("unknown").status == 404
+
+
+def test_a_header_match(shop: Shop) -> None:
+    assert shop.ask("header", x_tester="yes").json["backend"] == "v2"
+    assert shop.ask("header", x_tester="no").json["backend"] == "v1"
+
+
+def test_a_redirect(shop: Shop) -> None:
+    answer = shop.ask("redirect", "/old")
+    assert (answer.status, answer.headers["location"]) == (302, "http://other.example.com/new")
+    assert shop.v1.requests == []
+
+
+def test_a_rewrite_of_path_host_and_headers(shop: Shop) -> None:
+    answer = shop.ask("rewrite", "/api/books?page=2")
+    assert answer.headers["x-answered"] == "yes"
+    seen = shop.v1.requests[-1]
+    assert (seen.path, seen.headers["host"], seen.headers["x-added"]) == ("/internal/books?page=2", "rewritten.example.com", "1")
+
+
+def test_retries_hide_a_failing_backend(shop: Shop) -> None:
+    shop.v1.fail = 2
+    assert shop.ask("retry").status == 200
+    assert len(shop.v1.requests) == 3
+
+
+def test_retries_end(shop: Shop) -> None:
+    shop.v1.fail = 100
+    assert shop.ask("retry").status == 503
+    assert len(shop.v1.requests) == 4
+
+
+def test_a_timeout(shop: Shop) -> None:
+    shop.v1.delay = 1.5
+    assert shop.ask("timeout").status == 504
+
+
+def test_an_injected_fault(shop: Shop) -> None:
+    answer = shop.ask("fault")
+    assert (answer.status, answer.text) == (418, "fault filter abort")
+    assert shop.v1.requests == []
+
+
+def test_a_mirror(shop: Shop) -> None:
+    assert shop.ask("mirror", "/watched").json["backend"] == "v1"
+    copy = eventually(lambda: next((r for r in shop.v2.requests if r.path == "/watched"), None), 5, "the mirrored request")
+    assert copy.headers["host"].startswith("mirror.example.com")
+
+
+def test_a_weighted_split(shop: Shop) -> None:
+    seen = [shop.ask("split").json["backend"] for _ in range(300)]
+    assert 20 <= seen.count("v2") <= 110  # 60 on average; further away is less likely than one in a million
+    assert seen.count("v1") + seen.count("v2") == 300
+
+
+def test_a_direct_response(shop: Shop) -> None:
+    answer = shop.ask("direct")
+    assert (answer.status, answer.text) == (503, "closed today")
+
+
+def test_an_edit_is_followed_live(shop: Shop) -> None:
+    other = "  - route: [{destination: {host: reviews.shop.internal, subset: v2}}]\n"
+    for http, want in ((other, "v2"), (RULES["plain"], "v1")):
+        shop.write("plain", routes("plain", http))
+        eventually(lambda want=want: shop.ask("plain").json["backend"] == want, 10, f"requests go to {want}")
+
+
+def test_a_broken_file_keeps_what_was_good_and_says_so(shop: Shop) -> None:
+    shop.write("header", routes("header", "  - route: [{destination: {host: reviews.shop"))
+    shop.write("late", routes("late", RULES["plain"]))
+    eventually(lambda: shop.ask("late").status == 200, 10, "the neighbour's change is in")
+    assert shop.ask("header", x_tester="yes").json["backend"] == "v2"
+    assert "header.yaml" in shop.pilot.log.read_text()
+    shop.write("header", routes("header", RULES["header"]))
+
+
+def test_a_new_service_and_a_removed_one(shop: Shop) -> None:
+    third = Backend("v3")
+    try:
+        shop.write("third", SERVICE.format(name="third") + ENDPOINT.format(port=third.port, version="v3"))
+        shop.write("third-route", routes("third", "  - route: [{destination: {host: third.shop.internal}}]\n"))
+        eventually(lambda: shop.ask("third").json["backend"] == "v3", 10, "the new service answers")
+        (shop.config / "third-route.yaml").unlink()
+        (shop.config / "third.yaml").unlink()
+        eventually(lambda: shop.ask("third").status == 404, 10, "its route is gone")
+    finally:
+        third.stop()

@@ -1,0 +1,131 @@
+"""Two workloads in network namespaces of their own, each with a stock Envoy that captures its traffic."""
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from pilot.agent.bootstrap import Node
+from tests.support.agent import Agent, Root
+from tests.support.backends import Answer, Backend, ask
+from tests.support.netns import Host, Network, capture
+from tests.support.processes import ControlPlane, Envoy, eventually
+
+NODE, CLIENT, SERVER, VIP, ADMIN = "10.77.0.1", "10.77.1.1", "10.77.1.2", "10.77.96.10", "127.0.0.1:15000"
+OBJECTS = f"""
+apiVersion: v1
+kind: Service
+metadata: {{name: books, namespace: shop}}
+spec:
+  clusterIP: {VIP}
+  clusterIPs: [{VIP}]
+  selector: {{app: books}}
+  ports: [{{name: http, port: 80, targetPort: 8080}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: books-0, namespace: shop, labels: {{app: books, security.istio.io/tlsMode: istio}}}}
+spec: {{serviceAccountName: books, containers: [{{name: app, image: books, ports: [{{containerPort: 8080}}]}}]}}
+status: {{phase: Running, podIP: {SERVER}, podIPs: [{{ip: {SERVER}}}], conditions: [{{type: Ready, status: "True"}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: books-0, namespace: shop, labels: {{kubernetes.io/service-name: books}}}}
+addressType: IPv4
+endpoints: [{{addresses: [{SERVER}], conditions: {{ready: true}}, targetRef: {{kind: Pod, name: books-0, namespace: shop}}}}]
+ports: [{{name: http, port: 8080, protocol: TCP}}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{name: books, namespace: shop}}
+spec:
+  hosts: [books]
+  http:
+  - match: [{{uri: {{prefix: /new}}}}]
+    rewrite: {{uri: /stock}}
+    route: [{{destination: {{host: books}}}}]
+  - route: [{{destination: {{host: books}}}}]
+"""
+
+
+class Pair:
+    """Client and server pods on a bridge, with control plane and certificates."""
+
+    def __init__(self, work: pathlib.Path) -> None:
+        self.network = Network(NODE)
+        self.client, self.server = self.network.attach(CLIENT), self.network.attach(SERVER)
+        (work / "config").mkdir()
+        (work / "config" / "objects.yaml").write_text(OBJECTS)
+        self.pilot = ControlPlane(work, work / "config", host=NODE, join=self.network.node.join)
+        self.network.node.run(self.pilot.wait_ready)
+        root = Root()
+        self.agents = [Agent(root, f"spiffe://cluster.local/ns/shop/sa/{name}", work / f"{name}.sock") for name in ("web", "books")]
+        self.backend = self.server.run(lambda: Backend("books", host=SERVER, port=8080))
+        self.envoys = {
+            name: self._sidecar(work, name, host, ip, agent)
+            for name, host, ip, agent in zip(("web", "books"), (self.client, self.server), (CLIENT, SERVER), self.agents, strict=True)
+        }
+        for host in (self.client, self.server):
+            host.run(capture)
+
+    def _sidecar(self, work: pathlib.Path, name: str, host: Host, ip: str, agent: Agent) -> Envoy:
+        node = Node(type="sidecar", name=f"{name}-0", namespace="shop", ip=ip, labels={"app": name}, service_account=name)
+        return Envoy(work, node, self.pilot.xds, agent.socket, admin=ADMIN, join=host.join_as_proxy)
+
+    def ask(self, path: str, **headers: str) -> Answer:
+        """A request of the client application to the service's virtual IP: both sidecars must pass it on."""
+        return self.client.run(lambda: ask((VIP, 80), path, host="books", headers=headers))
+
+    def stats(self, name: str, pattern: str) -> dict[str, int]:
+        host = self.client if name == "web" else self.server
+        return host.run(lambda: self.envoys[name].stats(pattern))
+
+    def stop(self) -> None:
+        for envoy in self.envoys.values():
+            envoy.stop()
+        self.pilot.stop()
+        for agent in self.agents:
+            agent.stop()
+        self.backend.stop()
+        self.network.stop()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    found = Pair(tmp_path_factory.mktemp("pair"))
+    try:
+        eventually(lambda: found.ask("/").status == 200, 30, "the server answers through both sidecars")
+        yield found
+        for name in ("web", "books"):
+            assert {k: v for k, v in found.stats(name, "update_rejected").items() if v} == {}, found.envoys[name].tail()
+        assert found.network.node.run(lambda: found.pilot.metric("pilot_total_xds_rejects")) == 0
+    finally:
+        found.stop()
+
+
+def test_a_request_goes_through_both_sidecars(pair: Pair) -> None:
+    answer = pair.ask("/hello")
+    assert answer.json["backend"] == "books"
+    assert answer.headers["server"] == "envoy" or answer.headers["server"] == "istio-envoy"
+    assert pair.stats("web", "http.outbound_0.0.0.0_80.*rq_2xx")
+    assert any(pair.stats("books", "http.inbound.*rq_2xx").values())
+
+
+def test_it_is_encrypted_with_the_workloads_certificates(pair: Pair) -> None:
+    before = sum(pair.stats("books", "ssl.handshake").values())
+    pair.ask("/")
+    headers = pair.backend.requests[-1].headers
+    assert "spiffe://cluster.local/ns/shop/sa/web" in headers["x-forwarded-client-cert"]
+    assert sum(pair.stats("books", "ssl.handshake").values()) >= before >= 0
+    assert sum(pair.stats("books", "ssl.handshake").values()) > 0
+
+
+def test_the_clients_sidecar_follows_the_virtual_service(pair: Pair) -> None:
+    assert pair.ask("/new/arrivals").json["path"] == "/stock/arrivals"
+
+
+def test_plain_text_from_outside_the_mesh_is_taken_while_permissive(pair: Pair) -> None:
+    answer = pair.network.node.run(lambda: ask((SERVER, 8080), "/plain"))
+    assert answer.json["path"] == "/plain"
+    assert "x-forwarded-client-cert" not in pair.backend.requests[-1].headers

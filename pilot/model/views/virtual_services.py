@@ -1,0 +1,289 @@
+"""VirtualServices as they are meant: whole names, delegates merged; and which of them a proxy's namespace sees.
+
+What a VirtualService is bound to (`Binding`) is read apart from its rules, so that an edit of the rules reaches nothing but the
+hosts that it is for. Lists are in the order in which VirtualServices that compete are tried: those exported to the viewer's
+namespace alone, those exported to it from others, those exported to all; by age in each.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from pilot.derive import derived, hub
+from pilot.lib.hosts import is_wildcard, matches, most_specific
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.virtual_service import HTTPRoute, VirtualService
+from pilot.model.facets import Scope
+from pilot.model.inputs import Mesh
+from pilot.model.problem import ObjectRef, Problem, Severity
+from pilot.model.views.delegation import merge_routes
+from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSet, HostSets
+from pilot.model.views.sidecar_scope import egress_listeners
+from pilot.model.views.virtual_service_names import MESH, qualify_names
+
+PUBLIC, NOBODY, OWN = "*", "~", "."
+
+K = TypeVar("K")
+
+
+class Binding(msgspec.Struct, frozen=True, cache_hash=True):
+    """What a VirtualService is bound to. `export_to`: namespaces, {"*"} for all, {} for none."""
+
+    key: ObjectKey
+    created: str
+    hosts: tuple[str, ...]
+    gateways: tuple[str, ...]
+    export_to: frozenset[str]
+
+    @property
+    def age(self) -> tuple[str, str, str]:
+        return self.created, self.key.name, self.key.namespace
+
+    def rank(self, viewer: str) -> int | None:
+        """Its place among what a namespace sees, None where that does not see it."""
+        if PUBLIC in self.export_to:
+            return 2
+        if viewer in self.export_to:
+            return 0 if viewer == self.key.namespace else 1
+        return None
+
+
+# -- one VirtualService ----------------------------------------------------------------------------------------------------
+
+@derived
+def qualified(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
+    """The object as written, with whole names."""
+    row: Object[VirtualService] | None = db.virtual_services.get(key)
+    return replace(row, spec=qualify_names(row.spec, key.namespace, db.settings.domain)) if row is not None else None
+
+
+@derived
+def virtual_service(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
+    """With whole names (gateways are `namespace/name` or `mesh`) and delegates merged in. None where it is a delegate itself."""
+    found = qualified(db, key)
+    if found is None or not found.spec.hosts:
+        return None
+    if not any(rule.delegate for rule in found.spec.http):
+        return found
+    rules = tuple(r for rule in found.spec.http for r in (_delegated(db, key, rule).rules if rule.delegate else (rule,)))
+    return replace(found, spec=replace(found.spec, http=rules))
+
+
+class Delegated(NamedTuple):
+    """What a rule with a delegate becomes, or why it becomes nothing."""
+
+    rules: tuple[HTTPRoute, ...] = ()
+    reason: str = ""
+
+
+def _delegated(db: Mesh, root: ObjectKey, rule: HTTPRoute) -> Delegated:
+    assert rule.delegate is not None
+    key = ObjectKey(rule.delegate.namespace or root.namespace, rule.delegate.name)
+    found = qualified(db, key)
+    if found is None:
+        return Delegated(reason=f"no VirtualService {key.namespace}/{key.name}")
+    if found.spec.hosts:
+        return Delegated(reason=f"VirtualService {key.namespace}/{key.name} has hosts of its own, so it cannot be a delegate")
+    if not {PUBLIC, root.namespace} & exported_to(db, found.spec.export_to, key.namespace):
+        return Delegated(reason=f"VirtualService {key.namespace}/{key.name} is not exported to namespace {root.namespace}")
+    if any(inner.delegate for inner in found.spec.http):
+        return Delegated(reason=f"VirtualService {key.namespace}/{key.name} is a delegate, so it cannot delegate again")
+    merged = merge_routes(rule, found.spec.http)
+    return Delegated(merged, "" if len(merged) == len(found.spec.http) else f"conditions of {key.namespace}/{key.name} contradict the root's")
+
+
+@derived
+def delegation_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Rules of a VirtualService whose delegate is missing, out of sight, or contradicts them."""
+    found = qualified(db, key)
+    if found is None:
+        return ()
+    reasons = ((i, _delegated(db, key, rule).reason) for i, rule in enumerate(found.spec.http) if rule.delegate and found.spec.hosts)
+    return tuple(
+        Problem(
+            code="delegate",
+            object=ObjectRef(found.kind, key.namespace, key.name),
+            path=f"spec.http[{i}].delegate",
+            message=reason,
+            severity=Severity.WARNING,
+        )
+        for i, reason in reasons
+        if reason
+    )
+
+
+@derived
+def binding(db: Mesh, key: ObjectKey) -> Binding | None:
+    """What a VirtualService is bound to; None for a delegate."""
+    found = qualified(db, key)
+    if found is None or not found.spec.hosts:
+        return None
+    exported = exported_to(db, found.spec.export_to, key.namespace)
+    return Binding(key, found.created, found.spec.hosts, tuple(dict.fromkeys(found.spec.gateways)) or (MESH,), exported)
+
+
+def exported_to(db: Mesh, export_to: tuple[str, ...], namespace: str) -> frozenset[str]:
+    """The namespaces that may see an object which says `export_to`, by the mesh's default where it says nothing."""
+    return visible_to(export_to or default_export(db), namespace)
+
+
+@derived
+def default_export(db: Mesh) -> tuple[str, ...]:
+    """`defaultVirtualServiceExportTo` of the mesh config."""
+    mesh = db.mesh.get("mesh")
+    return (mesh.default_virtual_service_export_to if mesh is not None else ()) or (PUBLIC,)
+
+
+def visible_to(export_to: Iterable[str], namespace: str) -> frozenset[str]:
+    """`exportTo` with names in place of `.`; `*` beats all others, then `~` does."""
+    names = {namespace if e == OWN else e for e in export_to}
+    if PUBLIC in names:
+        return frozenset((PUBLIC,))
+    return frozenset() if NOBODY in names else frozenset(names)
+
+
+# -- which of them a namespace sees ----------------------------------------------------------------------------------------
+
+@derived
+def bindings_in(db: Mesh, namespace: str) -> tuple[Binding, ...]:
+    """The bindings of a namespace's VirtualServices, by age."""
+    found = [b for key in db.virtual_services.keys("namespace", namespace) if (b := binding(db, key)) is not None]
+    return tuple(sorted(found, key=lambda b: b.age))
+
+
+@derived
+def _namespaces(db: Mesh) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key.namespace for key in db.virtual_services.all_keys()))
+
+
+class Listing(NamedTuple):
+    """Every VirtualService, by age: by gateway where it is exported to all, by viewer and gateway where it is not."""
+
+    public: Mapping[str, tuple[Binding, ...]]
+    private: Mapping[tuple[str, str], tuple[Binding, ...]]
+    exported: Mapping[tuple[str, str], tuple[Binding, ...]]
+
+
+@hub
+def listing(db: Mesh) -> Listing:
+    """All VirtualServices of the mesh by who sees them."""
+    public: dict[str, list[Binding]] = {}
+    private: dict[tuple[str, str], list[Binding]] = {}
+    exported: dict[tuple[str, str], list[Binding]] = {}
+    for bound in sorted((b for namespace in _namespaces(db) for b in bindings_in(db, namespace)), key=lambda b: b.age):
+        for gateway in bound.gateways:
+            for viewer in bound.export_to:
+                if viewer == PUBLIC:
+                    public.setdefault(gateway, []).append(bound)
+                else:
+                    (private if viewer == bound.key.namespace else exported).setdefault((viewer, gateway), []).append(bound)
+    return Listing(_frozen(public), _frozen(private), _frozen(exported))
+
+
+def _frozen(lists: dict[K, list[Binding]]) -> dict[K, tuple[Binding, ...]]:
+    return {key: tuple(items) for key, items in lists.items()}
+
+
+@derived
+def bindings_for(db: Mesh, namespace: str, gateway: str) -> tuple[Binding, ...]:
+    """What a namespace sees that is bound to a gateway (`mesh` or `namespace/name`)."""
+    everything = listing(db)
+    own, other = everything.private.get((namespace, gateway), ()), everything.exported.get((namespace, gateway), ())
+    return own + other + everything.public.get(gateway, ())
+
+
+@derived
+def virtual_services_for(db: Mesh, namespace: str, gateway: str) -> tuple[ObjectKey, ...]:
+    """Keys of what a namespace sees that is bound to a gateway (`mesh` or `namespace/name`), in the order they are tried."""
+    return tuple(b.key for b in bindings_for(db, namespace, gateway))
+
+
+@derived
+def viewers(db: Mesh) -> frozenset[str]:
+    """The namespaces that see a VirtualService of the mesh which not all see; all others see the same."""
+    everything = listing(db)
+    return frozenset(viewer for by in (everything.private, everything.exported) for viewer, gateway in by if gateway == MESH)
+
+
+@derived
+def egress_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[ObjectKey, ...]:
+    """Keys of those that egress listener `index` of a scope imports, in the order they are tried."""
+    return tuple(b.key for b in egress_bindings(db, scope.namespace, None if scope.gateway else egress_listeners(db, scope)[index].hosts))
+
+
+@derived
+def egress_bindings(db: Mesh, namespace: str, hosts: HostSets | None) -> tuple[Binding, ...]:
+    """What a namespace sees of the mesh's VirtualServices through the host sets of an egress listener (None: everything)."""
+    if hosts is None or hosts.everything:
+        return bindings_for(db, namespace, MESH)
+    if hosts.everywhere is not None and hosts.everywhere.hosts:
+        return tuple(b for b in bindings_for(db, namespace, MESH) if imports(hosts, b))
+    return tuple(Lens(namespace, hosts).sort(b for where, _ in hosts.by_namespace if where != ANY_NAMESPACE for b in bindings_in(db, where)))
+
+
+def imports(hosts: HostSets | None, bound: Binding) -> bool:
+    """Is a VirtualService imported? Where one of its hosts overlaps with one that is imported from its namespace."""
+    if hosts is None or hosts.everything:
+        return True
+    sets = [s for s in (hosts.find(bound.key.namespace), hosts.everywhere) if s is not None]
+    return any(any(_overlaps(s, h) for s in sets) and not any(s.excludes(h) for s in sets) for h in bound.hosts)
+
+
+def _overlaps(imported: HostSet, host: str) -> bool:
+    wild = is_wildcard(host)
+    return any(host == h or ((wild or is_wildcard(h)) and matches(host, h)) for h in imported.hosts)
+
+
+# -- which of them a host has ----------------------------------------------------------------------------------------------
+
+class Lens(msgspec.Struct, frozen=True, cache_hash=True):
+    """Through what the mesh's VirtualServices are looked at. `viewer` is "" for a namespace that sees only what all see."""
+
+    viewer: str
+    hosts: HostSets | None = None
+
+    def sort(self, bindings: Iterable[Binding]) -> list[Binding]:
+        """Those that are in sight, in the order they are tried."""
+        seen = [
+            (rank, b.age, b)
+            for b in bindings
+            if MESH in b.gateways and (rank := b.rank(self.viewer)) is not None and imports(self.hosts, b)
+        ]
+        return [b for *_, b in sorted(seen)] if len(seen) > 1 else [b for *_, b in seen]
+
+
+@derived
+def virtual_services_of(db: Mesh, host: str, lens: Lens) -> tuple[ObjectKey, ...]:
+    """Keys of those that may route a service of that host name, in the order they are tried.
+
+    Those that name it; without any, the one with the longest wildcard that covers it.
+    """
+    name = host.lower()
+    if not is_wildcard(name):
+        named = [b for key in db.virtual_services.keys("host", name) if (b := binding(db, key)) is not None]
+        if shown := lens.sort(named):
+            return tuple(b.key for b in shown)
+    wild = _wildcards(db, lens)
+    found = most_specific(name, wild) if wild else None
+    return (wild[found],) if found is not None else ()
+
+
+@hub
+def _wildcard_bindings(db: Mesh) -> tuple[Binding, ...]:
+    every = (b for namespace in _namespaces(db) for b in bindings_in(db, namespace))
+    return tuple(b for b in every if any(is_wildcard(h) for h in b.hosts))
+
+
+@derived
+def _wildcards(db: Mesh, lens: Lens) -> Mapping[str, ObjectKey]:
+    """Wildcard hosts, each with the first VirtualService that has it."""
+    found: dict[str, ObjectKey] = {}
+    for bound in lens.sort(_wildcard_bindings(db)):
+        for host in bound.hosts:
+            if is_wildcard(host):
+                found.setdefault(host.lower(), bound.key)
+    return found
+

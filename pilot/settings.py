@@ -144,6 +144,29 @@ class Settings:
         False, "Accept peers of any trust domain that the roots vouch for.", env="PILOT_SKIP_VALIDATE_TRUST_DOMAIN"
     )
 
+    # Registry
+    ip_autoallocate_ipv4: str = setting("240.240.0.0/16", "Prefix of allocated IPv4 addresses.", env="PILOT_IP_AUTOALLOCATE_IPV4_PREFIX")
+    ip_autoallocate_ipv6: str = setting("2001:2::/48", "Prefix of allocated IPv6 addresses.", env="PILOT_IP_AUTOALLOCATE_IPV6_PREFIX")
+    persistent_session_label: str = setting(
+        "istio.io/persistent-session", "Label of services with sessions by cookie.", env="PILOT_PERSISTENT_SESSION_LABEL"
+    )
+    persistent_session_header_label: str = setting(
+        "istio.io/persistent-session-header", "Label of services with sessions by header.", env="PILOT_PERSISTENT_SESSION_HEADER_LABEL"
+    )
+    draining_label: str = setting("istio.io/draining", "Label of workloads that take no new sessions.", env="PILOT_DRAINING_LABEL")
+    services_select_entries: bool = setting(
+        True, "Kubernetes Services select WorkloadEntries too.", env="PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES"
+    )
+    entry_health_checks: bool = setting(
+        True, "Leave out WorkloadEntries whose health checks have not passed.", env="PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
+    )
+    find_pod_by_ip: bool = setting(False, "Find the pod of a proxy by its address where its id names none.", env="ENABLE_PROXY_FIND_POD_BY_IP")
+    label_external_services: bool = setting(
+        False, "Name the canonical service of endpoints outside of the mesh.", env="LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES"
+    )
+    endpoint_telemetry_label: bool = setting(True, "Name the workload of each endpoint in its metadata.", env="PILOT_ENDPOINT_TELEMETRY_LABEL")
+    resolve_gateways: bool = setting(True, "Resolve the host names of gateways between networks.", env="RESOLVE_HOSTNAME_GATEWAYS")
+
     # Gateways
     scope_gateway_to_namespace: bool = setting(False, "A router takes only Gateways of its own namespace.", env="PILOT_SCOPE_GATEWAY_TO_NAMESPACE")
     filter_gateway_clusters: bool = setting(False, "Send a router only the clusters that its routes name.", env="PILOT_FILTER_GATEWAY_CLUSTER_CONFIG")

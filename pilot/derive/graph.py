@@ -272,7 +272,7 @@ class Database:
         """The node of a derived value where it exists now; creates and computes nothing."""
         return self._nodes.get((fn, *args))
 
-    def nodes(self) -> Iterable[Node]:
+    def live_nodes(self) -> Iterable[Node]:
         """Every live node, in no order."""
         return self._nodes.values()
 

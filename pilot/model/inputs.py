@@ -2,13 +2,32 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from pilot.derive import Database, Table
+from pilot.model.config.config_map import ConfigMap
+from pilot.model.config.destination_rule import DestinationRule
+from pilot.model.config.endpoint_slice import EndpointSlice
+from pilot.model.config.gateway import Gateway
+from pilot.model.config.namespace import Namespace
+from pilot.model.config.node import Node
 from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.peer_authentication import PeerAuthentication
+from pilot.model.config.pod import Pod
+from pilot.model.config.request_authentication import RequestAuthentication
+from pilot.model.config.secret import Secret
+from pilot.model.config.service import Service
+from pilot.model.config.service_entry import ServiceEntry
+from pilot.model.config.sidecar import Sidecar
+from pilot.model.config.virtual_service import VirtualService
+from pilot.model.config.workload_entry import WorkloadEntry
+from pilot.model.config.workload_group import WorkloadGroup
 from pilot.model.proxy import Proxy
+from pilot.model.service import ServiceRef
 from pilot.settings import Settings
 
+S = TypeVar("S")
+Rows = Table[ObjectKey, Object[S]]
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 
@@ -34,8 +53,17 @@ class Mesh(Database):
         def hosts(key: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
             return {qualify(h, key.namespace, domain).lower() for h in o.spec.hosts}
 
+        def entry_hosts(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return set(o.spec.hosts)
+
+        def entry_refs(key: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return {ServiceRef(h, key.namespace) for h in o.spec.hosts}
+
         def rule_host(key: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
             return (qualify(o.spec.host, key.namespace, domain).lower(),)
+
+        def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return (key.namespace,) if o.spec.host.startswith("*") else ()
 
         def pod_ips(_: ObjectKey, o: Object[Any]) -> Iterable[str]:
             return tuple(i.ip for i in o.spec.status.pod_ips) or ((o.spec.status.pod_ip,) if o.spec.status.pod_ip else ())
@@ -48,23 +76,25 @@ class Mesh(Database):
             return Table(self, name, namespace=namespace, **indexes)
 
         # Kubernetes
-        self.services = table("Service")
-        self.pods = table("Pod", ip=pod_ips)  # by address
-        self.endpoint_slices = table("EndpointSlice", service=slice_service)  # by ObjectKey of the Service
-        self.namespaces: Table[ObjectKey, Object[Any]] = Table(self, "Namespace")
-        self.nodes: Table[ObjectKey, Object[Any]] = Table(self, "Node")
-        self.secrets = table("Secret")
-        self.config_maps = table("ConfigMap")
+        self.services: Rows[Service] = table("Service")
+        self.pods: Rows[Pod] = table("Pod", ip=pod_ips)  # by address
+        self.endpoint_slices: Rows[EndpointSlice] = table("EndpointSlice", service=slice_service)  # by ObjectKey of the Service
+        self.namespaces: Rows[Namespace] = Table(self, "Namespace")
+        self.nodes: Rows[Node] = Table(self, "Node")
+        self.secrets: Rows[Secret] = table("Secret")
+        self.config_maps: Rows[ConfigMap] = table("ConfigMap")
         # Istio; `host` is by full lower-case host name as written (wildcards included)
-        self.virtual_services = table("VirtualService", host=hosts)
-        self.destination_rules = table("DestinationRule", host=rule_host)
-        self.gateways = table("Gateway")
-        self.service_entries = table("ServiceEntry", host=hosts)
-        self.workload_entries = table("WorkloadEntry")
-        self.workload_groups = table("WorkloadGroup")
-        self.sidecars = table("Sidecar")
-        self.peer_authentications = table("PeerAuthentication")
-        self.request_authentications = table("RequestAuthentication")
+        self.virtual_services: Rows[VirtualService] = table("VirtualService", host=hosts)
+        self.destination_rules: Rows[DestinationRule] = table(
+            "DestinationRule", host=rule_host, wildcard=wildcard_rules
+        )  # of wildcard hosts by namespace
+        self.gateways: Rows[Gateway] = table("Gateway")
+        self.service_entries: Rows[ServiceEntry] = table("ServiceEntry", host=entry_hosts, ref=entry_refs)  # by host as it is, and by ServiceRef
+        self.workload_entries: Rows[WorkloadEntry] = table("WorkloadEntry")
+        self.workload_groups: Rows[WorkloadGroup] = table("WorkloadGroup")
+        self.sidecars: Rows[Sidecar] = table("Sidecar")
+        self.peer_authentications: Rows[PeerAuthentication] = table("PeerAuthentication")
+        self.request_authentications: Rows[RequestAuthentication] = table("RequestAuthentication")
         # Singletons, by name: "mesh" → MeshConfig (always there), "networks" → MeshNetworks
         self.mesh: Table[str, Any] = Table(self, "MeshConfig")
         # Proxies that are or were connected, by node id

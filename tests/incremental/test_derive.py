@@ -127,7 +127,7 @@ def run_sequence(seed: int) -> None:
             if fn is table:
                 assert list(node.value) == list(want), f"seed {seed} step {step}: {root} is in another order"
         world.collect()
-        leaked = set(world.nodes()) - reachable(list(watched.values()))
+        leaked = set(world.live_nodes()) - reachable(list(watched.values()))
         assert not leaked, f"seed {seed} step {step}: {leaked}"
     for node in watched.values():
         world.unwatch(node)

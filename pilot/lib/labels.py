@@ -1,0 +1,66 @@
+"""Labels of workloads, and what Istio reads from them."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CANONICAL_NAME = "service.istio.io/canonical-name"
+CANONICAL_REVISION = "service.istio.io/canonical-revision"
+LATEST = "latest"
+
+REGION = "topology.kubernetes.io/region"
+ZONE = "topology.kubernetes.io/zone"
+SUBZONE = "topology.istio.io/subzone"
+CLUSTER = "topology.istio.io/cluster"
+NETWORK = "topology.istio.io/network"
+HOSTNAME = "kubernetes.io/hostname"
+LOCALITY = "topology.istio.io/locality"
+WORKLOAD_NAME = "service.istio.io/workload-name"
+TLS_MODE = "security.istio.io/tlsMode"
+POD_TEMPLATE_HASH = "pod-template-hash"
+ROLLOUT_TEMPLATE_HASH = "rollouts-pod-template-hash"
+
+_OLD_LOCALITY = "istio-locality"
+_OLD_REGION = "failure-domain.beta.kubernetes.io/region"
+_OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+_NAMES = (CANONICAL_NAME, "app.kubernetes.io/name", "app")
+_REVISIONS = (CANONICAL_REVISION, "app.kubernetes.io/version", "version")
+
+
+def canonical_service(labels: Mapping[str, str], workload: str) -> tuple[str, str]:
+    """The canonical name and revision of a workload: by the first label that says so, else its own name and "latest"."""
+    name = next((labels[k] for k in _NAMES if k in labels), workload)
+    return name, next((labels[k] for k in _REVISIONS if k in labels), LATEST)
+
+
+def locality_label(labels: Mapping[str, str]) -> str:
+    """The locality that a workload's labels override its node's with, as "region/zone/subzone"; "" where they do not.
+
+    A label cannot hold "/", so "." stands for it unless there is one.
+    """
+    said = labels.get(LOCALITY, labels.get(_OLD_LOCALITY, ""))
+    return said if "/" in said else said.replace(".", "/")
+
+
+def node_locality(labels: Mapping[str, str]) -> str:
+    """The locality of a Kubernetes node by its labels, as "region/zone/subzone"; "" where it has none."""
+    region = labels.get(REGION) or labels.get(_OLD_REGION, "")
+    zone = labels.get(ZONE) or labels.get(_OLD_ZONE, "")
+    subzone = labels.get(SUBZONE, "")
+    return f"{region}/{zone}/{subzone}" if region or zone or subzone else ""
+
+
+def split_locality(text: str) -> tuple[str, str, str]:
+    """Region, zone and subzone of "region/zone/subzone", "" where one is missing."""
+    parts = text.split("/")
+    return parts[0], parts[1] if len(parts) > 1 else "", parts[2] if len(parts) > 2 else ""
+
+
+def with_topology(labels: Mapping[str, str], cluster: str, locality: str, node: str, network: str) -> dict[str, str]:
+    """The labels and, as labels, where the workload runs; of these only the network gives way to a label of the workload's own."""
+    out = dict(labels)
+    region, zone, subzone = split_locality(locality)
+    where = {REGION: region, ZONE: zone, SUBZONE: subzone, CLUSTER: cluster, HOSTNAME: node}
+    out.update({key: value for key, value in where.items() if value})
+    if network and not out.get(NETWORK):
+        out[NETWORK] = network
+    return out

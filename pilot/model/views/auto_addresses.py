@@ -1,0 +1,90 @@
+"""Addresses for the hosts of ServiceEntries that have none, for proxies that answer DNS themselves.
+
+https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation
+Addresses of an entry's status are kept. Where no controller writes a status, they are dealt out in the order of the entries'
+age from the first free address, so that every replica deals out the same.
+"""
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+
+from pilot.derive import Gather, derived, hub
+from pilot.model.config.object import Object, ObjectKey, age
+from pilot.model.config.service_entry import ServiceEntry
+from pilot.model.inputs import Mesh
+
+OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
+
+# What an entry says about addresses: its age, the hosts that want some, the ones they have by its status, the addresses it occupies.
+Request = tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]
+
+
+@derived
+def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
+    return db.service_entries.all_keys()
+
+
+@derived
+def _request(db: Mesh, key: ObjectKey) -> Request | None:
+    row: Object[ServiceEntry] | None = db.service_entries.get(key)
+    if row is None:
+        return None
+    if not wants_addresses(row):
+        return (age(row), (), (), row.spec.addresses) if row.spec.addresses else None
+    status = row.spec.status.addresses if row.spec.status is not None else ()
+    hosts = tuple(dict.fromkeys(h for h in row.spec.hosts if "*" not in h or row.spec.resolution == "DYNAMIC_DNS"))
+    return age(row), hosts, tuple((a.host, a.value) for a in status), ()
+
+
+_requests: Gather[ObjectKey, [], Request] = Gather("address_requests", _entries, _request, hub=True)
+
+
+@hub
+def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, ...]]:
+    """The IPv4 and IPv6 address of each host of each entry that gets some."""
+    settings = db.settings
+    if not settings.ip_autoallocate:
+        return {}
+    return allocate(_requests(db), settings.ip_autoallocate_ipv4, settings.ip_autoallocate_ipv6)
+
+
+@derived
+def auto_addresses(db: Mesh, key: ObjectKey, host: str) -> tuple[str, ...]:
+    """Those of one host of an entry, () where it gets none."""
+    return allocated_addresses(db).get((key, host), ())
+
+
+def wants_addresses(o: Object[ServiceEntry]) -> bool:
+    """Whether an entry has no addresses, could use some, and was not opted out by its label."""
+    return o.spec.resolution != "NONE" and not o.spec.addresses and o.labels.get(OPT_OUT, "").lower() != "false"
+
+
+def allocate(requests: Mapping[ObjectKey, Request], *prefixes: str) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
+    """Keep what statuses say, then deal out one address of each prefix to each host that has none yet."""
+    out: dict[tuple[ObjectKey, str], tuple[str, ...]] = {}
+    taken: set[str] = set()
+    oldest_first = sorted(requests.items(), key=lambda item: item[1][0])
+    for key, (_, hosts, held, occupied) in oldest_first:
+        taken.update(occupied)
+        for host, address in held:
+            if host in hosts:
+                out[key, host] = (*out.get((key, host), ()), address)
+                taken.add(address)
+    free = [_free(prefix, taken) for prefix in prefixes]
+    for key, (_, hosts, _, _) in oldest_first:
+        for host in hosts:
+            if (key, host) not in out:
+                out[key, host] = tuple(a for pool in free if (a := next(pool, "")))
+    return out
+
+
+def _free(prefix: str, taken: Iterable[str]) -> Iterator[str]:
+    """The addresses of a prefix, without its first, that are not taken."""
+    held = frozenset(taken)
+    network = ipaddress.ip_network(prefix)
+    first = int(network.network_address)
+    for i in range(1, network.num_addresses):
+        address = str(type(network.network_address)(first + i))
+        if address not in held:
+            yield address

@@ -1,0 +1,78 @@
+"""From a ServiceEntry to services of the mesh: one for each of its hosts."""
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+
+from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION, canonical_service
+from pilot.model.config.object import Object
+from pilot.model.config.service_entry import ServiceEntry
+from pilot.model.protocol import parse_protocol
+from pilot.model.service import Port, Registry, Resolution, Service
+from pilot.model.views.kubernetes_services import traffic_distribution
+from pilot.model.views.service_rules import ServiceRules
+from pilot.model.views.visibility import limit_export, resolve_export_to
+
+CONNECT_STRATEGY = "istio.io/connect-strategy"
+
+_RESOLUTIONS = {
+    "NONE": Resolution.PASSTHROUGH,
+    "STATIC": Resolution.CLIENT_SIDE_LB,
+    "DNS": Resolution.DNS_LB,
+    "DNS_ROUND_ROBIN": Resolution.DNS_ROUND_ROBIN_LB,
+    "DYNAMIC_DNS": Resolution.DYNAMIC_DNS,
+}
+
+
+def build_entry_service(
+    o: Object[ServiceEntry],
+    host: str,
+    auto_addresses: tuple[str, ...],
+    namespace_labels: Mapping[str, str],
+    namespace_annotations: Mapping[str, str],
+    rules: ServiceRules,
+) -> Service:
+    """The service that an entry declares for one of its hosts."""
+    spec = o.spec
+    external = spec.location == "MESH_EXTERNAL"
+    exported = resolve_export_to(spec.export_to, rules.export_to, o.namespace)
+    return Service(
+        hostname=host,
+        namespace=o.namespace,
+        name=host,
+        registry=Registry.EXTERNAL,
+        source=o.key,
+        ports=tuple(Port(p.name, p.number, parse_protocol(p.protocol), p.target_port or p.number) for p in spec.ports),
+        resolution=_RESOLUTIONS[spec.resolution],
+        addresses=tuple(a for text in spec.addresses if (a := parse_address(text))),
+        auto_addresses=auto_addresses,
+        export_to=limit_export(exported, rules.entry_visibility, o.namespace, namespace_labels),
+        created=o.created,
+        labels=_labels(o, external and rules.label_external),
+        selector=tuple(sorted(spec.workload_selector.labels.items())) if spec.workload_selector else (),
+        mesh_external=external,
+        service_accounts=spec.subject_alt_names,
+        traffic_distribution=traffic_distribution("", o.annotations, namespace_annotations),
+        race_connect=o.annotations.get(CONNECT_STRATEGY, "").upper() == "RACE_FIRST_TCP_CONNECT",
+        session_label=o.labels.get(rules.session_label, ""),
+        session_header_label=o.labels.get(rules.session_header_label, ""),
+    )
+
+
+def parse_address(text: str) -> str:
+    """An address of an entry: an IP, or a CIDR that holds more than one; "" where it is neither."""
+    try:
+        if "/" not in text:
+            ipaddress.ip_address(text)
+            return text
+        network = ipaddress.ip_interface(text)
+    except ValueError:
+        return ""
+    return str(network.ip) if network.network.prefixlen == network.max_prefixlen else text
+
+
+def _labels(o: Object[ServiceEntry], canonical: bool) -> tuple[tuple[str, str], ...]:
+    labels = dict(o.labels)
+    if canonical and not (CANONICAL_NAME in labels and CANONICAL_REVISION in labels):
+        labels[CANONICAL_NAME], labels[CANONICAL_REVISION] = canonical_service(labels, o.name)
+    return tuple(sorted(labels.items()))

@@ -1,0 +1,89 @@
+"""From a Kubernetes Service to a service of the mesh."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilot.lib import spiffe
+from pilot.model.config.object import Object
+from pilot.model.config.service import Service as KubernetesService
+from pilot.model.config.service import ServicePort
+from pilot.model.protocol import port_protocol
+from pilot.model.service import Port, Registry, Resolution, Service
+from pilot.model.views.service_rules import ServiceRules
+from pilot.model.views.visibility import resolve_export_to
+
+HEADLESS = "None"
+EXPORT_TO = "networking.istio.io/exportTo"
+TRAFFIC_DISTRIBUTION = "networking.istio.io/traffic-distribution"
+CANONICAL_ACCOUNTS = "alpha.istio.io/canonical-serviceaccounts"
+KUBERNETES_ACCOUNTS = "alpha.istio.io/kubernetes-serviceaccounts"
+
+_DISTRIBUTIONS = {"PreferClose": "PreferSameZone", "PreferSameZone": "PreferSameZone", "PreferSameNode": "PreferSameNode"}
+_DISTRIBUTIONS_ANY_CASE = {name.lower(): meaning for name, meaning in _DISTRIBUTIONS.items()}
+
+
+def kubernetes_hostname(name: str, namespace: str, domain: str) -> str:
+    """The DNS name of a Kubernetes Service."""
+    return f"{name}.{namespace}.svc.{domain}"
+
+
+def build_kubernetes_service(o: Object[KubernetesService], namespace_annotations: Mapping[str, str], rules: ServiceRules) -> Service:
+    """The service that an object declares."""
+    spec = o.spec
+    external = spec.external_name if spec.type == "ExternalName" else ""
+    headless = spec.cluster_ip == HEADLESS
+    if headless:
+        resolution = Resolution.PASSTHROUGH
+    else:
+        resolution = Resolution.ALIAS if external else Resolution.CLIENT_SIDE_LB
+    return Service(
+        hostname=kubernetes_hostname(o.name, o.namespace, rules.domain),
+        namespace=o.namespace,
+        name=o.name,
+        registry=Registry.KUBERNETES,
+        source=o.key,
+        ports=tuple(_port(p) for p in spec.ports),
+        resolution=resolution,
+        addresses=_addresses(spec),
+        export_to=resolve_export_to(_items(o, EXPORT_TO), rules.export_to, o.namespace),
+        created=o.created,
+        labels=tuple(sorted(o.labels.items())),
+        selector=tuple(sorted(spec.selector.items())),
+        mesh_external=bool(external),
+        headless=headless,
+        external_name=external,
+        service_accounts=_service_accounts(o, rules.trust_domain),
+        publish_not_ready=spec.publish_not_ready_addresses,
+        node_local=spec.internal_traffic_policy == "Local",
+        traffic_distribution=traffic_distribution(spec.traffic_distribution, o.annotations, namespace_annotations),
+        session_label=o.labels.get(rules.session_label, ""),
+        session_header_label=o.labels.get(rules.session_header_label, ""),
+    )
+
+
+def traffic_distribution(field: str, annotations: Mapping[str, str], namespace_annotations: Mapping[str, str]) -> str:
+    """"", PreferSameZone or PreferSameNode: of the field, else of the annotation of the object, else of that of its namespace."""
+    if field in _DISTRIBUTIONS:
+        return _DISTRIBUTIONS[field]
+    said = annotations.get(TRAFFIC_DISTRIBUTION) or namespace_annotations.get(TRAFFIC_DISTRIBUTION) or ""
+    return _DISTRIBUTIONS_ANY_CASE.get(said.lower(), "")
+
+
+def _port(p: ServicePort) -> Port:
+    target = p.target_port if p.target_port else p.port
+    return Port(p.name, p.port, port_protocol(p.port, p.name, p.protocol, p.app_protocol), target)
+
+
+def _addresses(spec: KubernetesService) -> tuple[str, ...]:
+    if spec.cluster_ip in ("", HEADLESS):
+        return ()
+    return spec.cluster_ips if len(spec.cluster_ips) > 1 else (spec.cluster_ip,)
+
+
+def _service_accounts(o: Object[KubernetesService], trust_domain: str) -> tuple[str, ...]:
+    return (*_items(o, CANONICAL_ACCOUNTS), *(spiffe.identity(trust_domain, o.namespace, a) for a in _items(o, KUBERNETES_ACCOUNTS)))
+
+
+def _items(o: Object[Any], annotation: str) -> tuple[str, ...]:
+    return tuple(i.strip() for i in o.annotations.get(annotation, "").split(",") if i.strip())

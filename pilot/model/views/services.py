@@ -1,0 +1,185 @@
+"""The services of the mesh, from Kubernetes Services and ServiceEntries, and who sees them.
+
+A service is named by host name and namespace. Where a Kubernetes Service and ServiceEntries claim the same name, the Kubernetes
+Service has it; of several entries the oldest has it, and others like it add their ports and addresses.
+"""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from pilot.derive import Gather, derived, hub
+from pilot.model.config.object import ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.service import Port, Service, ServiceRef
+from pilot.model.views.auto_addresses import auto_addresses
+from pilot.model.views.entry_services import build_entry_service
+from pilot.model.views.kubernetes_services import build_kubernetes_service, kubernetes_hostname
+from pilot.model.views.namespaces import namespace_annotations, namespace_labels
+from pilot.model.views.service_rules import service_rules
+
+
+class Listing(NamedTuple):
+    """A service in a list: `age` (created, name, namespace) sorts the oldest first."""
+
+    age: tuple[str, str, str]
+    exported_to: frozenset[str]
+
+    def seen_from(self, namespace: str) -> bool:
+        return "*" in self.exported_to or namespace in self.exported_to
+
+
+# -- one service -----------------------------------------------------------------------------------------------------------
+
+@derived
+def service(db: Mesh, ref: ServiceRef) -> Service | None:
+    """The service of that name, None where nothing declares it."""
+    key = kubernetes_key(ref, db.settings.domain)
+    row = db.services.get(key) if key is not None else None
+    if row is not None:
+        return build_kubernetes_service(row, namespace_annotations(db, ref.namespace), service_rules(db))
+    return merge_services(entry_services(db, ref))
+
+
+@derived
+def entry_services(db: Mesh, ref: ServiceRef) -> tuple[Service, ...]:
+    """What each ServiceEntry that claims the name declares for it, by age."""
+    found = []
+    for key in db.service_entries.keys("ref", ref):
+        row = db.service_entries.get(key)
+        if row is not None:
+            annotations = namespace_annotations(db, ref.namespace)
+            labels = namespace_labels(db, ref.namespace)
+            addresses = auto_addresses(db, key, ref.hostname)
+            found.append(build_entry_service(row, ref.hostname, addresses, labels, annotations, service_rules(db)))
+    return tuple(sorted(found, key=lambda s: (s.created, s.source.name)))
+
+
+@derived
+def listing(db: Mesh, ref: ServiceRef) -> Listing | None:
+    """What lists of services are made by: its age, and the namespaces that see it ("*": all)."""
+    found = service(db, ref)
+    return Listing((found.created, found.name, found.namespace), found.export_to) if found is not None else None
+
+
+def is_visible(db: Mesh, ref: ServiceRef, namespace: str) -> bool:
+    """Whether a namespace sees the service. Asked once a namespace and service, so it is no node of its own."""
+    listed = listing(db, ref)
+    return listed is not None and listed.seen_from(namespace)
+
+
+def kubernetes_key(ref: ServiceRef, domain: str) -> ObjectKey | None:
+    """The key of the Kubernetes Service that would have this name."""
+    name = ref.hostname.partition(".")[0]
+    return ObjectKey(ref.namespace, name) if ref.hostname == kubernetes_hostname(name, ref.namespace, domain) else None
+
+
+def merge_services(declared: tuple[Service, ...]) -> Service | None:
+    """The first, with the ports and addresses that others of the same nature add; None of none."""
+    if len(declared) < 2:
+        return declared[0] if declared else None
+    first = declared[0]
+    alike = [s for s in declared if _nature(s) == _nature(first)]
+    ports: dict[int, Port] = {}
+    for port in (p for s in alike for p in s.ports):
+        ports.setdefault(port.number, port)
+    addresses = dict.fromkeys(a for s in alike for a in s.addresses)
+    return msgspec.structs.replace(first, ports=tuple(ports.values()), addresses=tuple(addresses))
+
+
+def _nature(s: Service) -> tuple[object, ...]:
+    return s.resolution, s.labels, s.selector, s.export_to
+
+
+# -- lists of services -----------------------------------------------------------------------------------------------------
+
+@derived
+def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
+    return db.service_entries.all_keys()
+
+
+@derived
+def _entry_refs(db: Mesh, key: ObjectKey) -> tuple[ServiceRef, ...] | None:
+    row = db.service_entries.get(key)
+    return tuple(ServiceRef(h, key.namespace) for h in row.spec.hosts) if row is not None else None
+
+
+_refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_refs", _entries, _entry_refs, hub=True)
+
+
+@derived
+def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
+    domain = db.settings.domain
+    refs = dict.fromkeys(ServiceRef(kubernetes_hostname(k.name, k.namespace, domain), k.namespace) for k in db.services.all_keys())
+    for declared in _refs_by_entry(db).values():
+        refs.update(dict.fromkeys(declared))
+    return tuple(refs)
+
+
+_listings: Gather[ServiceRef, [], Listing] = Gather("service_listings", _all_refs, listing, hub=True)
+
+
+@hub
+def service_refs(db: Mesh) -> tuple[ServiceRef, ...]:
+    """Every service, oldest first."""
+    listed = _listings(db)
+    return tuple(sorted(listed, key=lambda ref: listed[ref].age))
+
+
+@hub
+def _refs_by_audience(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
+    """The services that a namespace sees because they name it, and under "*" the public ones; each oldest first."""
+    listed = _listings(db)
+    out: dict[str, list[ServiceRef]] = defaultdict(list)
+    for ref in service_refs(db):
+        for namespace in listed[ref].exported_to:
+            out[namespace].append(ref)
+    return {namespace: tuple(refs) for namespace, refs in out.items()}
+
+
+@hub
+def public_refs(db: Mesh) -> tuple[ServiceRef, ...]:
+    """The services that every namespace sees, oldest first."""
+    return _refs_by_audience(db).get("*", ())
+
+
+@derived
+def _private_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
+    return _refs_by_audience(db).get(namespace, ())
+
+
+@hub
+def visible_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
+    """The services that a namespace sees: first those exported to it by name, then the public ones; each oldest first."""
+    private = _private_refs(db, namespace)
+    return private + public_refs(db) if private else public_refs(db)
+
+
+@hub
+def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
+    """The services that a namespace declares, oldest first. Reads nothing of other namespaces."""
+    domain = db.settings.domain
+    refs = {ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace) for k in db.services.keys("namespace", namespace)}
+    for key in db.service_entries.keys("namespace", namespace):
+        row = db.service_entries.get(key)
+        refs.update(ServiceRef(h, namespace) for h in (row.spec.hosts if row is not None else ()))
+    return _oldest_first(db, refs)
+
+
+@derived
+def refs_by_hostname(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
+    """The services of a host name, at most one a namespace, oldest first."""
+    refs = {ServiceRef(hostname, key.namespace) for key in db.service_entries.keys("host", hostname)}
+    name, _, rest = hostname.partition(".")
+    namespace = rest.partition(".")[0]
+    if hostname == kubernetes_hostname(name, namespace, db.settings.domain):
+        refs.add(ServiceRef(hostname, namespace))
+    return _oldest_first(db, refs)
+
+
+def _oldest_first(db: Mesh, refs: Iterable[ServiceRef]) -> tuple[ServiceRef, ...]:
+    listed = [(found.age, ref) for ref in refs if (found := listing(db, ref)) is not None]
+    return tuple(ref for _, ref in sorted(listed))

@@ -138,11 +138,12 @@ def _check_scalar(value: Any, kind: mi.Type) -> Iterator[Problem]:
         except (binascii.Error, ValueError):
             yield error("bad-base64", "", "this is not base64")
         return
+    number: Any = value
     if type(value) is not python and not (python is float and type(value) is int):
         yield from _wrong(_NAMES[python], value)
     elif isinstance(kind, mi.IntType):
         low, high = kind.ge or 0, kind.le or math.inf
-        if not low <= value <= high:
+        if not low <= number <= high:
             yield error("out-of-range", "", f"expected a number of {low} to {high}, got {value}")
 
 

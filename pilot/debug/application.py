@@ -1,0 +1,89 @@
+"""The pages over HTTP."""
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ipaddress
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from pilot.debug.index import render_index
+from pilot.debug.page import Answer, Later, Page, Refused, encode
+from pilot.debug.pages import SECTIONS
+from pilot.debug.sources import Sources
+from pilot.lib.exposition import CONTENT_TYPE
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def application(sources: Sources) -> web.Application:
+    """All of the monitoring port: /metrics, /version and the debug pages."""
+    app = web.Application()
+    app.router.add_route("*", "/metrics", _metrics(sources))
+    app.router.add_route("*", "/version", _version(sources))
+    add_debug(app, sources)
+    return app
+
+
+def add_debug(app: web.Application, sources: Sources) -> None:
+    """The pages below /debug, unless ENABLE_DEBUG_ON_HTTP is false. The index alone is for everybody."""
+    if not sources.db.settings.debug_on_http:
+        return
+    app.router.add_route("*", "/debug", _index(sources))
+    for page in (page for pages in SECTIONS.values() for page in pages):
+        app.router.add_route("*", page.path, _page(sources, page))
+
+
+def is_loopback(request: web.Request) -> bool:
+    """Whether the peer is on this machine."""
+    try:
+        address = ipaddress.ip_address((request.remote or "").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _page(sources: Sources, page: Page) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        if not is_loopback(request):
+            return web.Response(status=401)
+        try:
+            value = page.answer(sources, request.query)
+            if isinstance(value, Later):
+                make = value.make
+                answer = await asyncio.to_thread(lambda: encode(make(), request.query))
+            else:
+                answer = encode(value, request.query)
+        except Refused as refused:
+            answer = Answer(refused.status, "text/plain; charset=utf-8", refused.text.encode())
+        return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": answer.content_type})
+
+    return handle
+
+
+def _index(sources: Sources) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(text=render_index(SECTIONS, sources if is_loopback(request) else None), content_type="text/html")
+
+    return handle
+
+
+def _version(sources: Sources) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(text=str(sources.build))
+
+    return handle
+
+
+def _metrics(sources: Sources) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        if sources.db.settings.metrics_loopback_only and not is_loopback(request):
+            return web.Response(status=403, text="Forbidden: metrics are answered on the loopback interface only\n")
+        body, headers = sources.metrics.exposition(), {"Content-Type": CONTENT_TYPE}
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            body, headers["Content-Encoding"] = gzip.compress(body, 6), "gzip"
+        return web.Response(body=body, headers=headers)
+
+    return handle

@@ -1,0 +1,108 @@
+"""What a proxy is to have, in the form of Envoy's own /config_dump, so that the two can be compared.
+
+https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump.proto
+"""
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
+from google.protobuf import any_pb2, json_format
+
+from pilot.debug.page import Later, Query, Refused, asked_connection
+from pilot.debug.sources import Connection, Sources
+from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.translate.profile import plan
+from pilot.translate.resource import Resource
+
+_ADMIN = "type.googleapis.com/envoy.admin.v3."
+# Of these a proxy gets all there is for it, of the others what it names
+_WILDCARD = frozenset({BY_SHORT_NAME["cds"], BY_SHORT_NAME["lds"]})
+Plain = dict[str, Any]
+
+
+def config_dump(sources: Sources, query: Query) -> Any:
+    """All that proxyID watches; endpoints only with include_eds; `types` (cds,lds …): those resources alone, as a list."""
+    connection = asked_connection(sources, query)
+    if types := query.get("types"):
+        return typed_dump(sources, connection, types.split(","))
+    resources = {name: resources_of(sources, connection, BY_SHORT_NAME[name]) for name in ("cds", "eds", "lds", "rds", "sds", "ecds")}
+    version, with_endpoints = sources.fleet.version, "include_eds" in query
+    return Later(lambda: build_dump(resources, version, with_endpoints))
+
+
+def only(short_type: str) -> Callable[[Sources, Query], Any]:
+    """The page of one type, such as edsz."""
+
+    def page(sources: Sources, query: Query) -> Any:
+        return typed_dump(sources, asked_connection(sources, query), [short_type])
+
+    return page
+
+
+def typed_dump(sources: Sources, connection: Connection, short_types: Iterable[str]) -> Later:
+    """The resources of some types, one list, without Envoy's envelopes."""
+    urls = []
+    for name in short_types:
+        if name.lower() not in BY_SHORT_NAME:
+            raise Refused(400, f"unknown type {name!r}; the types are {', '.join(BY_SHORT_NAME)}\n")
+        urls.append(BY_SHORT_NAME[name.lower()])
+    found = [resource for url in dict.fromkeys(urls) for resource in resources_of(sources, connection, url)]
+    return Later(lambda: {"configs": [plain(resource) for resource in found]} if found else {})
+
+
+def resources_of(sources: Sources, connection: Connection, type_url: str) -> list[Resource]:
+    """What the proxy is to have of a type now; nothing of a type that it does not watch."""
+    watch = connection.watches.get(type_url)
+    if watch is None:
+        return []
+    found: dict[str, Resource] = {}
+    for group in plan(sources.db, connection.node_id).groups.get(type_url, ()):
+        for resource in group.fn(sources.db, *group.args).values():
+            found.setdefault(resource.name, resource)
+    everything = type_url in _WILDCARD or "*" in watch.names
+    return [resource for name, resource in found.items() if everything or name in watch.names]
+
+
+def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoints: bool) -> Plain:
+    """The envelopes of the admin API around resources by short type name."""
+    versioned = {"versionInfo": version}
+    endpoints = [versioned | {"endpointConfig": plain(r)} for r in resources["eds"]] if with_endpoints else []
+    listeners = [{"name": r.name, "activeState": versioned | {"listener": plain(r)}} for r in resources["lds"]]
+    configs = [
+        _dump("Bootstrap"),
+        _dump("Clusters", versionInfo=version, dynamicActiveClusters=[{"cluster": plain(r)} for r in resources["cds"]]),
+        *([_dump("Endpoints", dynamicEndpointConfigs=endpoints)] if with_endpoints else []),
+        _dump("Listeners", versionInfo=version, dynamicListeners=listeners),
+        _dump("ScopedRoutes"),
+        _dump("Routes", dynamicRouteConfigs=[versioned | {"routeConfig": plain(r)} for r in resources["rds"]]),
+        _dump("Secrets", dynamicActiveSecrets=[versioned | {"secret": plain(r)} for r in resources["sds"]]),
+        _dump("Ecds", ecdsFilters=[versioned | {"ecdsFilter": plain(r)} for r in resources["ecds"]]),
+    ]
+    return {"configs": configs}
+
+
+def _dump(kind: str, **fields: Any) -> Plain:
+    return {"@type": f"{_ADMIN}{kind}ConfigDump"} | {name: value for name, value in fields.items() if value}
+
+
+def plain(resource: Resource) -> Plain:
+    """A resource as canonical proto JSON with its "@type". Private keys are redacted; a message of a type that this process does
+    not know is its bytes in base64."""
+    message = any_pb2.Any.FromString(resource.any)
+    if message.type_url == BY_SHORT_NAME["sds"]:
+        message.Pack(_redacted(message.value))
+    try:
+        return json_format.MessageToDict(message)
+    except TypeError:
+        return {"@type": message.type_url, "value": base64.b64encode(message.value).decode()}
+
+
+def _redacted(secret: bytes) -> secret_pb2.Secret:
+    shown = secret_pb2.Secret.FromString(secret)
+    if shown.HasField("tls_certificate"):
+        shown.tls_certificate.private_key.Clear()
+        shown.tls_certificate.private_key.inline_bytes = b"[redacted]"
+    return shown

@@ -1,0 +1,62 @@
+"""What the users configured, and what is wrong with it: configz, resourcesz, mesh, problemz, push_status."""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.debug.page import Later, Query
+from pilot.debug.plain import plain
+from pilot.debug.sources import Sources
+from pilot.ingest.catalogue import KINDS
+from pilot.model.config.object import Object
+
+_ISTIO = ".istio.io"
+
+
+def resourcesz(sources: Sources, query: Query) -> Any:
+    """The kinds that are read."""
+    return [{"group": kind.group, "version": kind.versions[0], "kind": kind.name} for kind in KINDS]
+
+
+def configz(sources: Sources, query: Query) -> Any:
+    """Every object of Istio's kinds, as Kubernetes would show it."""
+    ours = [kind for kind in KINDS if kind.group.endswith(_ISTIO)]
+    found = [(kind, [row for _, row in sorted(getattr(sources.db, kind.table).rows())]) for kind in ours]
+    return Later(lambda: [to_kubernetes(f"{kind.group}/{kind.versions[0]}", o) for kind, rows in found for o in rows])
+
+
+def mesh(sources: Sources, query: Query) -> Any:
+    """The mesh config in force."""
+    return plain(sources.db.mesh.peek("mesh"))
+
+
+def problemz(sources: Sources, query: Query) -> Any:
+    """What is wrong with users' objects now. `namespace`: only those of a namespace."""
+    namespace = query.get("namespace")
+    found = [p for p in sources.problems() if namespace is None or p.object.namespace == namespace]
+    return [
+        {
+            "severity": str(p.severity),
+            "code": p.code,
+            **{name: value for name, value in p.object._asdict().items() if value},
+            **{name: value for name, value in (("path", p.path), ("file", p.file), ("line", p.line)) if value},
+            "message": p.message,
+        }
+        for p in found
+    ]
+
+
+def push_status(sources: Sources, query: Query) -> Any:
+    """Conflicts that the last push met, by metric."""
+    return {}
+
+
+def to_kubernetes(api_version: str, o: Object[Any]) -> dict[str, Any]:
+    """An object with the metadata that is kept of it."""
+    metadata: dict[str, Any] = {"name": o.name, "namespace": o.namespace, "creationTimestamp": o.created}
+    metadata |= {"labels": dict(o.labels), "annotations": dict(o.annotations)}
+    return {
+        "apiVersion": api_version,
+        "kind": o.kind,
+        "metadata": {name: value for name, value in metadata.items() if value},
+        "spec": plain(o.spec),
+    }

@@ -1,0 +1,69 @@
+"""Why a proxy has a resource: the users' objects that it was made from, and through which derivations."""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from pilot.debug.page import Query, Refused, asked_connection
+from pilot.debug.sources import Sources
+from pilot.derive import Node
+from pilot.derive.explain import Explanation, Reason, explain
+from pilot.lib.type_urls import BY_SHORT_NAME, short_name
+from pilot.model.config.object import ObjectKey
+from pilot.translate.profile import plan
+from pilot.translate.profile.plan import Group
+from pilot.translate.resource import Resource
+
+
+def explain_page(sources: Sources, query: Query) -> Any:
+    """Of `resource` as proxyID has it; of every type that has one of that name, or of `type` (cds, lds …) alone."""
+    connection = asked_connection(sources, query)
+    name, wanted = query.get("resource", ""), query.get("type", "").lower()
+    if not name:
+        raise Refused(400, "You must provide a resource in the query string\n")
+    if wanted and wanted not in BY_SHORT_NAME:
+        raise Refused(400, f"unknown type {wanted!r}; the types are {', '.join(BY_SHORT_NAME)}\n")
+    groups = plan(sources.db, connection.node_id).groups
+    types = [BY_SHORT_NAME[wanted]] if wanted else list(groups)
+    found = [shown for url in types for group in groups.get(url, ()) for shown in _explained(sources, group, name, url)]
+    if not found:
+        names = [resource.name for url in types for group in groups.get(url, ()) for resource in _resources(sources, group)]
+        raise Refused(404, f"{connection.proxy.id} has no resource {name!r}{_suggest(name, names)}\n")
+    return {"proxy": connection.proxy.id, "resource": name, "explanations": found}
+
+
+def _resources(sources: Sources, group: Group) -> Iterator[Resource]:
+    return iter(group.fn(sources.db, *group.args).values())
+
+
+def _explained(sources: Sources, group: Group, name: str, type_url: str) -> Iterator[dict[str, Any]]:
+    resource = next((r for r in _resources(sources, group) if r.name == name), None)
+    node = sources.db.find_node(group.fn, *group.args)
+    if resource is not None and node is not None:
+        yield {"type": short_name(type_url)} | show(explain(sources.db, node, resource))
+
+
+def show(explanation: Explanation) -> dict[str, Any]:
+    """Plain data: the objects with the derivations between, nearest first, and the lists that were consulted."""
+    return {
+        "objects": [_object(reason) for reason in explanation.rows],
+        "lists": sorted({_name(node) for node in explanation.lists}),
+    }
+
+
+def _object(reason: Reason) -> dict[str, Any]:
+    key = reason.key if isinstance(reason.key, ObjectKey) else ObjectKey("", str(reason.key))
+    return {"kind": reason.table} | ({"namespace": key.namespace} if key.namespace else {}) | {
+        "name": key.name,
+        "through": [_name(node) for node in reason.way],
+    }
+
+
+def _name(node: Node) -> str:
+    return str(node.fn)
+
+
+def _suggest(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

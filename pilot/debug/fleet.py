@@ -1,0 +1,90 @@
+"""Who is connected and how far each is: adsz, connections, syncz."""
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from pilot.debug.page import Query, Text, find_connection
+from pilot.debug.sources import Connection, Sources, Watch
+from pilot.lib.type_urls import BY_SHORT_NAME
+
+_ZERO_TIME = "0001-01-01T00:00:00Z"
+# The types that syncz names beside its table of all
+_NAMED = {"cluster": "cds", "listener": "lds", "route": "rds", "endpoint": "eds", "extensionconfig": "ecds"}
+
+
+def adsz(sources: Sources, query: Query) -> Any:
+    """Every connection, or that of proxyID, with what it watches. A `push` in the query sends everything again."""
+    if query.get("push"):
+        return Text(f"Pushed to {sources.fleet.push_all()} servers\n")
+    proxy_id = query.get("proxyID")
+    found = [find_connection(sources, proxy_id)] if proxy_id else _sorted(sources)
+    return _clients([_client(connection) | _described(connection) for connection in found])
+
+
+def connections(sources: Sources, query: Query) -> Any:
+    """Every connection, briefly."""
+    return _clients([_client(connection) for connection in _sorted(sources)])
+
+
+def syncz(sources: Sources, query: Query) -> Any:
+    """What each proxy was sent and what it acknowledged, by nonce. `namespace`: only its proxies."""
+    namespace = query.get("namespace", "")
+    shown = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
+    return [_status(c) for c in sorted(shown, key=lambda c: (c.proxy.cluster_id, c.proxy.namespace, c.proxy.id, c.id))]
+
+
+def _sorted(sources: Sources) -> list[Connection]:
+    return sorted(sources.fleet.connections(), key=lambda connection: connection.id)
+
+
+def _clients(clients: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"totalClients": len(clients)} | ({"clients": clients} if clients else {})
+
+
+def _client(connection: Connection) -> dict[str, Any]:
+    return {"connectionId": connection.id, "connectedAt": format_time(connection.connected_at), "address": connection.address}
+
+
+def _described(connection: Connection) -> dict[str, Any]:
+    proxy = connection.proxy
+    levels = {"region": proxy.locality.region, "zone": proxy.locality.zone, "sub_zone": proxy.locality.subzone}
+    parts: dict[str, Any] = {
+        "labels": dict(proxy.labels),
+        "metadata": dict(proxy.metadata),
+        "locality": {level: name for level, name in levels.items() if name},
+        "watches": {type_url: sorted(watch.names) for type_url, watch in connection.watches.items()},
+    }
+    return {name: value for name, value in parts.items() if value}
+
+
+def _status(connection: Connection) -> dict[str, Any]:
+    proxy = connection.proxy
+    status: dict[str, Any] = {
+        "cluster_id": proxy.cluster_id,
+        "proxy": proxy.id,
+        "proxy_type": str(proxy.type),
+        "istio_version": proxy.version,
+    }
+    for name, short in _NAMED.items():
+        if watch := connection.watches.get(BY_SHORT_NAME[short]):
+            status |= {f"{name}_sent": watch.nonce_sent, f"{name}_acked": watch.nonce_acked}
+    status["resources"] = {type_url: _resource_status(watch) for type_url, watch in connection.watches.items()}
+    return {name: value for name, value in status.items() if value}
+
+
+def _resource_status(watch: Watch) -> dict[str, str]:
+    shown = {
+        "sent": watch.nonce_sent,
+        "acked": watch.nonce_acked,
+        "sentTime": format_time(watch.sent_at),
+        "lastError": watch.last_error,
+    }
+    return {name: value for name, value in shown.items() if value}
+
+
+def format_time(seconds: float) -> str:
+    """RFC 3339 in UTC of Unix seconds; 0 is Go's zero time."""
+    if not seconds:
+        return _ZERO_TIME
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat().replace("+00:00", "Z")

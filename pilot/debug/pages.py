@@ -1,0 +1,46 @@
+"""The list of all pages below /debug, by what they are about."""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.debug import config_dump, configuration, explain, fleet, registry, scope
+from pilot.debug.page import Page, Query
+from pilot.debug.sources import Sources
+
+
+def page_list(sources: Sources, query: Query) -> Any:
+    """Every page by its name, with the queries that do something else; as istioctl completes them."""
+    names = [page.path.removeprefix("/debug/") for pages in SECTIONS.values() for page in pages if page.answer is not page_list]
+    return sorted([*names, "adsz?push=true"])
+
+
+SECTIONS: dict[str, tuple[Page, ...]] = {
+    "Connected proxies": (
+        Page("/debug/syncz", "What each proxy was sent and acknowledged, by type", fleet.syncz, ("namespace=default",)),
+        Page("/debug/adsz", "Who is connected, with metadata and watches", fleet.adsz, ("push=true",)),
+        Page("/debug/connections", "Who is connected, briefly", fleet.connections),
+    ),
+    "One proxy (proxyID=…)": (
+        Page("/debug/config_dump", "All that a proxy is to have, as Envoy's own config_dump shows it", config_dump.config_dump),
+        Page("/debug/edsz", "Its endpoints", config_dump.only("eds")),
+        Page("/debug/ecdsz", "Its extension configurations", config_dump.only("ecds")),
+        Page("/debug/ndsz", "Its name table", config_dump.only("nds")),
+        Page("/debug/sidecarz", "Which services it sees", scope.sidecarz),
+        Page("/debug/explain", "Which objects one of its resources was made from (resource=…, type=cds)", explain.explain_page),
+    ),
+    "Configuration": (
+        Page("/debug/problemz", "What is wrong with users' objects", configuration.problemz),
+        Page("/debug/configz", "Every object of Istio's kinds", configuration.configz, ("pretty",)),
+        Page("/debug/resourcesz", "Which kinds are read", configuration.resourcesz),
+        Page("/debug/mesh", "The mesh config in force", configuration.mesh, ("pretty",)),
+        Page("/debug/push_status", "Conflicts in the last push, by metric", configuration.push_status),
+    ),
+    "Registry": (
+        Page("/debug/registryz", "Every service", registry.registryz),
+        Page("/debug/endpointShardz", "Every endpoint, by host and namespace", registry.endpoint_shardz),
+        Page("/debug/endpointz", "The same under its old name", registry.endpoint_shardz),
+        Page("/debug/instancesz", "Which services each connected proxy serves", registry.instancesz),
+        Page("/debug/networkz", "Gateways between networks", registry.networkz),
+    ),
+    "This page": (Page("/debug/list", "The names of all pages, as JSON", page_list),),
+}

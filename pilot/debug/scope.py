@@ -1,0 +1,48 @@
+"""What a proxy sees of the mesh: sidecarz."""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.debug.page import Later, Query, asked_connection
+from pilot.debug.plain import plain
+from pilot.debug.registry import show_service
+from pilot.debug.sources import Sources
+from pilot.model.service import ServiceRef
+from pilot.model.views.classify import scope_of
+from pilot.model.views.endpoints import service_accounts
+from pilot.model.views.imports import egress_services, scope_services
+from pilot.model.views.services import service
+from pilot.model.views.sidecar_scope import egress_listeners, find_sidecar, outbound_traffic_policy
+
+_DEFAULT = "default-sidecar"
+
+
+def sidecarz(sources: Sources, query: Query) -> Any:
+    """The scope of proxyID: which Sidecar applies, what it imports listener by listener, and what happens to the rest."""
+    db = sources.db
+    scope = scope_of(db, asked_connection(sources, query).node_id)
+    listeners = [[i.ref for i in egress_services(db, scope, index)] for index in range(len(egress_listeners(db, scope)))]
+    refs = [imported.ref for imported in scope_services(db, scope).values()]
+    known = {ref: (s, service_accounts(db, ref)) for ref in (*refs, *(r for refs in listeners for r in refs)) if (s := service(db, ref))}
+    head = {
+        "version": sources.fleet.version,
+        "name": scope.sidecar.name if scope.sidecar is not None else _DEFAULT,
+        "namespace": scope.namespace,
+        "outboundTrafficPolicy": {"mode": outbound_traffic_policy(db, scope).mode},
+        "sidecar": plain(find_sidecar(db, scope)),
+    }
+    cluster_id = db.settings.cluster_id
+
+    def make() -> dict[str, Any]:
+        shown = {ref: show_service(s, accounts, cluster_id) for ref, (s, accounts) in known.items()}
+
+        def services(of: list[ServiceRef]) -> list[dict[str, Any]]:
+            return [shown[ref] for ref in of if ref in shown]
+
+        return head | {
+            "services": services(refs),
+            "egressListenerServices": [services(of) for of in listeners],
+            "servicesByHostname": {ref.hostname: shown[ref] for ref in refs if ref in shown},
+        }
+
+    return Later(make)

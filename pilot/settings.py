@@ -74,6 +74,7 @@ class Settings:
         False, "IPv6-only proxies may still reach IPv4 destinations.", env="ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS"
     )
     compliance_policy: str = setting("", "Restricts TLS everywhere: fips-140-2, fips-140-3 or pqc.", env="COMPLIANCE_POLICY")
+    skip_validate_trust_domain: bool = setting(False, "Let clients of any trust domain in.", env="PILOT_SKIP_VALIDATE_TRUST_DOMAIN")
     metadata_exchange: bool = setting(True, "Peers exchange their metadata.", env="PILOT_ENABLE_METADATA_EXCHANGE")
     metadata_exchange_labels: tuple[str, ...] = setting((), "Labels that peers exchange beyond the usual ones.", env="PILOT_MX_ADDITIONAL_LABELS")
     disable_metadata_exchange_alpn: bool = setting(False, "Leave the metadata exchange out of TLS's ALPN.", env="PILOT_DISABLE_MX_ALPN")

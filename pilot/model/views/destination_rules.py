@@ -1,0 +1,162 @@
+"""Which DestinationRule a client's traffic to a service follows.
+
+Looked for in the client's namespace, then the service's, then the root namespace; in each the most specific host counts, and the
+rules of one host are merged. https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration
+
+A rule is handed on as the tuple of the objects that it is merged from, oldest first, () for none: a small hashable value by which
+clusters of many namespaces are shared (`rule_ref`), and from which `merged_rule` makes the rule.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilot.derive import derived, hub
+from pilot.lib.hosts import full_name, most_specific
+from pilot.model.config.destination_rule import DestinationRule, Subset
+from pilot.model.config.object import Object, ObjectKey, age
+from pilot.model.facets import Labels, Scope
+from pilot.model.inputs import Mesh
+from pilot.model.service import ServiceRef
+from pilot.model.views.mesh import mesh_config
+from pilot.model.views.rule_pools import Defaults, Pools, Rule, RuleEntry, build_pools
+
+Sources = tuple[ObjectKey, ...]
+NO_RULES: tuple[RuleEntry, ...] = ()
+
+
+class MergedRule(msgspec.Struct, frozen=True):
+    """The rules of one host as one. It goes by the name of the first."""
+
+    spec: DestinationRule
+    sources: Sources
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.sources[0]
+
+    def subset(self, name: str) -> Subset | None:
+        """The subset of that name."""
+        return next((s for s in self.spec.subsets if s.name == name), None)
+
+
+@hub
+def rule_defaults(db: Mesh) -> Defaults:
+    """What the mesh config and the settings say about the reach of rules."""
+    mesh = mesh_config(db)
+    return Defaults(mesh.root_namespace, "." in mesh.default_destination_rule_export_to, db.settings.merge_rules_by_export)
+
+
+@derived
+def host_pools(db: Mesh, host: str) -> Mapping[str, Pools]:
+    """The rules written for exactly that host, by their namespace."""
+    rules: dict[str, list[Object[DestinationRule]]] = {}
+    for key in db.destination_rules.keys("host", host.lower()):
+        row = db.destination_rules.get(key)
+        if row is not None and full_name(row.spec.host, key.namespace, db.settings.domain) == host:
+            rules.setdefault(key.namespace, []).append(row)
+    return {namespace: _pools(db, namespace, found) for namespace, found in rules.items()}
+
+
+@derived
+def wildcard_pools(db: Mesh, namespace: str) -> Mapping[str, Pools]:
+    """The rules of a namespace for wildcard hosts, by host."""
+    rules: dict[str, list[Object[DestinationRule]]] = {}
+    for key in db.destination_rules.keys("wildcard", namespace):
+        row = db.destination_rules.get(key)
+        if row is not None:
+            rules.setdefault(row.spec.host, []).append(row)
+    return {host: _pools(db, namespace, found) for host, found in rules.items()}
+
+
+def _pools(db: Mesh, namespace: str, found: Iterable[Object[DestinationRule]]) -> Pools:
+    rules = [Rule(o.key, frozenset(o.spec.export_to), _selector(o.spec)) for o in sorted(found, key=_precedence)]
+    return build_pools(rules, namespace, rule_defaults(db))
+
+
+def _precedence(o: Object[DestinationRule]) -> Any:
+    """Rules with a selector first, then by age."""
+    return o.spec.workload_selector is None, age(o)
+
+
+def _selector(spec: DestinationRule) -> Labels | None:
+    return frozenset(spec.workload_selector.match_labels.items()) if spec.workload_selector is not None else None
+
+
+def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ...]:
+    """The entries of the most specific host in one pool of a namespace."""
+    exact = host_pools(db, host).get(namespace)
+    if exact is not None and (found := exact.pool(pool)):
+        return found
+    wildcards = wildcard_pools(db, namespace)
+    if not wildcards:
+        return NO_RULES
+    filled = [h for h, pools in wildcards.items() if pools.pool(pool)]
+    best = most_specific(host, filled)
+    return wildcards[best].pool(pool) if best is not None else NO_RULES
+
+
+def _choices(db: Mesh, namespace: str, ref: ServiceRef) -> tuple[RuleEntry, ...]:
+    """The entries among which a proxy of a namespace chooses, for one service."""
+    root = rule_defaults(db).root_namespace
+    # Rules of the root namespace are often meant for everybody else: its own proxies look there last, except for private ones.
+    own = _find(db, namespace, ref.hostname, "local" if namespace != root else "private")
+    if own:
+        return own
+    for owner in dict.fromkeys((ref.namespace, root)):
+        visible = tuple(e for e in _find(db, owner, ref.hostname, "exported") if e.visible_in(namespace))
+        if visible:
+            return visible
+    return NO_RULES
+
+
+@derived
+def rule_ref(db: Mesh, namespace: str, ref: ServiceRef, labels: Labels) -> Sources:
+    """What the rule of a client is merged from: of a proxy of that namespace with those labels, for one service; () for none."""
+    catch_all: Sources = ()
+    for entry in _choices(db, namespace, ref):
+        if entry.selector is None:
+            catch_all = entry.sources
+        elif entry.sources[0].namespace == namespace and entry.selector <= labels:
+            return entry.sources
+    return catch_all
+
+
+@derived
+def inbound_rule_ref(db: Mesh, namespace: str, ref: ServiceRef) -> Sources:
+    """Like `rule_ref` for the side that serves, where rules with a workload selector do not count."""
+    catch_all: Sources = ()
+    for entry in _choices(db, namespace, ref):
+        if entry.selector is None:
+            catch_all = entry.sources
+    return catch_all
+
+
+@derived
+def merged_rule(db: Mesh, sources: Sources) -> MergedRule | None:
+    """The rules of one host as one: the subsets of all, the oldest traffic policy."""
+    rows = [row for key in sources if (row := db.destination_rules.get(key)) is not None]
+    if len(rows) != len(sources) or not rows:
+        return None
+    return MergedRule(merge_rules([row.spec for row in rows]), sources)
+
+
+def merge_rules(specs: list[DestinationRule]) -> DestinationRule:
+    """A subset whose name is taken is dropped; a later rule's policy counts only where no earlier one has any."""
+    first, *others = specs
+    if not others:
+        return first
+    subsets, policy = list(first.subsets), first.traffic_policy
+    for spec in others:
+        taken = {s.name for s in subsets}
+        subsets += [s for s in spec.subsets if s.name not in taken]
+        policy = policy if policy is not None else spec.traffic_policy
+    return msgspec.structs.replace(first, subsets=tuple(subsets), traffic_policy=policy)
+
+
+def destination_rule(db: Mesh, scope: Scope, ref: ServiceRef, labels: Labels) -> MergedRule | None:
+    """The rule that a proxy's traffic to a service follows."""
+    sources = rule_ref(db, scope.namespace, ref, labels)
+    return merged_rule(db, sources) if sources else None

@@ -1,0 +1,33 @@
+"""Trust domains: whose identities the mesh accepts as its own."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.derive import hub
+from pilot.model.inputs import Mesh
+from pilot.model.views.mesh import mesh_config
+
+SCHEME = "spiffe://"
+
+
+@hub
+def trust_domains(db: Mesh) -> tuple[str, ...]:
+    """The trust domains that clients may be of: the mesh's, its aliases, and those of its extra roots; () for any."""
+    if db.settings.skip_validate_trust_domain:
+        return ()
+    mesh = mesh_config(db)
+    domains = [mesh.trust_domain, *mesh.trust_domain_aliases]
+    for authority in mesh.ca_certificates:
+        domains += authority.trust_domains
+    return tuple(dict.fromkeys(d for d in domains if d))
+
+
+def expand_identities(identities: Iterable[str], aliases: Iterable[str]) -> tuple[str, ...]:
+    """Identities of workloads and, sorted in, the same in the trust domains that are aliases; names that are not SPIFFE's stay."""
+    aliases = tuple(aliases)
+    found = set(identities)
+    for identity in tuple(found):
+        domain, slash, path = identity.removeprefix(SCHEME).partition("/")
+        if identity.startswith(SCHEME) and slash and domain:
+            found.update(f"{SCHEME}{alias}/{path}" for alias in aliases)
+    return tuple(sorted(found))

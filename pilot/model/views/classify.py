@@ -32,7 +32,7 @@ def scope_of(db: Mesh, node_id: str) -> Scope:
     proxy = _proxy(db, node_id)
     if proxy.type is not NodeType.SIDECAR:
         return Scope(proxy.namespace, gateway=True)
-    labels = _cut(proxy_labels(db, node_id), selector_keys(db, proxy.namespace))
+    labels = cut(proxy_labels(db, node_id), selector_keys(db, proxy.namespace))
     return Scope(proxy.namespace, sidecar_of(db, proxy.namespace, labels))
 
 
@@ -47,7 +47,7 @@ def outbound_facet(db: Mesh, node_id: str) -> Outbound:
         scope=scope,
         features=features_of(proxy.extensions),
         reach=_reach(db, proxy, node_id),
-        labels=_cut(proxy_labels(db, node_id), outbound_label_keys(db, scope)),
+        labels=cut(proxy_labels(db, node_id), outbound_label_keys(db, scope)),
         tls_files=_tls_files(proxy),
         dns_domain=proxy.dns_domain,
         dns_capture=uses_auto_addresses(proxy, db.settings.ip_autoallocate),
@@ -69,7 +69,7 @@ def inbound_facet(db: Mesh, node_id: str) -> Inbound:
         features=features_of(proxy.extensions),
         targets=service_targets(db, node_id),
         ips=proxy.ips,
-        labels=_cut(proxy_labels(db, node_id), inbound_label_keys(db, proxy.namespace)),
+        labels=cut(proxy_labels(db, node_id), inbound_label_keys(db, proxy.namespace)),
         tls_files=_tls_files(proxy),
         tags=tags(db, node_id),
         interception=interception_of(proxy),
@@ -219,5 +219,6 @@ def _tracing(config: ProxyConfig, sampling: float) -> Tracing:
     )
 
 
-def _cut(labels: Mapping[str, str], keys: frozenset[str]) -> Labels:
+def cut(labels: Mapping[str, str], keys: frozenset[str]) -> Labels:
+    """The labels of those keys."""
     return frozenset((k, v) for k in keys if (v := labels.get(k)) is not None) if keys else frozenset()

@@ -1,0 +1,105 @@
+"""A router, taken apart into the facets that its listeners and routes are computed from."""
+from __future__ import annotations
+
+import msgspec
+
+from pilot.derive import Gather, derived
+from pilot.model.config.object import ObjectKey
+from pilot.model.config.proxy_config import ProxyConfig
+from pilot.model.facets import Labels, Listening, Scope, SecretServers, Tags, TlsFiles
+from pilot.model.inputs import Mesh
+from pilot.model.views.classify import cut, listening, outbound_facet, tags
+from pilot.model.views.gateway_servers import Selection
+from pilot.model.views.gateways import selection
+from pilot.model.views.proxy_config import proxy_config
+from pilot.model.views.virtual_services import virtual_service, virtual_services_for
+from pilot.model.views.workloads import proxy_labels
+
+
+class Topology(msgspec.Struct, frozen=True, cache_hash=True):
+    """What stands in front of a router: trusted proxies that add to X-Forwarded-For, and whether they speak the PROXY protocol."""
+
+    trusted_proxies: int = 0
+    forward_client_cert: str = "SANITIZE_SET"
+    proxy_protocol: bool = False
+
+
+class Routing(msgspec.Struct, frozen=True, cache_hash=True):
+    """All that a router's routes may depend on. `labels`: as in `Outbound`; `sources`: those that sourceLabels of its
+    VirtualServices ask for."""
+
+    scope: Scope
+    selected: Selection
+    labels: Labels = frozenset()
+    sources: Labels = frozenset()
+    attempt_count: bool = True  # tell upstreams how often a request was tried
+    forwarded_host: bool = False
+
+
+class Router(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """All that a router's listeners may depend on."""
+
+    routing: Routing
+    listening: Listening
+    tags: Tags
+    topology: Topology = Topology()
+    tls_files: TlsFiles = TlsFiles()
+    secret_servers: SecretServers = SecretServers()
+
+
+@derived
+def routing(db: Mesh, node_id: str) -> Routing:
+    """What the routes of a router depend on."""
+    outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
+    asked = frozenset().union(*(_asked_labels(db, outbound.scope.namespace, g) for g in selected.gateways))
+    headers = listening(db, node_id).headers
+    return Routing(
+        scope=outbound.scope,
+        selected=selected,
+        labels=outbound.labels,
+        sources=cut(proxy_labels(db, node_id), asked),
+        attempt_count=headers.attempt_count is None or not headers.attempt_count.disabled,
+        forwarded_host=headers.x_forwarded_host is not None and bool(headers.x_forwarded_host.enabled),
+    )
+
+
+@derived
+def router(db: Mesh, node_id: str) -> Router:
+    """What the listeners of a router depend on."""
+    outbound = outbound_facet(db, node_id)
+    return Router(
+        routing=routing(db, node_id),
+        listening=listening(db, node_id),
+        tags=tags(db, node_id),
+        topology=topology_of(proxy_config(db, node_id)),
+        tls_files=outbound.tls_files,
+        secret_servers=outbound.secret_servers,
+    )
+
+
+def topology_of(config: ProxyConfig) -> Topology:
+    found = config.gateway_topology
+    if found is None:
+        return Topology()
+    details = found.forward_client_cert_details
+    return Topology(found.num_trusted_proxies, "SANITIZE_SET" if details == "UNDEFINED" else details, found.proxy_protocol is not None)
+
+
+@derived
+def _bound(db: Mesh, namespace: str, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
+    return virtual_services_for(db, namespace, f"{gateway.namespace}/{gateway.name}")
+
+
+@derived
+def _asked(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> frozenset[str] | None:
+    found = virtual_service(db, key)
+    return frozenset(label for rule in found.spec.http for m in rule.match for label in m.source_labels) or None if found is not None else None
+
+
+_asked_by_bound: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Gather("source_labels_at_gateway", _bound, _asked)
+
+
+@derived
+def _asked_labels(db: Mesh, namespace: str, gateway: ObjectKey) -> frozenset[str]:
+    """Keys of the source labels that the VirtualServices bound to a Gateway ask for."""
+    return frozenset().union(*_asked_by_bound(db, namespace, gateway).values())

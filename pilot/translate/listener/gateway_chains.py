@@ -1,0 +1,175 @@
+"""Which listeners a gateway has and which filter chains each, planned by names; each chain is then built by itself.
+
+A chain is told from the others of its listener by the names that clients ask for in the TLS handshake; Envoy refuses a listener
+that has one of them twice.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pilot.lib import hosts
+from pilot.model.config.gateway import Server
+from pilot.model.config.object import ObjectKey
+from pilot.model.config.virtual_service import L4MatchAttributes, TLSMatchAttributes, VirtualService
+from pilot.model.protocol import parse_protocol
+from pilot.model.service import ServiceRef
+from pilot.model.views.gateway_servers import MergedGateway, MergedPort, RouteRef, ServerKey, passes_through, terminates_https
+
+UNPRIVILEGED_PORTS = 1024
+
+
+class Slot(NamedTuple):
+    """A listener: `bind` is "" for all addresses, `quic` listens on UDP."""
+
+    number: int
+    bind: str
+    quic: bool = False
+
+
+class PlainChain(NamedTuple):
+    """HTTP without TLS: everything on the port."""
+
+    route: RouteRef
+    protocol: str
+
+
+class HttpsChain(NamedTuple):
+    """HTTP inside TLS (or QUIC) that ends here."""
+
+    server: ServerKey
+    route: RouteRef
+
+
+class TcpChain(NamedTuple):
+    """A TCP rule of a VirtualService, behind TLS that ends here if the server has any."""
+
+    server: ServerKey
+    virtual_service: ObjectKey
+    rule: int
+
+
+class SniChain(NamedTuple):
+    """A TLS rule of a VirtualService: TLS is passed on unopened, by the name that the client asks for."""
+
+    server: ServerKey
+    virtual_service: ObjectKey
+    rule: int
+    hosts: tuple[str, ...]
+
+
+class MeshChain(NamedTuple):
+    """Mesh TLS that is passed on to a cluster which the handshake itself names."""
+
+    service: ServiceRef
+    port: int
+    subset: str
+
+
+class Passages(NamedTuple):
+    """A server that passes mesh TLS on to the services of its hosts: the place of their chains among the others."""
+
+    server: ServerKey
+
+
+Chain = PlainChain | HttpsChain | TcpChain | SniChain | MeshChain
+PlannedChain = PlainChain | HttpsChain | TcpChain | SniChain | Passages
+
+
+class Layer4(NamedTuple):
+    """A VirtualService bound to a Gateway: its hosts, and the conditions of its TCP and TLS rules by their position."""
+
+    key: ObjectKey
+    hosts: tuple[str, ...]
+    tcp: tuple[tuple[int, tuple[L4MatchAttributes, ...]], ...]
+    tls: tuple[tuple[int, tuple[TLSMatchAttributes, ...]], ...]
+
+    @classmethod
+    def of(cls, key: ObjectKey, spec: VirtualService) -> Layer4:
+        """Rules that lead nowhere are left out."""
+        tcp = tuple((i, rule.match) for i, rule in enumerate(spec.tcp) if rule.route)
+        return cls(key, spec.hosts, tcp, tuple((i, rule.match) for i, rule in enumerate(spec.tls) if rule.route))
+
+
+def plan_slots(gateway: MergedGateway, unprivileged: bool) -> tuple[Slot, ...]:
+    """The listeners of a gateway; a pod without privileges cannot have those of low ports."""
+    found: dict[Slot, None] = {}
+    for port in gateway.ports:
+        if unprivileged and port.number < UNPRIVILEGED_PORTS:
+            continue
+        found[Slot(port.number, port.bind)] = None
+        if port.quic:
+            found[Slot(port.number, port.bind, True)] = None
+    return tuple(found)
+
+
+def ports_of(gateway: MergedGateway, slot: Slot) -> tuple[MergedPort, ...]:
+    """Those that share a listener; they differ by protocol."""
+    return tuple(p for p in gateway.ports if p.number == slot.number and p.bind == slot.bind and (p.quic or not slot.quic))
+
+
+def plan_chains(
+    ports: Sequence[MergedPort], quic: bool, servers: Mapping[ServerKey, Server], bound: Mapping[ObjectKey, Sequence[Layer4]]
+) -> tuple[PlannedChain, ...]:
+    """The chains of a listener. `bound`: the VirtualServices of each Gateway that has TCP or TLS rules, in order of precedence."""
+    if quic:
+        return tuple(HttpsChain(s.key, s.route) for p in ports for s in p.quic if s.route is not None)
+    planner = _Planner(servers, bound)
+    return tuple(chain for port in ports for chain in planner.port(port))
+
+
+class _Planner:
+    def __init__(self, servers: Mapping[ServerKey, Server], bound: Mapping[ObjectKey, Sequence[Layer4]]) -> None:
+        self.servers, self.bound = servers, bound
+        self.taken: set[str] = set()  # names of TLS rules
+
+    def port(self, port: MergedPort) -> Iterator[PlannedChain]:
+        if parse_protocol(port.protocol).is_http:
+            if port.route is not None:
+                yield PlainChain(port.route, port.protocol)
+            return
+        for merged in port.servers:
+            server = self.servers[merged.key]
+            if terminates_https(server) and merged.route is not None:
+                yield HttpsChain(merged.key, merged.route)
+            elif not passes_through(server):
+                yield from self._tcp(merged.key, server)
+            elif server.tls is not None and server.tls.mode == "AUTO_PASSTHROUGH":
+                yield Passages(merged.key)
+            else:
+                yield from self._tls(merged.key, server)
+
+    def _tcp(self, key: ServerKey, server: Server) -> Iterator[TcpChain]:
+        """The first rule that applies; a server has one chain at most."""
+        for service in self._services(key, server):
+            for position, matches in service.tcp:
+                if not matches or any(applies(m, server, key.gateway) for m in matches):
+                    yield TcpChain(key, service.key, position)
+                    return
+
+    def _tls(self, key: ServerKey, server: Server) -> Iterator[SniChain]:
+        for service in self._services(key, server):
+            for position, matches in service.tls:
+                for match in matches:
+                    if applies(match, server, key.gateway) and self.taken.isdisjoint(match.sni_hosts):
+                        self.taken.update(match.sni_hosts)
+                        yield SniChain(key, service.key, position, match.sni_hosts)
+
+    def _services(self, key: ServerKey, server: Server) -> Iterator[Layer4]:
+        return (s for s in self.bound.get(key.gateway, ()) if shares_host(server.hosts, s.key.namespace, s.hosts))
+
+
+def applies(match: L4MatchAttributes | TLSMatchAttributes, server: Server, gateway: ObjectKey) -> bool:
+    """By port and gateway; a gateway's clients have no labels or namespace to go by."""
+    assert server.port is not None
+    named = not match.gateways or f"{gateway.namespace}/{gateway.name}" in match.gateways
+    return named and match.port in (0, server.port.number)
+
+
+def shares_host(server_hosts: Iterable[str], namespace: str, service_hosts: Sequence[str]) -> bool:
+    """May a VirtualService of the namespace use the server? Where two of their hosts overlap."""
+    for written in server_hosts:
+        limit, _, host = written.rpartition("/")
+        if limit in ("", namespace) and any(hosts.matches(host, h) for h in service_hosts):
+            return True
+    return False

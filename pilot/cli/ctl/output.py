@@ -1,0 +1,25 @@
+"""How commands print: tables for people, JSON for programs."""
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_GAP = "   "
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns as wide as their widest cell, the last as it is; no blanks at line ends."""
+    cells = [tuple(head), *(tuple(map(str, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=4, ensure_ascii=False)
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """The flag -o."""
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="table (default) or json")

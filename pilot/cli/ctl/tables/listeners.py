@@ -1,0 +1,64 @@
+"""Listeners: which connection is taken, and what happens to it."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pilot.cli.ctl.tables.endpoints import address
+from pilot.cli.ctl.tables.routes import short
+
+HEAD = ("LISTENER", "ADDRESS", "MATCH", "DESTINATION")
+
+
+def rows(listeners: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """By port and address; a row for each filter chain, the default one last."""
+    found: list[tuple[str, ...]] = []
+    for listener in sorted(listeners, key=_order):
+        bound = ", ".join(address(at) for at in (listener.get("address", {}), *(more["address"] for more in listener.get("additionalAddresses", ()))))
+        chains = [*listener.get("filterChains", ()), *([listener["defaultFilterChain"]] if "defaultFilterChain" in listener else [])]
+        found += [(listener["name"], bound, _match(chain.get("filterChainMatch", {})), _destination(chain)) for chain in chains]
+    return found
+
+
+def _order(listener: dict[str, Any]) -> tuple[int, str]:
+    return listener.get("address", {}).get("socketAddress", {}).get("portValue", 0), listener["name"]
+
+
+def _match(match: dict[str, Any]) -> str:
+    parts = {
+        "port": str(match.get("destinationPort", "")),
+        "address": ", ".join(_cidr(prefix) for prefix in match.get("prefixRanges", ())),
+        "SNI": ", ".join(match.get("serverNames", ())),
+        "transport": match.get("transportProtocol", ""),
+        "ALPN": ",".join(match.get("applicationProtocols", ())),
+        "source": ", ".join(_cidr(prefix) for prefix in match.get("sourcePrefixRanges", ())),
+    }
+    return "; ".join(f"{name} {value}" for name, value in parts.items() if value) or "all"
+
+
+def _cidr(prefix: dict[str, Any]) -> str:
+    start, bits = str(prefix["addressPrefix"]), prefix.get("prefixLen", 0)
+    return start if bits == (128 if ":" in start else 32) else f"{start}/{bits}"
+
+
+def _destination(chain: dict[str, Any]) -> str:
+    for configured in (network_filter.get("typedConfig", {}) for network_filter in chain.get("filters", ())):
+        kind = configured.get("@type", "").rpartition(".")[2]
+        if kind == "HttpConnectionManager":
+            return _http(configured)
+        if kind == "TcpProxy":
+            weighted = configured.get("weightedClusters", {}).get("clusters")
+            return ", ".join(f"{short(c['name'])} {c.get('weight', 0)}" for c in weighted) if weighted else short(configured.get("cluster", "-"))
+    return ", ".join(network_filter["name"] for network_filter in chain.get("filters", ())) or "-"
+
+
+def _http(manager: dict[str, Any]) -> str:
+    if name := manager.get("rds", {}).get("routeConfigName"):
+        return f"route {name}"
+    clusters = {
+        short(route["route"]["cluster"])
+        for host in manager.get("routeConfig", {}).get("virtualHosts", ())
+        for route in host.get("routes", ())
+        if "cluster" in route.get("route", {})
+    }
+    return f"HTTP to {', '.join(sorted(clusters))}" if clusters else "HTTP"

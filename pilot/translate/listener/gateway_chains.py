@@ -20,7 +20,7 @@ UNPRIVILEGED_PORTS = 1024
 
 
 class Slot(NamedTuple):
-    """A listener: `bind` is "" for all addresses, `quic` listens on UDP."""
+    """A listener; `quic`: on UDP."""
 
     number: int
     bind: str
@@ -91,21 +91,20 @@ class Layer4(NamedTuple):
         return cls(key, spec.hosts, tcp, tuple((i, rule.match) for i, rule in enumerate(spec.tls) if rule.route))
 
 
-def plan_slots(gateway: MergedGateway, unprivileged: bool) -> tuple[Slot, ...]:
-    """The listeners of a gateway; a pod without privileges cannot have those of low ports."""
-    found: dict[Slot, None] = {}
+def plan_slots(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> dict[Slot, tuple[MergedPort, ...]]:
+    """The listeners of a gateway, each with the merged ports that share it: they differ by protocol.
+
+    `everywhere`: the address that stands for all, where a server names none. A pod without privileges cannot listen on low ports.
+    """
+    found: dict[Slot, tuple[MergedPort, ...]] = {}
     for port in gateway.ports:
         if unprivileged and port.number < UNPRIVILEGED_PORTS:
             continue
-        found[Slot(port.number, port.bind)] = None
-        if port.quic:
-            found[Slot(port.number, port.bind, True)] = None
-    return tuple(found)
-
-
-def ports_of(gateway: MergedGateway, slot: Slot) -> tuple[MergedPort, ...]:
-    """Those that share a listener; they differ by protocol."""
-    return tuple(p for p in gateway.ports if p.number == slot.number and p.bind == slot.bind and (p.quic or not slot.quic))
+        bind = port.bind or everywhere
+        for slot in (Slot(port.number, bind), Slot(port.number, bind, True)):
+            if port.quic or not slot.quic:
+                found[slot] = (*found.get(slot, ()), port)
+    return found
 
 
 def plan_chains(

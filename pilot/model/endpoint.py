@@ -7,6 +7,9 @@ import msgspec
 
 
 class Health(enum.StrEnum):
+    """UNKNOWN: nobody says, as of a ServiceEntry's endpoint; it counts as healthy."""
+
+    UNKNOWN = "Unknown"
     HEALTHY = "Healthy"
     UNHEALTHY = "UnHealthy"
     DRAINING = "Draining"
@@ -23,28 +26,32 @@ class Locality(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     @classmethod
     def parse(cls, text: str) -> Locality:
         """Of "region/zone/subzone", levels missing at the end allowed."""
-        parts = text.split("/", 2)
-        return cls(*parts) if text else cls()
+        return cls(*text.split("/")[:3])
 
     def __str__(self) -> str:
         return "/".join((self.region, self.zone, self.subzone)).rstrip("/")
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One endpoint of one service port. `addresses`: the first is the one to use, the others are its other IP families;
-    a Unix socket is its path (starting with "/"), with `port` 0."""
+    """One endpoint of one service port. `addresses`: the first is the one to use, the others are its other IP families; "" where
+    only the gateway of its network is known; a Unix socket is its path, with `port` 0.
+
+    `labels` are those of the workload and where it runs (`pilot.lib.labels.with_topology`). `locality_text` is the locality as it
+    was written: endpoints are grouped by it, so "r/z" and "r/z/" make two groups.
+    """
 
     addresses: tuple[str, ...]
     port: int
     port_name: str
     namespace: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
+    labels: frozenset[tuple[str, str]] = frozenset()
     service_account: str = ""  # SPIFFE identity, "" where unknown
     workload: str = ""
     hostname: str = ""  # of a pod in a headless service
     network: str = ""
     cluster_id: str = ""
     locality: Locality = Locality()
+    locality_text: str = ""
     node: str = ""
     weight: int = 0  # 0: not said, counts as 1
     health: Health = Health.HEALTHY

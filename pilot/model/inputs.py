@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, TypeVar
 
 from pilot.derive import Database, Table
+from pilot.lib.labels import NETWORK
 from pilot.model.config.config_map import ConfigMap
 from pilot.model.config.destination_rule import DestinationRule
 from pilot.model.config.endpoint_slice import EndpointSlice
@@ -72,13 +73,33 @@ class Mesh(Database):
             name = o.labels.get(SERVICE_NAME_LABEL)
             return (ObjectKey(key.namespace, name),) if name else ()
 
+        def slice_addresses(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return {a for e in o.spec.endpoints for a in e.addresses}
+
+        def entry_address(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return (o.spec.address,)
+
+        def endpoint_addresses(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return {e.address for e in o.spec.endpoints}
+
+        def selecting(key: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return (key.namespace,) if o.spec.workload_selector is not None else ()
+
+        def one_selected_label(key: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return ((key.namespace, *min(o.spec.selector.items())),) if o.spec.selector else ()
+
+        def is_network_gateway(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return (True,) if NETWORK in o.labels else ()
+
         def table(name: str, **indexes: Any) -> Table[ObjectKey, Object[Any]]:
             return Table(self, name, namespace=namespace, **indexes)
 
         # Kubernetes
-        self.services: Rows[Service] = table("Service")
+        # by namespace, key and value of the first label that it selects; whether it is labelled with a network
+        self.services: Rows[Service] = table("Service", selected=one_selected_label, network=is_network_gateway)
         self.pods: Rows[Pod] = table("Pod", ip=pod_ips)  # by address
-        self.endpoint_slices: Rows[EndpointSlice] = table("EndpointSlice", service=slice_service)  # by ObjectKey of the Service
+        # by ObjectKey of the Service, by address
+        self.endpoint_slices: Rows[EndpointSlice] = table("EndpointSlice", service=slice_service, address=slice_addresses)
         self.namespaces: Rows[Namespace] = Table(self, "Namespace")
         self.nodes: Rows[Node] = Table(self, "Node")
         self.secrets: Rows[Secret] = table("Secret")
@@ -89,8 +110,11 @@ class Mesh(Database):
             "DestinationRule", host=rule_host, wildcard=wildcard_rules
         )  # of wildcard hosts by namespace
         self.gateways: Rows[Gateway] = table("Gateway")
-        self.service_entries: Rows[ServiceEntry] = table("ServiceEntry", host=entry_hosts, ref=entry_refs)  # by host as it is, and by ServiceRef
-        self.workload_entries: Rows[WorkloadEntry] = table("WorkloadEntry")
+        # by host as it is, by ServiceRef, by address of its endpoints; those with a workloadSelector by namespace
+        self.service_entries: Rows[ServiceEntry] = table(
+            "ServiceEntry", host=entry_hosts, ref=entry_refs, address=endpoint_addresses, selecting=selecting
+        )
+        self.workload_entries: Rows[WorkloadEntry] = table("WorkloadEntry", address=entry_address)
         self.workload_groups: Rows[WorkloadGroup] = table("WorkloadGroup")
         self.sidecars: Rows[Sidecar] = table("Sidecar")
         self.peer_authentications: Rows[PeerAuthentication] = table("PeerAuthentication")

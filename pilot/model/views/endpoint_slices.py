@@ -1,0 +1,75 @@
+"""Endpoints that Kubernetes lists: the EndpointSlices of a Service, merged."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.lib import labels as label
+from pilot.model.config.endpoint_slice import EndpointConditions, EndpointSlice, SliceEndpoint
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.endpoint import Endpoint, Health
+from pilot.model.inputs import Mesh
+from pilot.model.service import Port, Service
+from pilot.model.views.networks import find_network
+from pilot.model.views.pods import pod_workload
+from pilot.model.workload import Workload
+
+MULTICLUSTER_LABEL = "multicluster.kubernetes.io/service-name"
+
+
+def slice_endpoints(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
+    """The endpoints of a port; of an address that several slices hold, one. An unknown Pod is none until it is known."""
+    seen: set[str] = set()
+    for key in db.endpoint_slices.keys("service", found.source):
+        row = db.endpoint_slices.get(key)
+        if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
+            continue
+        for number in (p.port for p in row.spec.ports if p.name == port.name and p.port):
+            for endpoint in _endpoints(db, found, row, number, port.name):
+                if endpoint.addresses[0] not in seen:
+                    seen.add(endpoint.addresses[0])
+                    yield endpoint
+
+
+def _endpoints(db: Mesh, found: Service, row: Object[EndpointSlice], number: int, port_name: str) -> Iterable[Endpoint]:
+    both_families = db.settings.dual_stack and len(found.addresses) > 1
+    draining = bool(found.session_label or found.session_header_label)
+    for e in row.spec.endpoints:
+        pod = _pod_of(e, row.namespace)
+        for address in e.addresses:
+            if pod is None:
+                workload = _workload_at(db, address, row.namespace)
+            elif (known := pod_workload(db, pod)) is None:
+                continue
+            elif not (both_families and len(known.addresses) > 1):
+                workload = known.at((address,))
+            elif row.spec.address_type == "IPv6":
+                continue  # the IPv4 slice has the Pod with all of its addresses
+            else:
+                workload = known
+            yield workload.endpoint(number, port_name, health_of(e.conditions, draining))
+
+
+def health_of(conditions: EndpointConditions, sessions: bool) -> Health:
+    """By the conditions of an endpoint; one that ends drains where its service has sessions that stick to it."""
+    if conditions.ready is not False:
+        return Health.HEALTHY
+    if conditions.terminating is not False:
+        return Health.DRAINING if sessions and conditions.serving is not False else Health.TERMINATING
+    return Health.UNHEALTHY
+
+
+def _pod_of(e: SliceEndpoint, namespace: str) -> ObjectKey | None:
+    ref = e.target_ref
+    return ObjectKey(ref.namespace or namespace, ref.name) if ref is not None and ref.kind == "Pod" else None
+
+
+def _workload_at(db: Mesh, address: str, namespace: str) -> Workload:
+    """What is known of an address without a Pod: perhaps it is one's all the same."""
+    for key in db.pods.keys("ip", address):
+        known = pod_workload(db, key) if key.namespace == namespace else None
+        if known is not None and known.ready and known.addresses[0] == address:
+            return known.at((address,))
+    network = find_network(db, address, {})
+    cluster = db.settings.cluster_id
+    labels = label.with_topology({}, cluster, "", "", network)
+    return Workload(name="", namespace="", addresses=(address,), labels=frozenset(labels.items()), network=network, cluster_id=cluster)

@@ -1,0 +1,111 @@
+"""The endpoints of a service's port: of EndpointSlices, of the WorkloadEntries that it selects, of ServiceEntries."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.derive import derived
+from pilot.lib import spiffe
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.service_entry import ServiceEntry, ServicePort
+from pilot.model.endpoint import Endpoint, Health
+from pilot.model.inputs import Mesh
+from pilot.model.service import Port, Registry, Resolution, Service, ServiceRef
+from pilot.model.views.endpoint_slices import slice_endpoints
+from pilot.model.views.pods import selectable_pods
+from pilot.model.views.service_rules import service_rules
+from pilot.model.views.services import service
+from pilot.model.views.workload_entries import make_workload, selectable_entries
+from pilot.model.workload import UNIX, Workload
+
+_DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)
+
+
+@derived
+def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ...]:
+    """The endpoints of a service's port, whatever their health; () where there is no such port."""
+    found = service(db, ref)
+    port = found.port(port_number) if found is not None else None
+    if found is None or port is None:
+        return ()
+    declared = _declared_endpoints(db, found, port)
+    if found.registry is not Registry.KUBERNETES:
+        return declared
+    return (*declared, *slice_endpoints(db, found, port), *_selected_entries(db, found, port))
+
+
+@derived
+def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
+    """The identities that run a service, by its endpoints and its own word, also as other names of the trust domain; sorted."""
+    found = service(db, ref)
+    if found is None:
+        return ()
+    accounts = {e.service_account for p in found.ports for e in endpoints(db, ref, p.number) if e.service_account}
+    return tuple(sorted(spiffe.in_trust_domains({*accounts, *found.service_accounts}, service_rules(db).trust_domain_aliases)))
+
+
+# -- WorkloadEntries of a Kubernetes Service ---------------------------------------------------------------------------------
+
+def _selected_entries(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
+    """What a Service with addresses of its own selects; a named target port must be one of the entry's."""
+    if not db.settings.services_select_entries or found.resolution is not Resolution.CLIENT_SIDE_LB or not found.selector:
+        return
+    selector = frozenset(found.selector)
+    for workload in selectable_entries(db, found.namespace).values():
+        if workload.serves(selector) and not workload.needs_dns and (number := target_port(workload, port)):
+            yield workload.endpoint(number, port.name)
+
+
+def target_port(workload: Workload, port: Port) -> int:
+    """The port of a workload that a Service's port leads to; 0 where it has none of that name."""
+    if isinstance(port.target, str):
+        return workload.named_port(port.target)
+    return workload.named_port(port.name) or port.target
+
+
+# -- endpoints of ServiceEntries ---------------------------------------------------------------------------------------------
+
+def _declared_endpoints(db: Mesh, found: Service, port: Port) -> tuple[Endpoint, ...]:
+    """Of every ServiceEntry that claims the service's name, oldest first. EDS joins ports by name, DNS clusters by number."""
+    by_number = found.resolution in _DNS
+    out: list[Endpoint] = []
+    rows = (db.service_entries.get(key) for key in db.service_entries.keys("ref", found.ref))
+    for row in sorted((r for r in rows if r is not None), key=lambda r: (r.created, r.name)):
+        for p in row.spec.ports:
+            if p.number == port.number if by_number else p.name == port.name:
+                out += entry_endpoints(db, row, p, found.hostname)
+    return tuple(out[:1] if found.resolution is Resolution.DNS_ROUND_ROBIN_LB else out)
+
+
+def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, hostname: str) -> Iterable[Endpoint]:
+    """The endpoints of one of an entry's ports. An entry that DNS resolves is its own endpoint where it has no others."""
+    spec = row.spec
+    is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
+    if is_dns and not spec.endpoints and spec.workload_selector is None:
+        target = port.target_port or port.number
+        itself = Workload(name=row.name, namespace=row.namespace, addresses=(hostname,), workload=row.name, cluster_id=db.settings.cluster_id)
+        yield itself.endpoint(target, port.name)
+        return
+    for workload in entry_workloads(db, row):
+        yield entry_endpoint(workload, port)
+
+
+def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
+    """The workloads of an entry: written into it, or of its namespace and selected by it, Pods before WorkloadEntries."""
+    spec = row.spec
+    if spec.workload_selector is None:
+        for i, e in enumerate(spec.endpoints):
+            key = ObjectKey(row.namespace, f"{row.name}-{i}")
+            yield make_workload(db, key, e, e.labels, key.name)
+        return
+    is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
+    for workload in (*selectable_pods(db, row.namespace).values(), *selectable_entries(db, row.namespace).values()):
+        if workload.serves(spec.workload_selector.labels) and (is_dns or not workload.needs_dns):
+            yield workload
+
+
+def entry_endpoint(workload: Workload, port: ServicePort) -> Endpoint:
+    """A workload as an endpoint of an entry's port: at its own port of that name, else at the target port, else the same port."""
+    health = Health.HEALTHY if workload.is_pod else Health.UNKNOWN
+    if workload.addresses[0].startswith(UNIX):
+        return workload.at_socket(port.name, health)
+    return workload.endpoint(workload.named_port(port.name) or port.target_port or port.number, port.name, health)

@@ -1,0 +1,66 @@
+"""Where a Kubernetes Service is reached from outside of its cluster."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pilot.derive import derived, hub
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.service import Service
+from pilot.model.inputs import Mesh
+
+NODE_SELECTOR = "traffic.istio.io/nodeSelector"
+
+
+class External(NamedTuple):
+    """An IP address or host name, and the port there."""
+
+    address: str
+    port: int
+
+
+@derived
+def external_addresses(db: Mesh, key: ObjectKey, port: int) -> tuple[External, ...]:
+    """The addresses of a Service for one of its ports: of its load balancer and its external IPs, else of the nodes that its
+    annotation selects."""
+    row = db.services.get(key)
+    if row is None:
+        return ()
+    if own := own_addresses(row.spec):
+        return tuple(External(a, port) for a in own)
+    selector = node_selector(row)
+    if selector is None:
+        return ()
+    mapped = next((p.node_port for p in row.spec.ports if p.port == port), port)
+    return tuple(External(a, mapped) for labels, a in _nodes(db) if selector.items() <= labels)
+
+
+def own_addresses(spec: Service) -> tuple[str, ...]:
+    """Those that the Service itself has."""
+    ingress = spec.status.load_balancer.ingress if spec.type == "LoadBalancer" else ()
+    return (*(a for i in ingress if (a := i.ip or i.hostname)), *spec.external_ips)
+
+
+def node_selector(o: Object[Service]) -> Mapping[str, str] | None:
+    """The labels of the nodes whose addresses a NodePort Service is reached at; None where it is not marked as such."""
+    text = o.annotations.get(NODE_SELECTOR)
+    if text is None or o.spec.type != "NodePort":
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@hub
+def _nodes(db: Mesh) -> tuple[tuple[frozenset[tuple[str, str]], str], ...]:
+    """The labels and the external IP of each node that has one."""
+    found = []
+    for key in db.nodes.all_keys():
+        row = db.nodes.get(key)
+        address = next((a.address for a in row.spec.status.addresses if a.type == "ExternalIP" and a.address), "") if row is not None else ""
+        if row is not None and address:
+            found.append((frozenset(row.labels.items()), address))
+    return tuple(found)

@@ -1,0 +1,164 @@
+"""Networks: which one a workload is in, and the gateways through which another one is reached.
+
+https://istio.io/latest/docs/ops/deployment/deployment-models/#network-models
+"""
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from pilot.derive import hub
+from pilot.lib.addresses import is_ip
+from pilot.lib.labels import NETWORK
+from pilot.model.config.mesh_networks import MeshNetworks
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.service import Service
+from pilot.model.inputs import Mesh
+from pilot.model.views.external_addresses import external_addresses
+from pilot.model.views.kubernetes_services import kubernetes_hostname
+from pilot.model.views.namespaces import namespace_labels
+
+GATEWAY_PORT_LABEL = "networking.istio.io/gatewayPort"
+GATEWAY_PORT, HBONE_PORT = 15443, 15008
+
+
+# -- the network of a workload ---------------------------------------------------------------------------------------------
+
+class Cidr(NamedTuple):
+    network: str
+    prefix: ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class DefaultNetwork(NamedTuple):
+    """The network of workloads that name none: `name` where it is set, else that of the shortest prefix that they are in."""
+
+    name: str
+    cidrs: tuple[Cidr, ...]
+
+
+@hub
+def default_network(db: Mesh) -> DefaultNetwork:
+    """By the label of the control plane's namespace, else by the mesh networks: this registry's, else by address."""
+    name = namespace_labels(db, db.settings.namespace).get(NETWORK, "")
+    if name:
+        return DefaultNetwork(name, ())
+    networks = mesh_networks(db)
+    name = next((n for n, w in sorted(networks.networks.items()) if _has_registry(networks, n, db.settings.cluster_id)), "")
+    return DefaultNetwork(name, () if name else tuple(_cidrs(networks)))
+
+
+@hub
+def mesh_networks(db: Mesh) -> MeshNetworks:
+    """The mesh networks, none where no file says any."""
+    found: MeshNetworks | None = db.mesh.get("networks")
+    return found or MeshNetworks()
+
+
+def find_network(db: Mesh, address: str, labels: Mapping[str, str]) -> str:
+    """The network of a workload by its labels, else by the default, else by its address; "" for none. No node of its own."""
+    if said := labels.get(NETWORK):
+        return said
+    default = default_network(db)
+    if not default.cidrs or not is_ip(address):
+        return default.name
+    ip = ipaddress.ip_address(address)
+    return next((c.network for c in default.cidrs if ip in c.prefix), "")
+
+
+def _has_registry(networks: MeshNetworks, name: str, cluster: str) -> bool:
+    return any(e.from_registry == cluster for e in networks.networks[name].endpoints)
+
+
+def _cidrs(networks: MeshNetworks) -> Iterable[Cidr]:
+    """Shortest prefix first, as the reference finds them."""
+    found = []
+    for name, network in networks.networks.items():
+        for text in (e.from_cidr for e in network.endpoints if e.from_cidr):
+            try:
+                found.append(Cidr(name, ipaddress.ip_network(text, strict=False)))
+            except ValueError:
+                continue
+    return sorted(found, key=lambda c: (c.prefix.prefixlen, c.network))
+
+
+# -- gateways --------------------------------------------------------------------------------------------------------------
+
+class NetworkGateway(NamedTuple):
+    """A way into a network. `port` 0: none for mesh mTLS by SNI; `cluster` "": of any."""
+
+    address: str
+    port: int
+    network: str
+    cluster: str = ""
+    hbone_port: int = 0
+
+
+class NetworkGateways(msgspec.Struct, frozen=True):
+    """All gateways by address and port. `scale`: what weights are multiplied by, so that they divide among gateways evenly."""
+
+    gateways: tuple[NetworkGateway, ...] = ()
+    scale: int = 1
+
+    def into(self, network: str, cluster: str) -> tuple[NetworkGateway, ...]:
+        """Those of a cluster in a network, else all of the network."""
+        of_network = tuple(g for g in self.gateways if g.network == network)
+        return tuple(g for g in of_network if g.cluster == cluster) or of_network
+
+
+@hub
+def all_network_gateways(db: Mesh) -> NetworkGateways:
+    """The gateways of every network, those that have only a host name too."""
+    found: set[NetworkGateway] = set()
+    networks = mesh_networks(db)
+    for name, network in networks.networks.items():
+        found.update(NetworkGateway(g.address, g.port, name) for g in network.gateways if g.address)
+    named = _registry_gateways(networks, db.settings.cluster_id, db.settings.domain)
+    for key in {*named, *db.services.keys("network", True)}:
+        row = db.services.get(key)
+        for way in () if row is None else _labelled_gateway(row) if NETWORK in row.labels else named.get(key, ()):
+            for address, port in external_addresses(db, key, way.port):
+                found.add(way._replace(address=address, port=port, cluster=db.settings.cluster_id))
+    return build_network_gateways(found)
+
+
+@hub
+def network_gateways(db: Mesh) -> NetworkGateways:
+    """Those with an IP address, which endpoints can be replaced with."""
+    everything = all_network_gateways(db)
+    return build_network_gateways(g for g in everything.gateways if is_ip(g.address))
+
+
+def build_network_gateways(gateways: Iterable[NetworkGateway]) -> NetworkGateways:
+    """In one order, with their scale: the least common multiple of the numbers of gateways a network and a network's cluster."""
+    found = tuple(sorted(set(gateways)))
+    counts: dict[object, int] = {}
+    for g in found:
+        for group in (g.network, (g.network, g.cluster)):
+            counts[group] = counts.get(group, 0) + 1
+    return NetworkGateways(found, math.lcm(*counts.values()))
+
+
+def _labelled_gateway(o: Object[Service]) -> tuple[NetworkGateway, ...]:
+    """The gateway that a Service labelled with a network is, if it listens where one does; its address is still open."""
+    text = o.labels.get(GATEWAY_PORT_LABEL, "")
+    wanted = int(text) if text.isdecimal() else GATEWAY_PORT
+    listens = {p.port for p in o.spec.ports}
+    port, hbone = wanted if wanted in listens else 0, HBONE_PORT if HBONE_PORT in listens else 0
+    return (NetworkGateway("", port, o.labels[NETWORK], hbone_port=hbone),) if port or hbone else ()
+
+
+def _registry_gateways(networks: MeshNetworks, cluster: str, domain: str) -> dict[ObjectKey, tuple[NetworkGateway, ...]]:
+    """The Services of this registry that the mesh networks name as gateways; addresses still open."""
+    out: dict[ObjectKey, tuple[NetworkGateway, ...]] = {}
+    for name, network in networks.networks.items():
+        if _has_registry(networks, name, cluster):
+            for g in network.gateways:
+                service, _, rest = (g.registry_service_name or "").partition(".")
+                key = ObjectKey(rest.partition(".")[0], service)
+                if g.registry_service_name == kubernetes_hostname(key.name, key.namespace, domain):
+                    out[key] = (*out.get(key, ()), NetworkGateway("", g.port, name))
+    return out

@@ -1,0 +1,67 @@
+"""WorkloadEntries as workloads: those that are objects, and those that are written into a ServiceEntry."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pilot.derive import Gather, derived
+from pilot.lib import labels as label
+from pilot.lib import spiffe
+from pilot.model.config.object import ObjectKey
+from pilot.model.config.workload_entry import WorkloadEntry
+from pilot.model.inputs import Mesh
+from pilot.model.views.networks import find_network
+from pilot.model.views.service_rules import service_rules
+from pilot.model.workload import Workload
+
+REGISTRATION_GROUP = "istio.io/autoRegistrationGroup"
+
+
+@derived
+def entry_workload(db: Mesh, key: ObjectKey) -> Workload | None:
+    """The workload of a WorkloadEntry object; labels of its metadata come before those of its spec."""
+    row = db.workload_entries.get(key)
+    if row is None:
+        return None
+    labels = {**row.spec.labels, **row.labels}
+    name = row.annotations.get(REGISTRATION_GROUP) or row.labels.get(label.WORKLOAD_NAME) or row.name
+    return make_workload(db, key, row.spec, labels, name)
+
+
+@derived
+def _selectable(db: Mesh, key: ObjectKey, _: str) -> Workload | None:
+    return entry_workload(db, key)
+
+
+@derived
+def _entries_in(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    return db.workload_entries.keys("namespace", namespace)
+
+
+selectable_entries: Gather[ObjectKey, [str], Workload] = Gather("selectable_entries", _entries_in, _selectable)
+
+
+def make_workload(db: Mesh, key: ObjectKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str) -> Workload:
+    """The workload of an entry with these labels; reads only what every entry shares."""
+    network = entry.network or find_network(db, entry.address, labels)
+    return build_entry_workload(key, entry, labels, name, network, db.settings.cluster_id, service_rules(db).trust_domain)
+
+
+def build_entry_workload(
+    key: ObjectKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str, network: str, cluster: str, trust_domain: str
+) -> Workload:
+    """The workload of an entry. Its network is that which it names itself; the one that it is found to be in is but a label."""
+    locality = entry.locality or label.locality_label(labels)
+    return Workload(
+        name=key.name,
+        namespace=key.namespace,
+        addresses=(entry.address,),
+        labels=frozenset(label.with_topology(labels, cluster, locality, "", network).items()),
+        ports=tuple(entry.ports.items()),
+        service_account=spiffe.identity(trust_domain, key.namespace, entry.service_account) if entry.service_account else "",
+        workload=name,
+        network=entry.network,
+        cluster_id=cluster,
+        locality=locality,
+        weight=entry.weight,
+        tls_mode=labels.get(label.TLS_MODE) or ("istio" if entry.service_account else "disabled"),
+    )

@@ -1,0 +1,43 @@
+"""Copies of requests whose answers are thrown away. https://istio.io/latest/docs/tasks/traffic-management/mirroring/"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envoy.config.core.v3 import base_pb2
+from envoy.config.route.v3 import route_components_pb2
+from google.protobuf import wrappers_pb2
+
+from pilot.model.config.virtual_service import Destination, HTTPRoute, Percent
+from pilot.translate.route.context import RouteContext
+from pilot.translate.route.destination import cluster_of
+from pilot.translate.route.percent import ALL, build_fraction, build_runtime, build_whole
+
+
+def build_mirrors(rule: HTTPRoute, context: RouteContext) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
+    """One for `mirror`, and one for each of `mirrors`; a share of nothing is no mirror."""
+    if rule.mirror is not None:
+        yield from _mirror(rule.mirror, _share(rule.mirror_percentage, rule.mirror_percent), context)
+    for policy in rule.mirrors:
+        if policy.destination is not None:
+            yield from _mirror(policy.destination, _share(policy.percentage, None), context)
+
+
+def _mirror(
+    destination: Destination, share: base_pb2.RuntimeFractionalPercent | None, context: RouteContext
+) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
+    if share is not None:
+        yield route_components_pb2.RouteAction.RequestMirrorPolicy(
+            cluster=cluster_of(destination, context.targets.get(destination.host), context.port),
+            runtime_fraction=share,
+            trace_sampled=wrappers_pb2.BoolValue(value=False),
+            disable_shadow_host_suffix_append=not context.shadow_suffix,
+        )
+
+
+def _share(percentage: Percent | None, whole: int | None) -> base_pb2.RuntimeFractionalPercent | None:
+    """All requests where nothing is said, None for a share of 0."""
+    if percentage is not None:
+        return build_runtime(build_fraction(percentage)) if percentage.value > 0 else None
+    if whole is not None:
+        return build_runtime(build_whole(whole)) if whole > 0 else None
+    return ALL

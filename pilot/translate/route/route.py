@@ -1,0 +1,134 @@
+"""Routes of a VirtualService, for sidecars and gateways."""
+from __future__ import annotations
+
+from envoy.config.core.v3 import base_pb2
+from envoy.config.route.v3 import route_components_pb2
+from google.protobuf import struct_pb2
+
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.virtual_service import HTTPMatchRequest, HTTPRoute, VirtualService
+from pilot.translate.http_filter import cors as cors_filter
+from pilot.translate.http_filter import fault as fault_filter
+from pilot.translate.http_filter import stateful_session
+from pilot.translate.names import config_path
+from pilot.translate.route.action import build_action, destinations
+from pilot.translate.route.context import RouteContext
+from pilot.translate.route.cors import build_cors
+from pilot.translate.route.direct_response import build_direct_response
+from pilot.translate.route.fault import build_fault
+from pilot.translate.route.headers import build_operations, build_value
+from pilot.translate.route.match import applies, build_match, is_catch_all
+from pilot.translate.route.operation import operation_of
+from pilot.translate.route.redirect import build_redirect
+from pilot.translate.route.session import Session, build_session
+from pilot.translate.typed import pack
+
+ALT_SVC_SECONDS = 86_400
+
+
+def build_routes(service: Object[VirtualService], context: RouteContext) -> list[route_components_pb2.Route]:
+    """One route a condition, in the order in which Envoy tries them; those behind one that takes everything are left out.
+
+    Empty where no rule is for the proxy and port of the context.
+    """
+    metadata = build_metadata(service.key)
+    routes: list[route_components_pb2.Route] = []
+    for rule in service.spec.http:
+        for match in rule.match or (None,):
+            route = build_route(service, rule, match, context, metadata)
+            if route is None:
+                continue
+            routes.append(route)
+            if is_catch_all(route.match):
+                return routes
+        if not rule.match:
+            return routes
+    return routes
+
+
+def has_routes(service: VirtualService, port: int, gateways: frozenset[str], namespace: str, labels: frozenset[tuple[str, str]]) -> bool:
+    """Would there be any routes for such a proxy and port?"""
+    return any(not rule.match or any(applies(m, port, gateways, namespace, labels) for m in rule.match) for rule in service.http)
+
+
+def build_metadata(key: ObjectKey) -> base_pb2.Metadata:
+    """Which object a route is from."""
+    config = struct_pb2.Value(string_value=config_path("virtual-service", key.namespace, key.name))
+    return base_pb2.Metadata(filter_metadata={"istio": struct_pb2.Struct(fields={"config": config})})
+
+
+def build_route(
+    service: Object[VirtualService],
+    rule: HTTPRoute,
+    match: HTTPMatchRequest | None,
+    context: RouteContext,
+    metadata: base_pb2.Metadata,
+) -> route_components_pb2.Route | None:
+    """The route of one rule under one of its conditions; None where that is for others, or the rule leads nowhere."""
+    if match is not None and not applies(match, context.port, context.gateways, context.namespace, context.labels):
+        return None
+    operations = build_operations(rule.headers)
+    route = route_components_pb2.Route(
+        name=f"{rule.name}.{match.name}" if match is not None and match.name else rule.name,
+        stat_prefix=match.stat_prefix if match is not None else "",
+        match=build_match(match),
+        metadata=metadata,
+        **operations.fields(),
+    )
+    if not _set_action(route, rule, context, operations.authority):
+        return None
+    route.decorator.operation = operation_of(route, service.name, context.port)
+    _set_filters(route, rule, context)
+    if context.alt_svc:
+        route.response_headers_to_add.append(build_value("alt-svc", f'h3=":{context.port}"; ma={ALT_SVC_SECONDS}'))
+    return route
+
+
+def _set_action(route: route_components_pb2.Route, rule: HTTPRoute, context: RouteContext, authority: str) -> bool:
+    """Set what happens to a request; False where nothing can."""
+    if rule.redirect is not None:
+        redirect = build_redirect(rule.redirect, context.port, context.tls)
+        if redirect is None:
+            return False
+        route.redirect.CopyFrom(redirect)
+    elif rule.direct_response is not None:
+        route.direct_response.CopyFrom(build_direct_response(rule.direct_response))
+    else:
+        action = build_action(rule, context, authority)
+        if action is None:
+            return False
+        route.route.CopyFrom(action)
+        if len(rule.route) == 1:
+            _add_destination_headers(route, rule)
+    return True
+
+
+def _add_destination_headers(route: route_components_pb2.Route, rule: HTTPRoute) -> None:
+    """A single destination has no weighted cluster of its own that could carry its headers. The rule's host comes before its."""
+    operations = build_operations(rule.route[0].headers)
+    for name, values in operations.fields().items():
+        getattr(route, name).extend(values)
+    if operations.authority and not route.route.host_rewrite_literal:
+        route.route.host_rewrite_literal = operations.authority
+
+
+def _set_filters(route: route_components_pb2.Route, rule: HTTPRoute, context: RouteContext) -> None:
+    if rule.fault is not None:
+        route.typed_per_filter_config[fault_filter.NAME].CopyFrom(pack(build_fault(rule.fault)))
+    if rule.cors_policy is not None:
+        route.typed_per_filter_config[cors_filter.NAME].CopyFrom(pack(build_cors(rule.cors_policy)))
+    session = _session(rule, context) if route.HasField("route") else None
+    if session is not None:
+        route.typed_per_filter_config[stateful_session.NAME].CopyFrom(build_session(session))
+
+
+def _session(rule: HTTPRoute, context: RouteContext) -> Session | None:
+    """The first of two sessions that destinations ask for; a destination behind one, without a session, ends it."""
+    found: Session | None = None
+    for destination in destinations(rule):
+        target = context.targets.get(destination.destination.host) if destination.destination is not None else None
+        session = target.session if target is not None else None
+        if found is not None and session is not None:
+            break
+        found = session
+    return found

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import inspect as mi
 
 from pilot.lib.duration import Duration, parse_duration
+from pilot.model.config.base import OneOf
 from pilot.model.problem import Problem, below, error
 
 _NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", dict: "a mapping", list: "a list", type(None): "nothing"}
@@ -105,6 +106,12 @@ def _check_struct(value: dict[Any, Any], kind: mi.StructType) -> Iterator[Proble
                 yield from below(str(key), _check(item, known))
         elif kind.forbid_unknown_fields:
             yield error("unknown-field", str(key), "there is no such field")
+    if issubclass(kind.cls, OneOf):
+        names = {field.name: field.encode_name for field in kind.fields}
+        for group in kind.cls.groups:
+            there = [names[field] for field in group if value.get(names[field]) is not None]
+            if len(there) > 1:
+                yield error("exclusive-fields", "", f"only one of {', '.join(there)} may be set")
 
 
 def _check_dict(value: dict[Any, Any], kind: mi.DictType) -> Iterator[Problem]:

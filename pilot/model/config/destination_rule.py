@@ -1,12 +1,12 @@
 """networking.istio.io DestinationRule. https://istio.io/latest/docs/reference/config/networking/destination-rule/"""
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from pilot.lib.duration import Duration
-from pilot.model.config.base import Int32, Strict, UInt32, UInt64
+from pilot.model.config.base import Int32, OneOf, Strict, UInt32, UInt64
 from pilot.model.config.selector import WorkloadSelector
 from pilot.model.config.virtual_service import PortSelector
 
@@ -93,8 +93,10 @@ class HTTPCookie(Strict, frozen=True):
     attributes: tuple[Attribute, ...] = ()
 
 
-class ConsistentHashLB(Strict, frozen=True):
+class ConsistentHashLB(OneOf, frozen=True):
     """One hash key, at most one algorithm."""
+
+    groups: ClassVar = (("http_header_name", "http_cookie", "use_source_ip", "http_query_parameter_name"), ("ring_hash", "maglev"),)
 
     http_header_name: str | None = None
     http_cookie: HTTPCookie | None = None
@@ -105,7 +107,9 @@ class ConsistentHashLB(Strict, frozen=True):
     minimum_ring_size: UInt64 = 0  # deprecated
 
 
-class LoadBalancerSettings(Strict, frozen=True):
+class LoadBalancerSettings(OneOf, frozen=True):
+    groups: ClassVar = (("simple", "consistent_hash"),)
+
     simple: SimpleLB | None = None
     consistent_hash: ConsistentHashLB | None = None
     locality_lb_setting: LocalityLoadBalancerSetting | None = None

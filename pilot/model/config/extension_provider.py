@@ -1,10 +1,10 @@
 """The extension providers of MeshConfig: tracers, loggers, authorizers."""
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pilot.lib.duration import Duration
-from pilot.model.config.base import Int32, Int64, Strict, UInt32
+from pilot.model.config.base import Int32, Int64, OneOf, Strict, UInt32
 
 ServiceAttributeEnrichment = Literal["ISTIO_CANONICAL", "OTEL_SEMANTIC_CONVENTIONS"]
 TraceContextOption = Literal["USE_B3", "USE_B3_WITH_W3C_PROPAGATION"]
@@ -98,7 +98,9 @@ class PrometheusMetricsProvider(Strict, frozen=True):
     pass
 
 
-class LogFormat(Strict, frozen=True):
+class LogFormat(OneOf, frozen=True):
+    groups: ClassVar = (("text", "labels"),)
+
     text: str | None = None
     labels: dict[str, Any] | None = None
 
@@ -174,7 +176,9 @@ class HttpService(Strict, frozen=True):
     headers: tuple[HttpHeader, ...] = ()
 
 
-class HttpHeader(Strict, frozen=True):
+class HttpHeader(OneOf, frozen=True):
+    groups: ClassVar = (("value", "env_name"),)
+
     name: str = ""
     value: str | None = None
     env_name: str | None = None
@@ -198,7 +202,27 @@ class GrpcService(Strict, frozen=True):
     initial_metadata: tuple[HttpHeader, ...] = ()
 
 
-class ExtensionProvider(Strict, frozen=True):
+class ExtensionProvider(OneOf, frozen=True):
+    groups: ClassVar = (
+        (
+            "envoy_ext_authz_http",
+            "envoy_ext_authz_grpc",
+            "zipkin",
+            "lightstep",
+            "datadog",
+            "stackdriver",
+            "opencensus",
+            "skywalking",
+            "opentelemetry",
+            "prometheus",
+            "envoy_file_access_log",
+            "envoy_http_als",
+            "envoy_tcp_als",
+            "envoy_otel_als",
+            "sds",
+        ),
+    )
+
     name: str = ""
     envoy_ext_authz_http: EnvoyExternalAuthorizationHttpProvider | None = None
     envoy_ext_authz_grpc: EnvoyExternalAuthorizationGrpcProvider | None = None

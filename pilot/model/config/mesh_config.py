@@ -1,10 +1,10 @@
 """MeshConfig: what holds for the whole mesh. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/"""
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pilot.lib.duration import Duration
-from pilot.model.config.base import Int32, Strict
+from pilot.model.config.base import Int32, OneOf, Strict
 from pilot.model.config.destination_rule import (
     ClientTLSSettings,
     ConnectionPoolSettings,
@@ -39,8 +39,10 @@ class InboundTrafficPolicy(Strict, frozen=True):
     mode: InboundMode = "PASSTHROUGH"
 
 
-class CertificateData(Strict, frozen=True):
+class CertificateData(OneOf, frozen=True):
     """A root that workloads trust: inline, or by the URL of a SPIFFE bundle."""
+
+    groups: ClassVar = (("pem", "spiffe_bundle_url"),)
 
     pem: str | None = None
     spiffe_bundle_url: str | None = None
@@ -175,6 +177,7 @@ class MeshConfig(Strict, frozen=True):
     discovery_selectors: tuple[LabelSelector, ...] = ()
     path_normalization: ProxyPathNormalization | None = None
     default_http_retry_policy: HTTPRetry | None = None
+    default_inbound_http_retry_policy: HTTPRetry | None = None
     mesh_mTLS: TLSConfig | None = None
     tls_defaults: TLSConfig | None = None
     default_traffic_policy: DefaultTrafficPolicy | None = None

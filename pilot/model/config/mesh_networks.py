@@ -1,15 +1,21 @@
 """MeshNetworks: which endpoints are in which network, and the gateways between them."""
 from __future__ import annotations
 
-from pilot.model.config.base import Strict, UInt32
+from typing import ClassVar
+
+from pilot.model.config.base import OneOf, Strict, UInt32
 
 
-class NetworkEndpoints(Strict, frozen=True):
+class NetworkEndpoints(OneOf, frozen=True):
+    groups: ClassVar = (("from_cidr", "from_registry"),)
+
     from_cidr: str | None = None
     from_registry: str | None = None
 
 
-class IstioNetworkGateway(Strict, frozen=True):
+class IstioNetworkGateway(OneOf, frozen=True):
+    groups: ClassVar = (("registry_service_name", "address"),)
+
     registry_service_name: str | None = None
     address: str | None = None
     port: UInt32 = 0

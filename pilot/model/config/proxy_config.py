@@ -1,10 +1,10 @@
 """ProxyConfig: how the proxies of the mesh run (MeshConfig.defaultConfig, and the node metadata PROXY_CONFIG)."""
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pilot.lib.duration import Duration
-from pilot.model.config.base import Int32, Strict, UInt32
+from pilot.model.config.base import Int32, OneOf, Strict, UInt32
 from pilot.model.config.destination_rule import ClientTLSSettings, TcpKeepalive
 from pilot.model.config.tracing import Tracing
 from pilot.model.config.workload_group import ReadinessProbe
@@ -51,7 +51,9 @@ class QAT(Strict, frozen=True):
     fallback: bool | None = None
 
 
-class PrivateKeyProvider(Strict, frozen=True):
+class PrivateKeyProvider(OneOf, frozen=True):
+    groups: ClassVar = (("cryptomb", "qat"),)
+
     cryptomb: CryptoMb | None = None
     qat: QAT | None = None
 

@@ -1,9 +1,9 @@
 """The tracing part of ProxyConfig."""
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from pilot.model.config.base import Int64, Strict, UInt32
+from pilot.model.config.base import Int64, OneOf, Strict, UInt32
 from pilot.model.config.destination_rule import ClientTLSSettings
 
 TraceContext = Literal["UNSPECIFIED", "W3C_TRACE_CONTEXT", "GRPC_BIN", "CLOUD_TRACE_CONTEXT", "B3"]
@@ -34,7 +34,9 @@ class OpenCensusAgent(Strict, frozen=True):
     context: tuple[TraceContext, ...] = ()
 
 
-class CustomTag(Strict, frozen=True):
+class CustomTag(OneOf, frozen=True):
+    groups: ClassVar = (("literal", "environment", "header"),)
+
     literal: LiteralValue | None = None
     environment: Environment | None = None
     header: RequestHeader | None = None
@@ -54,7 +56,9 @@ class RequestHeader(Strict, frozen=True):
     default_value: str = ""
 
 
-class Tracing(Strict, frozen=True):
+class Tracing(OneOf, frozen=True):
+    groups: ClassVar = (("zipkin", "lightstep", "datadog", "stackdriver", "open_census_agent"),)
+
     zipkin: Zipkin | None = None
     lightstep: Lightstep | None = None
     datadog: Datadog | None = None

@@ -1,12 +1,12 @@
 """networking.istio.io VirtualService. https://istio.io/latest/docs/reference/config/networking/virtual-service/"""
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from pilot.lib.duration import Duration
-from pilot.model.config.base import Int32, Strict, UInt32
+from pilot.model.config.base import Int32, OneOf, Strict, UInt32
 
 RedirectPortSelection = Literal["FROM_PROTOCOL_DEFAULT", "FROM_REQUEST_PORT"]
 UnmatchedPreflights = Literal["UNSPECIFIED", "FORWARD", "IGNORE"]
@@ -128,8 +128,10 @@ class TLSMatchAttributes(Strict, frozen=True):
     source_namespace: str = ""
 
 
-class HTTPRedirect(Strict, frozen=True):
+class HTTPRedirect(OneOf, frozen=True):
     """`port` and `derive_port` exclude each other; `redirect_code` 0 means 301; `uri` of "%PREFIX()%" keeps the rest of the path."""
+
+    groups: ClassVar = (("port", "derive_port"),)
 
     uri: str = ""
     authority: str = ""
@@ -145,7 +147,9 @@ class HTTPDirectResponse(Strict, frozen=True):
     body: HTTPBody | None = None
 
 
-class HTTPBody(Strict, frozen=True):
+class HTTPBody(OneOf, frozen=True):
+    groups: ClassVar = (("string", "bytes_"),)
+
     string: str | None = None
     bytes_: bytes | None = msgspec.field(default=None, name="bytes")
 
@@ -161,8 +165,10 @@ class RegexRewrite(Strict, frozen=True):
     rewrite: str = ""
 
 
-class StringMatch(Strict, frozen=True):
+class StringMatch(OneOf, frozen=True):
     """One of three kinds of match."""
+
+    groups: ClassVar = (("exact", "prefix", "regex"),)
 
     exact: str | None = None
     prefix: str | None = None
@@ -191,8 +197,10 @@ class CorsPolicy(Strict, frozen=True):
     unmatched_preflights: UnmatchedPreflights = "UNSPECIFIED"
 
 
-class Delay(Strict, frozen=True):
+class Delay(OneOf, frozen=True):
     """`percentage` absent: `percent`; neither: all requests."""
+
+    groups: ClassVar = (("fixed_delay", "exponential_delay"),)
 
     percent: Int32 = 0  # deprecated
     fixed_delay: Duration | None = None
@@ -200,7 +208,9 @@ class Delay(Strict, frozen=True):
     percentage: Percent | None = None
 
 
-class Abort(Strict, frozen=True):
+class Abort(OneOf, frozen=True):
+    groups: ClassVar = (("http_status", "grpc_status", "http2_error"),)
+
     http_status: Int32 | None = None
     grpc_status: str | None = None
     http2_error: str | None = None

@@ -1,7 +1,9 @@
 """networking.istio.io WorkloadGroup. https://istio.io/latest/docs/reference/config/networking/workload-group/"""
 from __future__ import annotations
 
-from pilot.model.config.base import Int32, Strict, UInt32
+from typing import ClassVar
+
+from pilot.model.config.base import Int32, OneOf, Strict, UInt32
 from pilot.model.config.workload_entry import WorkloadEntry
 
 
@@ -18,7 +20,9 @@ class WorkloadGroup(Strict, frozen=True):
     probe: ReadinessProbe | None = None
 
 
-class ReadinessProbe(Strict, frozen=True):
+class ReadinessProbe(OneOf, frozen=True):
+    groups: ClassVar = (("http_get", "tcp_socket", "exec", "grpc"),)
+
     initial_delay_seconds: Int32 = 0
     timeout_seconds: Int32 = 0
     period_seconds: Int32 = 0

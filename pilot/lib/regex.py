@@ -1,0 +1,24 @@
+"""Regular expressions by the rules of RE2, the engine that Envoy runs them on (https://github.com/google/re2/wiki/Syntax)."""
+from __future__ import annotations
+
+import functools
+
+import re2
+
+MAX_LENGTH = 1024
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+
+
+@functools.lru_cache(maxsize=4096)
+def find_fault(pattern: str) -> str:
+    """What is wrong with a pattern, "" where nothing is."""
+    if len(pattern) > MAX_LENGTH:
+        return f"longer than {MAX_LENGTH} characters"
+    try:
+        re2.compile(pattern, options=_OPTIONS)
+    except (re2.error, UnicodeError) as reason:
+        text = reason.args[0] if reason.args else reason
+        return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    return ""

@@ -1,0 +1,37 @@
+# Everything goes through dev.py, which makes .venv with what is needed; make only saves typing.
+DEV := python3 dev.py
+
+.DEFAULT_GOAL := help
+.PHONY: help venv sample test lint docs bench protos conformance image
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
+
+venv:  ## make .venv with everything that development needs
+	$(DEV) run python --version
+
+sample:  ## the shop on this machine: apps, control plane, a stock Envoy (Ctrl-C ends it)
+	$(DEV) sample
+
+test:  ## every test (ARGS="-k routes -x" for pytest)
+	$(DEV) test $(ARGS)
+
+lint:  ## ruff, mypy --strict, layer contracts, generated documentation
+	$(DEV) lint
+
+docs:  ## write docs/settings.md again from pilot/settings.py
+	$(DEV) run python -m pilot.settings > docs/settings.md.new
+	mv docs/settings.md.new docs/settings.md
+
+bench:  ## the load table (ARGS are of bench/table.py)
+	$(DEV) run python bench/table.py $(ARGS)
+
+protos:  ## generate the modules of protos/*.proto
+	$(DEV) run python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto
+
+conformance:  ## compare with the reference (SUITE=path of the conformance program, ARGS=words)
+	@test -n "$(SUITE)" || { echo 'say SUITE=path/of/run.py' >&2; exit 2; }
+	$(DEV) run python $(SUITE) $(ARGS)
+
+image:  ## a container image of the control plane
+	docker build -t pyistiod .

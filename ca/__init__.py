@@ -1,0 +1,1 @@
+"""The certificate authority of the mesh; nothing is here yet."""

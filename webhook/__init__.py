@@ -1,0 +1,1 @@
+"""The injection and validation webhooks; nothing is here yet."""

@@ -1,0 +1,1 @@
+"""HTTP filters, a file each. Prebuilt ones are shared: they are copied into messages, never changed."""

@@ -141,9 +141,6 @@ class Settings:
     hcm_internal_networks: bool = setting(
         False, "Addresses of the mesh networks count as internal to HTTP connection managers.", env="ENABLE_HCM_INTERNAL_NETWORKS"
     )
-    skip_trust_domain_check: bool = setting(
-        False, "Accept peers of any trust domain that the roots vouch for.", env="PILOT_SKIP_VALIDATE_TRUST_DOMAIN"
-    )
 
     # Registry
     ip_autoallocate_ipv4: str = setting("240.240.0.0/16", "Prefix of allocated IPv4 addresses.", env="PILOT_IP_AUTOALLOCATE_IPV4_PREFIX")

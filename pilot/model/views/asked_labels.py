@@ -8,6 +8,7 @@ from pilot.derive import Gather, derived, hub
 from pilot.model.config.object import ObjectKey
 from pilot.model.facets import Scope
 from pilot.model.inputs import Mesh
+from pilot.model.views.mesh import mesh_config
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_services import egress_virtual_services, virtual_service
 
@@ -27,7 +28,7 @@ def outbound_label_keys(db: Mesh, scope: Scope) -> frozenset[str]:
 @derived
 def inbound_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
     """Label keys that the policies of a namespace and of the root namespace select workloads by."""
-    root = db.mesh.get("mesh").root_namespace
+    root = mesh_config(db).root_namespace
     return frozenset().union(*(_policy_label_keys(db, n) for n in {namespace, root}))
 
 

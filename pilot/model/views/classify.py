@@ -15,6 +15,7 @@ from pilot.model.facets import Features, Inbound, Labels, Listening, Outbound, R
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
 from pilot.model.views.asked_labels import inbound_label_keys, outbound_label_keys
+from pilot.model.views.mesh import mesh_config
 from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.sidecar_scope import selector_keys, sidecar_of
 from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network, service_targets
@@ -95,7 +96,7 @@ def tags(db: Mesh, node_id: str) -> Tags:
 @derived
 def listening(db: Mesh, node_id: str) -> Listening:
     """How a proxy listens."""
-    proxy, mesh = _proxy(db, node_id), db.mesh.get("mesh")
+    proxy, mesh = _proxy(db, node_id), mesh_config(db)
     config = proxy_config(db, node_id)
     families = [":" in ip for ip in proxy.ips]
     port = proxy.text("HTTP_PROXY_PORT")

@@ -14,7 +14,7 @@ from pilot.model.facets import Scope
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Registry, Service, ServiceRef
 from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSets
-from pilot.model.views.services import is_visible, refs_by_hostname, refs_in_namespace, service, visible_refs
+from pilot.model.views.services import is_visible, listing, refs_by_hostname, refs_in_namespace, service, visible_refs
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_services import egress_virtual_services, virtual_service
 
@@ -60,13 +60,7 @@ def _candidates(db: Mesh, hosts: HostSets, namespace: str) -> list[ServiceRef]:
     lists = [found for bucket in buckets if (found := [r for r in bucket if is_visible(db, r, namespace)])]
     if len(lists) <= 1:
         return lists[0] if lists else []
-    return sorted({r for found in lists for r in found}, key=lambda r: _age(db, r))
-
-
-@derived
-def _age(db: Mesh, ref: ServiceRef) -> tuple[str, str, str]:
-    found = service(db, ref)
-    return (found.created, found.name, found.namespace) if found is not None else ("", ref.hostname, ref.namespace)
+    return [ref for _, ref in sorted((listed.age, r) for r in {r for found in lists for r in found} if (listed := listing(db, r)) is not None)]
 
 
 @derived

@@ -9,6 +9,7 @@ from pilot.derive import derived
 from pilot.lib.duration import Duration, parse_duration
 from pilot.model.config.proxy_config import ProxyConfig
 from pilot.model.inputs import Mesh
+from pilot.model.views.mesh import mesh_config
 
 _READ = ("tracing", "proxyHeaders", "connectionSettings", "gatewayTopology", "privateKeyProvider")
 
@@ -23,7 +24,7 @@ def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
     announced = proxy.metadata.get("PROXY_CONFIG") if proxy is not None else None
     if isinstance(announced, dict):
         return decode_proxy_config(announced)
-    return db.mesh.get("mesh").default_config or ProxyConfig()
+    return mesh_config(db).default_config or ProxyConfig()
 
 
 def decode_proxy_config(announced: dict[str, Any]) -> ProxyConfig:

@@ -15,6 +15,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import Protocol
 from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSet, HostSets, parse_hosts
+from pilot.model.views.mesh import mesh_config
 
 
 class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
@@ -72,7 +73,7 @@ def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
         spec = _sidecar(db, key)
         if spec is not None and (spec.workload_selector is None or spec.workload_selector.labels.items() <= labels):
             return key
-    for key in sidecars(db, db.mesh.get("mesh").root_namespace):
+    for key in sidecars(db, mesh_config(db).root_namespace):
         spec = _sidecar(db, key)
         if spec is not None and spec.workload_selector is None:
             return key
@@ -95,7 +96,7 @@ def outbound_traffic_policy(db: Mesh, scope: Scope) -> OutboundPolicy:
     spec = _sidecar(db, scope.sidecar)
     if spec is not None and spec.outbound_traffic_policy is not None:
         return OutboundPolicy(spec.outbound_traffic_policy.mode, spec.outbound_traffic_policy.egress_proxy)
-    policy = db.mesh.get("mesh").outbound_traffic_policy
+    policy = mesh_config(db).outbound_traffic_policy
     return OutboundPolicy("ALLOW_ANY" if policy is None else policy.mode)
 
 

@@ -34,21 +34,21 @@ class TcpSettings(NamedTuple):
     tunnel: Tunnel | None = None
 
 
+PLAIN = TcpSettings()
+
+
 class TcpRoute(NamedTuple):
     """Where a TCP proxy sends connections: `clusters` with their weights; one alone needs none."""
 
     stat_prefix: str
     clusters: tuple[tuple[str, int], ...]
     weighted: bool = False
-    settings: TcpSettings = TcpSettings()
-
-    @classmethod
-    def to(cls, cluster: str, settings: TcpSettings = TcpSettings()) -> TcpRoute:
-        """To one cluster, counted under its name."""
-        return cls(cluster, ((cluster, 0),), settings=settings)
+    settings: TcpSettings = PLAIN
 
 
-PLAIN = TcpSettings()
+def to_cluster(cluster: str, settings: TcpSettings = PLAIN) -> TcpRoute:
+    """To one cluster, counted under its name."""
+    return TcpRoute(cluster, ((cluster, 0),), settings=settings)
 
 
 def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout: Duration | None) -> TcpSettings:

@@ -60,8 +60,8 @@ def _candidates(db: Mesh, hosts: HostSets, namespace: str) -> list[ServiceRef]:
     lists = [found for bucket in buckets if (found := [r for r in bucket if is_visible(db, r, namespace)])]
     if len(lists) <= 1:
         return lists[0] if lists else []
-    several = {r for found in lists for r in found}
-    return [ref for _, ref in sorted((listed.age, r) for r in several if (listed := listing(db, r)) is not None)]
+    aged = {r: listed.age for found in lists for r in found if (listed := listing(db, r)) is not None}
+    return sorted(aged, key=lambda r: aged[r])
 
 
 @derived

@@ -86,7 +86,8 @@ def topology_of(config: ProxyConfig) -> Topology:
 
 
 @derived
-def _bound(db: Mesh, namespace: str, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
+def bound_services(db: Mesh, namespace: str, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
+    """The VirtualServices that are bound to a Gateway and seen in the namespace of its router, in order of precedence."""
     return virtual_services_for(db, namespace, f"{gateway.namespace}/{gateway.name}")
 
 
@@ -96,7 +97,7 @@ def _asked(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> fr
     return frozenset(label for rule in found.spec.http for m in rule.match for label in m.source_labels) or None if found is not None else None
 
 
-_asked_by_bound: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Gather("source_labels_at_gateway", _bound, _asked)
+_asked_by_bound: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Gather("source_labels_at_gateway", bound_services, _asked)
 
 
 @derived

@@ -1,0 +1,148 @@
+"""Route configurations of gateways: one for the plain HTTP servers of a port, one for each HTTPS server.
+
+Every virtual host is a value of its own, put together from the serialized routes of its VirtualServices, and a configuration from
+its serialized virtual hosts: an edit of one VirtualService builds its routes and its virtual hosts, nothing else.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envoy.config.route.v3 import route_components_pb2, route_pb2
+from google.protobuf import wrappers_pb2
+
+from pilot.derive import Gather, derived
+from pilot.model.config.object import ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.views.gateway_servers import MergedGateway, RouteRef, ServerKey
+from pilot.model.views.gateways import merged_gateway, server
+from pilot.model.views.router import Routing, bound_services
+from pilot.model.views.virtual_services import virtual_service
+from pilot.translate.http_filter import stateful_session
+from pilot.translate.names import gateway_routes, gateway_tls_routes
+from pilot.translate.resource import ROUTE, Resource, length_delimited
+from pilot.translate.route.gateway_hosts import Bound, PlannedHost, ServerHosts, plan_hosts
+from pilot.translate.route.gateway_sources import Offer, RouteBytes, session_of_host, source_routes
+from pilot.translate.route.route import has_routes
+from pilot.translate.route.session import Session, build_session
+
+DIRECT_RESPONSE_BYTES = 1 << 20  # of a body that a route answers with itself
+_VIRTUAL_HOSTS = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
+_ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
+_FALSE = wrappers_pb2.BoolValue()
+
+
+def route_name(ref: RouteRef) -> str:
+    if ref.gateway is None:
+        return gateway_routes(ref.port, ref.bind)
+    return gateway_tls_routes(ref.port, ref.port_name, ref.gateway.name, ref.gateway.namespace, ref.bind)
+
+
+# -- which virtual hosts ---------------------------------------------------------------------------------------------------
+
+@derived
+def _route_refs(db: Mesh, routing: Routing) -> tuple[RouteRef, ...]:
+    return tuple(ref for ref, _ in merged_gateway(db, routing.selected).routes)
+
+
+@derived
+def _servers(db: Mesh, ref: RouteRef, routing: Routing) -> tuple[ServerHosts, ...]:
+    """The servers that share a route configuration."""
+    merged: MergedGateway = merged_gateway(db, routing.selected)
+    keys = next((keys for other, keys in merged.routes if other == ref), ())
+    return tuple(s for key in keys if (s := _server_hosts(db, key)) is not None)
+
+
+def _server_hosts(db: Mesh, key: ServerKey) -> ServerHosts | None:
+    found = server(db, key)
+    if found is None or found.port is None:
+        return None
+    return ServerHosts(key.gateway, found.hosts, found.port.number, found.tls is not None, found.tls is not None and found.tls.https_redirect)
+
+
+@derived
+def _bound_keys(db: Mesh, gateway: ObjectKey, _ports: frozenset[int], routing: Routing) -> tuple[ObjectKey, ...]:
+    return bound_services(db, routing.scope.namespace, gateway)
+
+
+@derived
+def _bound(db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], routing: Routing) -> Bound | None:
+    """A VirtualService that has routes for one of the ports."""
+    found = virtual_service(db, key)
+    if found is None:
+        return None
+    names, namespace = frozenset((f"{gateway.namespace}/{gateway.name}",)), routing.scope.namespace
+    routed = frozenset(port for port in ports if has_routes(found.spec, port, names, namespace, routing.sources))
+    return Bound(key, found.spec.hosts, routed) if routed else None
+
+
+_bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], Routing], Bound] = Gather("bound_to_gateway", _bound_keys, _bound)
+
+
+@derived
+def planned_hosts(db: Mesh, ref: RouteRef, routing: Routing) -> tuple[PlannedHost, ...]:
+    """The virtual hosts of a route configuration, by name."""
+    servers = _servers(db, ref, routing)
+    if not servers:
+        return ()
+    ports: dict[ObjectKey, set[int]] = {}
+    for s in servers:
+        ports.setdefault(s.gateway, set()).add(s.port)
+    bound = {gateway: _bound_services(db, gateway, frozenset(of), routing).values() for gateway, of in ports.items()}
+    return plan_hosts(servers, bound, db.settings.collapse_routes)
+
+
+# -- their content ---------------------------------------------------------------------------------------------------------
+
+@derived
+def _advertises(db: Mesh, ref: RouteRef, routing: Routing) -> bool:
+    return ref in merged_gateway(db, routing.selected).http3
+
+
+@derived
+def _virtual_host(db: Mesh, planned: PlannedHost, ref: RouteRef, routing: Routing) -> bytes | None:
+    """One virtual host, as the field of its configuration."""
+    offer = Offer(routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, ref, routing))
+    routes = [route for source in planned.sources for route in source_routes(db, source, offer)]
+    session = session_of_host(db, planned.domains[0], planned.sources[0], offer) if planned.sources else None
+    return length_delimited(_VIRTUAL_HOSTS, build_virtual_host(planned, routes, routing.attempt_count, session))
+
+
+def build_virtual_host(planned: PlannedHost, routes: Iterable[RouteBytes], attempt_count: bool, session: Session | None = None) -> bytes:
+    """Serialized, of serialized routes; those that take everything come last, for none behind one would ever be tried."""
+    host = route_components_pb2.VirtualHost(
+        name=planned.name,
+        domains=planned.domains,
+        require_tls=route_components_pb2.VirtualHost.ALL if planned.redirects else route_components_pb2.VirtualHost.NONE,
+        include_request_attempt_count=attempt_count and bool(planned.sources or planned.redirects),
+    )
+    if session is not None:
+        host.typed_per_filter_config[stateful_session.NAME].CopyFrom(build_session(session))
+    last = sorted(routes, key=lambda route: route.catch_all)
+    return b"".join((host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in last)))
+
+
+_virtual_hosts: Gather[PlannedHost, [RouteRef, Routing], bytes] = Gather("gateway_virtual_hosts", planned_hosts, _virtual_host)
+
+
+@derived
+def _route_configuration(db: Mesh, ref: RouteRef, routing: Routing) -> Resource | None:
+    return build_route_configuration(route_name(ref), _virtual_hosts(db, ref, routing).values())
+
+
+def build_route_configuration(name: str, virtual_hosts: Iterable[bytes]) -> Resource:
+    """Of serialized virtual hosts. Envoy looks for the host of a request without its port."""
+    configuration = route_pb2.RouteConfiguration(
+        name=name,
+        validate_clusters=_FALSE,
+        ignore_port_in_host_matching=True,
+        max_direct_response_body_size_bytes=wrappers_pb2.UInt32Value(value=DIRECT_RESPONSE_BYTES),
+    )
+    return Resource(name, ROUTE, b"".join((configuration.SerializeToString(deterministic=True), *virtual_hosts)))
+
+
+gateway_route_configurations: Gather[RouteRef, [Routing], Resource] = Gather("gateway_routes", _route_refs, _route_configuration)
+
+
+def empty_route_configuration(name: str) -> Resource:
+    """What Envoy is told of a name that no server has any more, while the listener that asks for it drains."""
+    return Resource.of(ROUTE, route_pb2.RouteConfiguration(name=name, validate_clusters=_FALSE))

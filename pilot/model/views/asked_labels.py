@@ -9,15 +9,16 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.facets import Scope
 from pilot.model.inputs import Mesh
 from pilot.model.views.mesh import mesh_config
+from pilot.model.views.placement import placement
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_services import egress_virtual_services, virtual_service
 
 
 @derived
 def outbound_label_keys(db: Mesh, scope: Scope) -> frozenset[str]:
-    """Label keys that outbound configuration of a scope asks for: sourceLabels of the virtual services there, and
-    workloadSelectors of the namespace's destination rules."""
-    keys = set(_rule_label_keys(db, scope.namespace))
+    """Label keys that outbound configuration of a scope asks for: sourceLabels of the virtual services there,
+    workloadSelectors of the namespace's destination rules, and what decides which endpoints are near."""
+    keys = _rule_label_keys(db, scope.namespace) | placement(db).labels
     if not scope.gateway:
         for index in range(len(egress_listeners(db, scope))):
             for namespace in {key.namespace for key in egress_virtual_services(db, scope, index)}:

@@ -11,11 +11,13 @@ from pilot.derive import derived
 from pilot.lib.duration import parse_duration
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig, ProxyHeaders
+from pilot.model.endpoint import Locality
 from pilot.model.facets import Features, Inbound, Labels, Listening, Outbound, Reach, Scope, SecretServers, Tags, TlsFiles, Tracing
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
 from pilot.model.views.asked_labels import inbound_label_keys, outbound_label_keys
 from pilot.model.views.mesh import mesh_config
+from pilot.model.views.placement import placement
 from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.sidecar_scope import selector_keys, sidecar_of
 from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network, service_targets
@@ -158,11 +160,12 @@ def uses_auto_addresses(proxy: Proxy, everywhere: bool) -> bool:
 
 def _reach(db: Mesh, proxy: Proxy, node_id: str) -> Reach:
     families = [":" in ip for ip in proxy.ips]
+    matters = placement(db)
     return Reach(
-        network=proxy_network(db, node_id),
+        network=proxy_network(db, node_id) if matters.network else "",
         cluster_id=proxy.cluster_id,
-        locality=proxy_locality(db, node_id),
-        node=proxy.text("NODE_NAME"),
+        locality=proxy_locality(db, node_id) if matters.locality else Locality(),
+        node=proxy.text("NODE_NAME") if matters.node else "",
         ipv4=False in families,
         ipv6=True in families,
         networks=frozenset(proxy.items("REQUESTED_NETWORK_VIEW")),

@@ -27,6 +27,7 @@ class Listing(NamedTuple):
 
     age: tuple[str, str, str]
     exported_to: frozenset[str]
+    placed: str = ""  # PreferSameZone, PreferSameNode, node-local: what makes its endpoints depend on where a client runs
 
     def seen_from(self, namespace: str) -> bool:
         return "*" in self.exported_to or namespace in self.exported_to
@@ -62,7 +63,9 @@ def entry_services(db: Mesh, ref: ServiceRef) -> tuple[Service, ...]:
 def listing(db: Mesh, ref: ServiceRef) -> Listing | None:
     """What lists of services are made by: its age, and the namespaces that see it ("*": all)."""
     found = service(db, ref)
-    return Listing((found.created, found.name, found.namespace), found.export_to) if found is not None else None
+    if found is None:
+        return None
+    return Listing((found.created, found.name, found.namespace), found.export_to, "node-local" if found.node_local else found.traffic_distribution)
 
 
 def is_visible(db: Mesh, ref: ServiceRef, namespace: str) -> bool:
@@ -127,6 +130,12 @@ def service_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     """Every service, oldest first."""
     listed = _listings(db)
     return tuple(sorted(listed, key=lambda ref: listed[ref].age))
+
+
+@hub
+def placed_services(db: Mesh) -> frozenset[str]:
+    """The ways in which endpoints of services depend on where a client runs, of all services."""
+    return frozenset(item.placed for item in _listings(db).values()) - {""}
 
 
 @hub

@@ -5,7 +5,7 @@ https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump.proto
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
@@ -13,13 +13,14 @@ from google.protobuf import any_pb2, json_format
 
 from pilot.debug.page import Later, Query, Refused, asked_connection
 from pilot.debug.sources import Connection, Sources
+from pilot.derive import UNSET
 from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.model.inputs import Mesh
 from pilot.translate.profile import plan
+from pilot.translate.profile.plan import Group
 from pilot.translate.resource import Resource
 
 _ADMIN = "type.googleapis.com/envoy.admin.v3."
-# Of these a proxy gets all there is for it, of the others what it names
-_WILDCARD = frozenset({BY_SHORT_NAME["cds"], BY_SHORT_NAME["lds"]})
 Plain = dict[str, Any]
 
 
@@ -60,10 +61,20 @@ def resources_of(sources: Sources, connection: Connection, type_url: str) -> lis
         return []
     found: dict[str, Resource] = {}
     for group in plan(sources.db, connection.node_id).groups.get(type_url, ()):
-        for resource in group.fn(sources.db, *group.args).values():
+        for resource in group_resources(sources.db, group):
             found.setdefault(resource.name, resource)
-    everything = type_url in _WILDCARD or "*" in watch.names
-    return [resource for name, resource in found.items() if everything or name in watch.names]
+    names = watch.names
+    return list(found.values()) if "*" in names else [resource for name, resource in found.items() if name in names]
+
+
+def group_resources(db: Mesh, group: Group) -> Collection[Resource]:
+    """The resources of a group; where it fails, those that it had before."""
+    try:
+        found: Collection[Resource] = group.fn(db, *group.args).values()
+    except Exception:  # a bug of a derivation, which was reported where it happened; proxies keep the last good value too
+        node = db.find_node(group.fn, *group.args)
+        return node.value.values() if node is not None and node.value is not UNSET else ()
+    return found
 
 
 def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoints: bool) -> Plain:

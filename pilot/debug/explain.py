@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
+from pilot.debug.config_dump import group_resources
 from pilot.debug.page import Query, Refused, asked_connection
 from pilot.debug.sources import Sources
 from pilot.derive import Node
@@ -13,7 +14,6 @@ from pilot.lib.type_urls import BY_SHORT_NAME, short_name
 from pilot.model.config.object import ObjectKey
 from pilot.translate.profile import plan
 from pilot.translate.profile.plan import Group
-from pilot.translate.resource import Resource
 
 
 def explain_page(sources: Sources, query: Query) -> Any:
@@ -28,17 +28,13 @@ def explain_page(sources: Sources, query: Query) -> Any:
     types = [BY_SHORT_NAME[wanted]] if wanted else list(groups)
     found = [shown for url in types for group in groups.get(url, ()) for shown in _explained(sources, group, name, url)]
     if not found:
-        names = [resource.name for url in types for group in groups.get(url, ()) for resource in _resources(sources, group)]
+        names = [resource.name for url in types for group in groups.get(url, ()) for resource in group_resources(sources.db, group)]
         raise Refused(404, f"{connection.proxy.id} has no resource {name!r}{_suggest(name, names)}\n")
     return {"proxy": connection.proxy.id, "resource": name, "explanations": found}
 
 
-def _resources(sources: Sources, group: Group) -> Iterator[Resource]:
-    return iter(group.fn(sources.db, *group.args).values())
-
-
 def _explained(sources: Sources, group: Group, name: str, type_url: str) -> Iterator[dict[str, Any]]:
-    resource = next((r for r in _resources(sources, group) if r.name == name), None)
+    resource = next((r for r in group_resources(sources.db, group) if r.name == name), None)
     node = sources.db.find_node(group.fn, *group.args)
     if resource is not None and node is not None:
         yield {"type": short_name(type_url)} | show(explain(sources.db, node, resource))

@@ -1,11 +1,11 @@
 """Who is connected and how far each is: adsz, connections, syncz."""
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 from pilot.debug.page import Query, Text, find_connection
 from pilot.debug.sources import Connection, Sources, Watch
+from pilot.lib.clock import rfc3339
 from pilot.lib.type_urls import BY_SHORT_NAME
 
 _ZERO_TIME = "0001-01-01T00:00:00Z"
@@ -84,7 +84,5 @@ def _resource_status(watch: Watch) -> dict[str, str]:
 
 
 def format_time(seconds: float) -> str:
-    """RFC 3339 in UTC of Unix seconds; 0 is Go's zero time."""
-    if not seconds:
-        return _ZERO_TIME
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat().replace("+00:00", "Z")
+    """RFC 3339 of Unix seconds; 0 is Go's zero time."""
+    return rfc3339(seconds) if seconds else _ZERO_TIME

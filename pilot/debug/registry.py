@@ -11,6 +11,7 @@ from pilot.model.endpoint import Endpoint, Health
 from pilot.model.facets import ServiceTarget
 from pilot.model.service import Port, Registry, Resolution, Service
 from pilot.model.views.endpoints import endpoints, service_accounts
+from pilot.model.views.networks import all_network_gateways
 from pilot.model.views.services import service, service_refs
 from pilot.model.views.workloads import service_targets
 
@@ -57,6 +58,14 @@ def instancesz(sources: Sources, query: Query) -> Any:
     """The ports of services that each connected proxy stands for."""
     db = sources.db
     return {c.proxy.id: [_target(sources, target) for target in service_targets(db, c.node_id)] for c in sources.fleet.connections()}
+
+
+def networkz(sources: Sources, query: Query) -> Any:
+    """The gateways between networks, those that have only a host name too."""
+    return [
+        {"Network": g.network, "Cluster": g.cluster, "Addr": g.address, "Port": g.port, "HBONEPort": g.hbone_port}
+        for g in all_network_gateways(sources.db).gateways
+    ]
 
 
 def show_service(s: Service, accounts: Iterable[str], cluster_id: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Watch(Protocol):
-    """What a proxy subscribes to of one type. `names` is as the proxy asked, {"*"} or empty for all; `sent_at` is Unix
-    seconds, 0 before the first response; nonces and `last_error` (of the last NACK, cleared by an ACK) are "" where there is none."""
+    """What a proxy subscribes to of one type. `names` is as the proxy asked, with "*" where it wants all; `sent_at` is
+    Unix seconds, 0 before the first response; nonces and `last_error` (of the last NACK, cleared by an ACK) are "" where there is none."""
 
     @property
     def names(self) -> Collection[str]: ...

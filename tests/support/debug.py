@@ -1,0 +1,63 @@
+"""The debug pages over a mesh in memory, with connections that are only described."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from pilot.debug.sources import Sources
+from pilot.lib.build_info import BuildInfo
+from pilot.lib.metrics import Metrics
+from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.model.inputs import Mesh
+from pilot.model.problem import Problem
+from pilot.model.proxy import Proxy
+
+ALL = frozenset({"*"})
+
+
+@dataclasses.dataclass
+class FakeWatch:
+    names: Collection[str] = ALL
+    nonce_sent: str = "n1"
+    nonce_acked: str = "n1"
+    sent_at: float = 1_700_000_000.0
+    last_error: str = ""
+
+
+@dataclasses.dataclass
+class FakeConnection:
+    id: str
+    node_id: str
+    proxy: Proxy
+    address: str = "10.0.0.9:4444"
+    connected_at: float = 1_700_000_000.0
+    watches: Mapping[str, FakeWatch] = dataclasses.field(
+        default_factory=lambda: {BY_SHORT_NAME[name]: FakeWatch() for name in ("cds", "lds", "eds", "rds")}
+    )
+
+
+class FakeFleet:
+    """Implements `pilot.debug.sources.Fleet`."""
+
+    version = "2026-01-02T03:04:05Z/7"
+
+    def __init__(self, *connected: FakeConnection) -> None:
+        self.connected = list(connected)
+        self.ended: list[str] = []
+        self.pushes = 0
+
+    def connections(self) -> Sequence[FakeConnection]:
+        return self.connected
+
+    def push_all(self) -> int:
+        self.pushes += 1
+        return len(self.connected)
+
+    def disconnect(self, connection_id: str) -> None:
+        self.ended.append(connection_id)
+
+
+def sources(mesh: Mesh, *connected: FakeConnection, problems: Sequence[Problem] = (), **options: Any) -> Sources:
+    fleet, build = FakeFleet(*connected), BuildInfo("1.2.3", "abc", "Clean")
+    return Sources(mesh, Metrics(build), fleet, lambda: problems, build, **options)

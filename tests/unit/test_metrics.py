@@ -1,0 +1,127 @@
+"""What /metrics says: istiod's names, Go's numbers, a series with its first observation."""
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pilot.lib.build_info import BuildInfo
+from pilot.lib.exposition import format_float
+from pilot.lib.metric_catalogue import CATALOGUE
+from pilot.lib.metrics import Metrics
+from pilot.lib.type_urls import BY_SHORT_NAME
+
+CDS = BY_SHORT_NAME["cds"]
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(BuildInfo("1.2.3", "abc", "Clean"), now=iter(range(100, 1000, 7)).__next__)
+
+
+def lines(metrics: Metrics, prefix: str = "") -> list[str]:
+    return [line for line in metrics.exposition().decode().splitlines() if line.startswith(prefix)]
+
+
+def test_numbers_are_written_as_go_writes_them() -> None:
+    written = {
+        0: "0", 1: "1", 90: "90", 0.01: "0.01", 2.5: "2.5", 1e-5: "1e-05", 999999: "999999", 1e6: "1e+06", 4e7: "4e+07", -3: "-3",
+        1234567: "1.234567e+06", 1e21: "1e+21", 1.7e-9: "1.7e-09", float("inf"): "+Inf", float("-inf"): "-Inf", float("nan"): "NaN",
+    }  # fmt: skip
+    assert {value: format_float(value) for value in written} == written
+
+
+def test_what_is_always_there(metrics: Metrics) -> None:
+    assert lines(metrics, "pilot_info") == ['pilot_info{version="1.2.3-abc-Clean"} 1']
+    assert lines(metrics, "istio_build") == ['istio_build{component="pilot",tag="1.2.3"} 1']
+    assert lines(metrics, "istiod_uptime_seconds") == ["istiod_uptime_seconds 21"]
+
+
+def test_a_series_appears_with_its_first_observation(metrics: Metrics) -> None:
+    assert not lines(metrics, "pilot_xds")
+    assert not lines(metrics, "# TYPE pilot_xds")
+    metrics.internal_error()
+    assert lines(metrics, "pilot_total") == ["pilot_total_xds_internal_errors 1"]
+
+
+def test_counters_get_no_suffix(metrics: Metrics) -> None:
+    metrics.sent(CDS, 20_000, 0.2, 0.05)
+    metrics.sent(CDS, 2_000_000, 0.02, 0.005)
+    metrics.send_failed(CDS)
+    assert lines(metrics, "pilot_xds_pushes") == ['pilot_xds_pushes{type="cds"} 2', 'pilot_xds_pushes{type="cds_senderr"} 1']
+    assert "# TYPE pilot_xds_pushes counter" in lines(metrics)
+    assert not [line for line in lines(metrics) if "_created" in line]
+
+
+def test_histograms(metrics: Metrics) -> None:
+    metrics.sent(CDS, 20_000, 0.2, 0.05)
+    metrics.sent(CDS, 2_000_000, 0.02, 0.005)
+    assert lines(metrics, "pilot_xds_config_size_bytes") == [
+        *(f'pilot_xds_config_size_bytes_bucket{{type="{CDS}",le="{bound}"}} {count}' for bound, count in (("1", 0), ("10000", 0), ("1e+06", 1))),
+        *(f'pilot_xds_config_size_bytes_bucket{{type="{CDS}",le="{bound}"}} 2' for bound in ("4e+06", "1e+07", "4e+07", "+Inf")),
+        f'pilot_xds_config_size_bytes_sum{{type="{CDS}"}} 2.02e+06',
+        f'pilot_xds_config_size_bytes_count{{type="{CDS}"}} 2',
+    ]
+    assert [line.partition("le=")[2] for line in lines(metrics, "pilot_xds_send_time_bucket")][:3] == ['"0.01"} 1', '"0.1"} 2', '"1"} 2']
+
+
+def test_connected_proxies_go_to_zero_and_stay(metrics: Metrics) -> None:
+    metrics.connected("1.30.0")
+    metrics.connected("1.30.0")
+    metrics.connected("")
+    metrics.disconnected("1.30.0")
+    assert lines(metrics, "pilot_xds{") == ['pilot_xds{version=""} 1', 'pilot_xds{version="1.30.0"} 1']
+    metrics.disconnected("1.30.0")
+    assert 'pilot_xds{version="1.30.0"} 0' in lines(metrics)
+
+
+def test_rejections(metrics: Metrics) -> None:
+    metrics.rejected(BY_SHORT_NAME["lds"], "a.default", 13)
+    metrics.rejected(BY_SHORT_NAME["lds"], "a.default", 13)
+    metrics.rejected(BY_SHORT_NAME["nds"], "a.default", 3)
+    metrics.rejected("type.googleapis.com/x.Unknown", 'odd"\n\\', 99)
+    assert lines(metrics, "pilot_xds_") == ['pilot_xds_lds_reject{err="Internal",node="a.default"} 1']
+    assert 'pilot_total_xds_rejects{type="lds"} 2' in lines(metrics)
+    assert 'pilot_total_xds_rejects{type="type.googleapis.com/x.Unknown"} 1' in lines(metrics)
+
+
+def test_labels_are_escaped_and_in_order(metrics: Metrics) -> None:
+    metrics.rejected_config("gateway", 'ns/a"b\\c\nd')
+    metrics.config_event("VirtualService", "add", 3)
+    assert lines(metrics, "pilot_total_rejected") == [r'pilot_total_rejected_configs{name="ns/a\"b\\c\nd",type="gateway"} 1']
+    assert lines(metrics, "pilot_k8s_cfg") == ['pilot_k8s_cfg_events{event="add",type="VirtualService"} 3']
+
+
+def test_the_rest_of_the_observer(metrics: Metrics) -> None:
+    metrics.received(500)
+    metrics.received(200)
+    metrics.dequeued(0.05, {"config": 2, "endpoint": 1})
+    metrics.converged(0.7)
+    metrics.updated("eds")
+    metrics.debounced(0.1)
+    metrics.committed(0.02)
+    metrics.counted(12, 5)
+    metrics.registry_event("Services", "update")
+    metrics.expired_nonce(CDS)
+    metrics.write_timed_out()
+    metrics.derivation_failed("outbound_cluster")
+    found = lines(metrics)
+    for line in (
+        "pilot_xds_recv_max 500", 'pilot_push_triggers{type="config"} 2', 'pilot_push_triggers{type="endpoint"} 1', "pilot_proxy_queue_time_count 1",
+        'pilot_proxy_convergence_time_bucket{le="0.5"} 0', 'pilot_proxy_convergence_time_bucket{le="1"} 1', 'pilot_inbound_updates{type="eds"} 1',
+        "pilot_debounce_time_sum 0.1", "pilot_pushcontext_init_seconds_count 1", "pilot_services 12", "pilot_virt_services 5",
+        'pilot_k8s_reg_events{event="update",type="Services"} 1', 'pilot_xds_expired_nonce{type="cds"} 1', "pilot_xds_write_timeout 1",
+        'pilot_derivation_failures{derivation="outbound_cluster"} 1',
+    ):  # fmt: skip
+        assert line in found
+
+
+def test_it_is_a_valid_exposition_with_the_process_in_it(metrics: Metrics) -> None:
+    metrics.sent(CDS, 20_000, 0.2, 0.05)
+    families = {family.name for family in text_string_to_metric_families(metrics.exposition().decode())}
+    assert {"process_cpu_seconds", "process_resident_memory_bytes", "process_open_fds", "python_info", "pilot_xds_send_time"} <= families
+
+
+def test_the_catalogue_is_sound() -> None:
+    for declared in CATALOGUE.values():
+        assert list(declared.labels) == sorted(declared.labels), declared.name
+        assert bool(declared.buckets) == (declared.kind == "histogram"), declared.name

@@ -1,10 +1,14 @@
-"""The seed of every random test: another one each run, printed in the header; PYISTIOD_SEED repeats one."""
+"""Options of every test. Random tests take another seed each run, printed in the header; PYISTIOD_SEED repeats one."""
 from __future__ import annotations
 
 import os
 import random
 
 import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="write golden files again from what is built now, and delete orphans")
 
 
 def pytest_configure(config: pytest.Config) -> None:

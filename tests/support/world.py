@@ -1,0 +1,98 @@
+"""A mesh in memory: objects in, resources out, without a server."""
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from pilot.derive import UNSET
+from pilot.ingest.decode import decode_document
+from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.model.config.mesh_networks import MeshNetworks
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType, Proxy
+from pilot.settings import load
+from pilot.translate.profile import plan
+from pilot.translate.resource import Resource
+
+Rows = dict[tuple[str, ObjectKey], Object[Any]]
+
+
+def parse_objects(text: str) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def rows_of(objects: Iterable[Mapping[str, Any]]) -> Rows:
+    """Decoded rows by table and key; a problem is an error of the test."""
+    found: Rows = {}
+    for plain in objects:
+        decoded = decode_document(plain)
+        assert not decoded.refused, decoded.problems
+        for entry in decoded.entries:
+            found[entry.table, entry.key] = entry.object
+    return found
+
+
+def proxy(kind: str, name: str, namespace: str, ip: str, labels: Mapping[str, str] | None = None, **metadata: Any) -> Proxy:
+    """Istio's own proxy, as a sidecar or router of that pod."""
+    known = {"NAMESPACE": namespace, "CLUSTER_ID": "Kubernetes", "MESH_ID": "cluster.local", "INTERCEPTION_MODE": "REDIRECT"}
+    return Proxy(
+        type=NodeType(kind),
+        id=f"{name}.{namespace}",
+        ips=(ip,),
+        dns_domain=f"{namespace}.svc.cluster.local",
+        namespace=namespace,
+        metadata={**known, "LABELS": dict(labels or {}), **metadata},
+        version="1.32.0",
+    )
+
+
+class World:
+    """Tables, connected proxies, and what each of them gets."""
+
+    def __init__(self, mesh_config: str = "", environ: Mapping[str, str] | None = None) -> None:
+        self.mesh = Mesh(load([], dict(environ or {})).settings)
+        self.failures: list[str] = []
+        self.mesh.on_failure = lambda node, error: self.failures.append(f"{node}: {error!r}")
+        mesh, problems = decode_mesh_config([yaml.safe_load(mesh_config)] if mesh_config else [])
+        assert mesh is not None, problems
+        self.mesh.commit([(self.mesh.mesh, "mesh", mesh), (self.mesh.mesh, "networks", MeshNetworks())])
+        self._watched: dict[Any, Any] = {}
+
+    def set(self, rows: Mapping[tuple[str, ObjectKey], Object[Any] | None]) -> None:
+        """Apply rows (None deletes) in one commit."""
+        self.mesh.commit([(getattr(self.mesh, table), key, row) for (table, key), row in rows.items()])
+
+    def apply(self, text: str) -> None:
+        self.set(rows_of(parse_objects(text)))
+
+    def connect(self, connected: Proxy) -> str:
+        key = f"{connected.type}~{connected.ips[0]}~{connected.id}~{connected.dns_domain}"
+        self.mesh.commit([(self.mesh.proxies, key, connected)])
+        return key
+
+    def resources(self, node_id: str) -> dict[str, dict[str, Resource]]:
+        """By type URL and name, all that the proxy would get."""
+        found: dict[str, dict[str, Resource]] = {}
+        for url, groups in plan(self.mesh, node_id).groups.items():
+            have = found.setdefault(url, {})
+            for group in groups:
+                node = self._watched.get(group)
+                if node is None:
+                    node = self._watched[group] = self.mesh.watch(group.fn, *group.args)
+                self.mesh.refresh(node)
+                for resource in node.value.values() if node.value is not UNSET else ():
+                    have.setdefault(resource.name, resource)
+        return found
+
+    def rows(self) -> Rows:
+        """Every object that the tables hold now."""
+        tables = {name: table for name, table in vars(self.mesh).items() if name not in ("mesh", "proxies") and hasattr(table, "all_keys")}
+        return {(name, key): row for name, table in tables.items() for key, row in table.rows()}
+
+
+def read(path: pathlib.Path) -> str:
+    return path.read_text() if path.exists() else ""

@@ -22,6 +22,14 @@ from pilot.model.config.virtual_service import VirtualService
 from pilot.model.config.workload_entry import WorkloadEntry
 from pilot.model.config.workload_group import WorkloadGroup
 from pilot.model.problem import Problem
+from pilot.model.validate.authentication import validate_peer_authentication, validate_request_authentication
+from pilot.model.validate.destination_rule import validate_destination_rule
+from pilot.model.validate.gateway import validate_gateway
+from pilot.model.validate.kubernetes import validate_endpoint_slice, validate_pod, validate_service
+from pilot.model.validate.service_entry import validate_service_entry
+from pilot.model.validate.sidecar import validate_sidecar
+from pilot.model.validate.virtual_service import validate_virtual_service
+from pilot.model.validate.workload import validate_workload_entry, validate_workload_group
 
 NETWORKING = "networking.istio.io"
 SECURITY = "security.istio.io"
@@ -46,23 +54,24 @@ class Kind(NamedTuple):
 
 
 _ISTIO = ("v1", "v1beta1", "v1alpha3")
+_SLICE_PARTS = ("addressType", "endpoints", "ports")
 KINDS = (
-    Kind("", ("v1",), "Service", "services", Service, parts=("status",)),
-    Kind("", ("v1",), "Pod", "pods", Pod, parts=("status",)),
+    Kind("", ("v1",), "Service", "services", Service, validate_service, parts=("status",)),
+    Kind("", ("v1",), "Pod", "pods", Pod, validate_pod, parts=("status",)),
     Kind("", ("v1",), "Namespace", "namespaces", Namespace, namespaced=False),
     Kind("", ("v1",), "Node", "nodes", Node, parts=("status",), namespaced=False),
     Kind("", ("v1",), "Secret", "secrets", Secret, parts=("type", "data")),
     Kind("", ("v1",), "ConfigMap", "config_maps", ConfigMap, parts=("data", "binaryData")),
-    Kind("discovery.k8s.io", ("v1",), "EndpointSlice", "endpoint_slices", EndpointSlice, parts=("addressType", "endpoints", "ports")),
-    Kind(NETWORKING, _ISTIO, "VirtualService", "virtual_services", VirtualService),
-    Kind(NETWORKING, _ISTIO, "DestinationRule", "destination_rules", DestinationRule),
-    Kind(NETWORKING, _ISTIO, "Gateway", "gateways", Gateway),
-    Kind(NETWORKING, _ISTIO, "ServiceEntry", "service_entries", ServiceEntry, parts=("status",)),
-    Kind(NETWORKING, _ISTIO, "WorkloadEntry", "workload_entries", WorkloadEntry),
-    Kind(NETWORKING, _ISTIO, "WorkloadGroup", "workload_groups", WorkloadGroup),
-    Kind(NETWORKING, _ISTIO, "Sidecar", "sidecars", Sidecar),
-    Kind(SECURITY, ("v1", "v1beta1"), "PeerAuthentication", "peer_authentications", PeerAuthentication),
-    Kind(SECURITY, ("v1", "v1beta1"), "RequestAuthentication", "request_authentications", RequestAuthentication),
+    Kind("discovery.k8s.io", ("v1",), "EndpointSlice", "endpoint_slices", EndpointSlice, validate_endpoint_slice, _SLICE_PARTS),
+    Kind(NETWORKING, _ISTIO, "VirtualService", "virtual_services", VirtualService, validate_virtual_service),
+    Kind(NETWORKING, _ISTIO, "DestinationRule", "destination_rules", DestinationRule, validate_destination_rule),
+    Kind(NETWORKING, _ISTIO, "Gateway", "gateways", Gateway, validate_gateway),
+    Kind(NETWORKING, _ISTIO, "ServiceEntry", "service_entries", ServiceEntry, validate_service_entry, parts=("status",)),
+    Kind(NETWORKING, _ISTIO, "WorkloadEntry", "workload_entries", WorkloadEntry, validate_workload_entry),
+    Kind(NETWORKING, _ISTIO, "WorkloadGroup", "workload_groups", WorkloadGroup, validate_workload_group),
+    Kind(NETWORKING, _ISTIO, "Sidecar", "sidecars", Sidecar, validate_sidecar),
+    Kind(SECURITY, ("v1", "v1beta1"), "PeerAuthentication", "peer_authentications", PeerAuthentication, validate_peer_authentication),
+    Kind(SECURITY, ("v1", "v1beta1"), "RequestAuthentication", "request_authentications", RequestAuthentication, validate_request_authentication),
 )
 CATALOGUE = {(kind.group, kind.name): kind for kind in KINDS}
 

@@ -1,12 +1,11 @@
 """Rules that many kinds share. Each gives the problems of one value, () where it is right; `path` is where the value is."""
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from pilot.lib.addresses import is_ip
 from pilot.lib.duration import Duration
-from pilot.lib.hosts import is_address
 from pilot.lib.regex import find_fault
 from pilot.model.problem import Problem, error, warning
 from pilot.model.protocol import parse_protocol
@@ -106,7 +105,7 @@ def check_scoped_host(path: str, text: str, gateway: bool) -> Found:
     plain = namespace if gateway else namespace.removeprefix("~")
     if plain not in ("*", ".") and not (plain == "" and not gateway) and not is_dns_label(plain):
         yield error("bad-namespace", path, f"{namespace!r} is not a namespace")
-    if gateway and is_address(host):
+    if gateway and is_ip(host):
         return
     if host != "*" and "." not in host:
         yield error("bad-host", path, f"{host!r}: short names are not allowed here")
@@ -122,7 +121,7 @@ def check_no_partial_wildcard(path: str, host: str) -> Found:
 
 
 def check_address(path: str, address: str) -> Found:
-    return () if is_address(address) else (error("bad-address", path, f"{address!r} is not an IP address"),)
+    return () if is_ip(address) else (error("bad-address", path, f"{address!r} is not an IP address"),)
 
 
 def check_subnet(path: str, subnet: str) -> Found:
@@ -130,7 +129,7 @@ def check_subnet(path: str, subnet: str) -> Found:
     address, slash, length = subnet.partition("/")
     if not slash:
         return check_address(path, subnet)
-    if is_address(address) and length.isascii() and length.isdecimal() and int(length) <= ipaddress.ip_address(address).max_prefixlen:
+    if is_ip(address) and length.isascii() and length.isdecimal() and int(length) <= (128 if ":" in address else 32):
         return ()
     return (error("bad-address", path, f"{subnet!r} is not a block of addresses"),)
 

@@ -4,8 +4,9 @@ A wildcard stands for any non-empty or empty text in place of the `*`, dots incl
 """
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
+
+from pilot.lib.addresses import is_ip
 
 
 def is_wildcard(host: str) -> bool:
@@ -51,13 +52,7 @@ def full_name(host: str, namespace: str, domain: str) -> str:
 
 def is_address(text: str) -> bool:
     """Is it an IPv4 or IPv6 address?"""
-    if not text or (text[0] not in "0123456789" and ":" not in text):
-        return False
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return is_ip(text)
 
 
 def bracketed(host: str) -> str:

@@ -23,6 +23,7 @@ from pilot.model.config.sidecar import Sidecar
 from pilot.model.config.virtual_service import VirtualService
 from pilot.model.config.workload_entry import WorkloadEntry
 from pilot.model.config.workload_group import WorkloadGroup
+from pilot.model.consistent_hash import hashes
 from pilot.model.proxy import Proxy
 from pilot.model.service import ServiceRef
 from pilot.settings import Settings
@@ -91,12 +92,21 @@ class Mesh(Database):
         def is_network_gateway(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
             return (True,) if NETWORK in o.labels else ()
 
+        def is_external_name(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return (True,) if o.spec.type == "ExternalName" else ()
+
+        def has_wildcard(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return (True,) if any(h.startswith("*") for h in o.spec.hosts) else ()
+
+        def asks_for_hashing(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return (True,) if hashes(o.spec) else ()
+
         def table(name: str, **indexes: Any) -> Table[ObjectKey, Object[Any]]:
             return Table(self, name, namespace=namespace, **indexes)
 
         # Kubernetes
-        # by namespace, key and value of the first label that it selects; whether it is labelled with a network
-        self.services: Rows[Service] = table("Service", selected=one_selected_label, network=is_network_gateway)
+        # by namespace, key and value of the first label that it selects; whether it is labelled with a network; whether it is an alias
+        self.services: Rows[Service] = table("Service", selected=one_selected_label, network=is_network_gateway, external=is_external_name)
         self.pods: Rows[Pod] = table("Pod", ip=pod_ips)  # by address
         # by ObjectKey of the Service, by address
         self.endpoint_slices: Rows[EndpointSlice] = table("EndpointSlice", service=slice_service, address=slice_addresses)
@@ -105,10 +115,10 @@ class Mesh(Database):
         self.secrets: Rows[Secret] = table("Secret")
         self.config_maps: Rows[ConfigMap] = table("ConfigMap")
         # Istio; `host` is by full lower-case host name as written (wildcards included)
-        self.virtual_services: Rows[VirtualService] = table("VirtualService", host=hosts)
+        self.virtual_services: Rows[VirtualService] = table("VirtualService", host=hosts, wildcard=has_wildcard)  # whether any is a wildcard
         self.destination_rules: Rows[DestinationRule] = table(
-            "DestinationRule", host=rule_host, wildcard=wildcard_rules
-        )  # of wildcard hosts by namespace
+            "DestinationRule", host=rule_host, wildcard=wildcard_rules, hashing=asks_for_hashing
+        )  # of wildcard hosts by namespace; whether it asks for consistent hashing
         self.gateways: Rows[Gateway] = table("Gateway")
         # by host as it is, by ServiceRef, by address of its endpoints; those with a workloadSelector by namespace
         self.service_entries: Rows[ServiceEntry] = table(

@@ -273,8 +273,7 @@ def virtual_services_of(db: Mesh, host: str, lens: Lens) -> tuple[ObjectKey, ...
 
 @hub
 def _wildcard_bindings(db: Mesh) -> tuple[Binding, ...]:
-    every = (b for namespace in _namespaces(db) for b in bindings_in(db, namespace))
-    return tuple(b for b in every if any(is_wildcard(h) for h in b.hosts))
+    return tuple(b for key in db.virtual_services.keys("wildcard", True) if (b := binding(db, key)) is not None)
 
 
 @derived

@@ -9,6 +9,7 @@ import msgspec
 from pilot.derive import derived
 from pilot.model.config.destination_rule import ConsistentHashLB
 from pilot.model.config.virtual_service import Destination, HTTPRetry, VirtualService
+from pilot.model.consistent_hash import hash_of_destination
 from pilot.model.facets import Labels, Scope
 from pilot.model.inputs import Mesh
 from pilot.model.service import Registry, ServiceRef
@@ -19,7 +20,6 @@ from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.route.context import RouteContext
 from pilot.translate.route.destination import DestinationKey, Target, destination_key
 from pilot.translate.route.gateway_hosts import Source
-from pilot.translate.route.hash_policy import hash_of_destination
 from pilot.translate.route.match import is_catch_all
 from pilot.translate.route.route import build_routes
 from pilot.translate.route.session import Session, session_of

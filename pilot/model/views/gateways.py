@@ -10,10 +10,10 @@ from pilot.model.config.gateway import Server
 from pilot.model.config.object import ObjectKey, age
 from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
-from pilot.model.views import workloads
 from pilot.model.views.gateway_merge import merge
 from pilot.model.views.gateway_servers import MergedGateway, Selection, ServerKey, TargetPort, qualify_hosts
 from pilot.model.views.services import service
+from pilot.model.views.workloads import proxy_labels, service_targets
 
 KEEPS_PORTS = "experimental.istio.io/disable-gateway-port-translation"  # label of a Service that Gateway ports are not looked up in
 
@@ -43,7 +43,7 @@ def selection(db: Mesh, node_id: str) -> Selection:
     """What selects the router of that node id, and its own service ports."""
     proxy = db.proxies.get(node_id)
     assert proxy is not None
-    labels = frozenset(workloads.proxy_labels(db, node_id).items())
+    labels = frozenset(proxy_labels(db, node_id).items())
     own = db.settings.scope_gateway_to_namespace
     gateways = tuple(
         key for key, selector in gateway_selectors(db) if selector <= labels and (not own or key.namespace == proxy.namespace)
@@ -55,7 +55,7 @@ def selection(db: Mesh, node_id: str) -> Selection:
 def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
     """The ports of the services that select a router."""
     out = []
-    for target in workloads.service_targets(db, node_id):
+    for target in service_targets(db, node_id):
         found = service(db, target.ref)
         translates = found is None or not any(key == KEEPS_PORTS for key, _ in found.labels)
         out.append(TargetPort(target.port.number, target.target_port, target.port.protocol is Protocol.UDP, translates))

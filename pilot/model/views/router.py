@@ -36,12 +36,13 @@ class Routing(msgspec.Struct, frozen=True, cache_hash=True):
     forwarded_host: bool = False
 
 
-class Router(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that a router's listeners may depend on."""
+class Front(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """All that a router's listeners may depend on, beside the Gateways that select it. `labels`: as in `Outbound`."""
 
-    routing: Routing
+    scope: Scope
     listening: Listening
     tags: Tags
+    labels: Labels = frozenset()
     topology: Topology = Topology()
     tls_files: TlsFiles = TlsFiles()
     secret_servers: SecretServers = SecretServers()
@@ -64,13 +65,14 @@ def routing(db: Mesh, node_id: str) -> Routing:
 
 
 @derived
-def router(db: Mesh, node_id: str) -> Router:
+def front(db: Mesh, node_id: str) -> Front:
     """What the listeners of a router depend on."""
     outbound = outbound_facet(db, node_id)
-    return Router(
-        routing=routing(db, node_id),
+    return Front(
+        scope=outbound.scope,
         listening=listening(db, node_id),
         tags=tags(db, node_id),
+        labels=outbound.labels,
         topology=topology_of(proxy_config(db, node_id)),
         tls_files=outbound.tls_files,
         secret_servers=outbound.secret_servers,

@@ -8,20 +8,16 @@ from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import address_pb2, base_pb2, udp_socket_config_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2, quic_config_pb2, udp_listener_config_pb2
 from envoy.extensions.filters.listener.proxy_protocol.v3 import proxy_protocol_pb2
-from envoy.extensions.filters.listener.tls_inspector.v3 import tls_inspector_pb2
-from google.protobuf import wrappers_pb2
 
 from pilot.translate.durations import build_duration
+from pilot.translate.listener.address import build_additional, build_address
 from pilot.translate.listener.gateway_chains import Slot
+from pilot.translate.listener.listener_filter import TLS_INSPECTOR
 from pilot.translate.resource import LISTENER, Resource, length_delimited
 from pilot.translate.typed import pack
 
 PROXY_PROTOCOL = listener_components_pb2.ListenerFilter(
     name="envoy.filters.listener.proxy_protocol", typed_config=pack(proxy_protocol_pb2.ProxyProtocol())
-)
-TLS_INSPECTOR = listener_components_pb2.ListenerFilter(
-    name="envoy.filters.listener.tls_inspector",
-    typed_config=pack(tls_inspector_pb2.TlsInspector(initial_read_buffer_size=wrappers_pb2.UInt32Value(value=512))),
 )
 _EXACT = listener_pb2.Listener.ConnectionBalanceConfig(exact_balance=listener_pb2.Listener.ConnectionBalanceConfig.ExactBalance())
 _QUIC = udp_listener_config_pb2.UdpListenerConfig(
@@ -47,19 +43,15 @@ class ListenerOptions(NamedTuple):
     access_logs: tuple[accesslog_pb2.AccessLog, ...] = ()
 
 
-def listener_name(slot: Slot) -> str:
-    return f"{'udp_' if slot.quic else ''}{slot.bind}_{slot.number}"
-
-
-def build_listener(slot: Slot, chains: Sequence[BuiltChain], options: ListenerOptions) -> Resource:
+def build_listener(slot: Slot, name: str, chains: Sequence[BuiltChain], options: ListenerOptions) -> Resource:
     """The listener of a slot, of at least one chain.
 
     No timeout of the listener filters is set: Envoy's own, 15 s, frees what clients hold that never speak.
     """
     listener = listener_pb2.Listener(
-        name=listener_name(slot),
-        address=_build_address(slot.bind, slot),
-        additional_addresses=[listener_pb2.AdditionalAddress(address=_build_address(bind, slot)) for bind in options.others],
+        name=name,
+        address=build_address(slot.bind, slot.number),
+        additional_addresses=build_additional(options.others, slot.number),
         traffic_direction=base_pb2.OUTBOUND,
         access_log=options.access_logs,
     )
@@ -69,13 +61,15 @@ def build_listener(slot: Slot, chains: Sequence[BuiltChain], options: ListenerOp
         listener.per_connection_buffer_limit_bytes.value = options.buffer_bytes
     if slot.quic:
         listener.udp_listener_config.CopyFrom(_QUIC)
+        for address in (listener.address, *(a.address for a in listener.additional_addresses)):
+            address.socket_address.protocol = address_pb2.SocketAddress.UDP
     else:
         _add_inspection(listener, options.proxy_protocol, any(c.inspects for c in chains))
         if options.exact_balance:
             listener.connection_balance_config.CopyFrom(_EXACT)
     body = [listener.SerializeToString(deterministic=True)]
     body += [length_delimited(listener_pb2.Listener.FILTER_CHAINS_FIELD_NUMBER, c.chain) for c in chains]
-    return Resource(listener.name, LISTENER, b"".join(body))
+    return Resource(name, LISTENER, b"".join(body))
 
 
 def _add_inspection(listener: listener_pb2.Listener, proxy_protocol: bool, tls: bool) -> None:
@@ -84,13 +78,6 @@ def _add_inspection(listener: listener_pb2.Listener, proxy_protocol: bool, tls: 
         listener.listener_filters.add().CopyFrom(PROXY_PROTOCOL)
     if tls:
         listener.listener_filters.add().CopyFrom(TLS_INSPECTOR)
-
-
-def _build_address(bind: str, slot: Slot) -> address_pb2.Address:
-    if not slot.number:
-        return address_pb2.Address(pipe=address_pb2.Pipe(path=bind.removeprefix("unix://")))
-    protocol = address_pb2.SocketAddress.UDP if slot.quic else address_pb2.SocketAddress.TCP
-    return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=bind, port_value=slot.number, protocol=protocol))
 
 
 def build_chain(

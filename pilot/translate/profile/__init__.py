@@ -4,6 +4,7 @@ from __future__ import annotations
 from pilot.derive import derived
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
+from pilot.translate.profile.gateway import gateway_plan
 from pilot.translate.profile.plan import Plan
 from pilot.translate.profile.sidecar import sidecar_plan
 
@@ -18,4 +19,6 @@ def plan(db: Mesh, node_id: str) -> Plan:
         return NOTHING
     if proxy.type is NodeType.SIDECAR:
         return sidecar_plan(db, node_id)
+    if proxy.type is NodeType.ROUTER:
+        return gateway_plan(db, node_id)
     return NOTHING

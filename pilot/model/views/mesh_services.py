@@ -1,0 +1,34 @@
+"""Services that the mesh config names, for the proxies to call."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pilot.derive import derived
+from pilot.model.inputs import Mesh
+from pilot.model.service import ServiceRef
+from pilot.model.views.mesh import mesh_config
+from pilot.model.views.services import refs_by_hostname
+
+
+class Provider(NamedTuple):
+    """A port of a service that an extension provider names."""
+
+    hostname: str
+    port: int
+
+
+def find_service(db: Mesh, name: str) -> ServiceRef | None:
+    """The service that the mesh config means by `host`, or by `namespace/host`; a host alone must be of one namespace only."""
+    namespace, slash, host = name.rpartition("/")
+    found = refs_by_hostname(db, host)
+    if slash:
+        return next((ref for ref in found if ref.namespace == namespace), None)
+    return found[0] if len(found) == 1 else None
+
+
+@derived
+def secret_provider(db: Mesh) -> Provider | None:
+    """The SDS server of the mesh: of its extension providers the first that is one; None also where it names no known service."""
+    provider = next((p.sds for p in mesh_config(db).extension_providers if p.sds is not None), None)
+    ref = find_service(db, provider.service) if provider is not None else None
+    return Provider(ref.hostname, provider.port) if ref is not None and provider is not None else None

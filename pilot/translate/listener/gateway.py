@@ -1,0 +1,192 @@
+"""Listeners of gateways: one a port and bind address, put together from filter chains that are values of their own."""
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.config.core.v3 import base_pb2
+
+from pilot.derive import Gather, derived
+from pilot.model.config.object import ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.protocol import parse_protocol
+from pilot.model.service import Port, Protocol
+from pilot.model.views.gateway_servers import MergedPort, Selection, ServerKey, sni_hosts
+from pilot.model.views.gateways import merged_gateway, server
+from pilot.model.views.mesh import mesh_config
+from pilot.model.views.mesh_services import secret_provider
+from pilot.model.views.router import Front, bound_services
+from pilot.model.views.virtual_services import virtual_service
+from pilot.translate.access_log import access_logs_of, build_listener_access_logs
+from pilot.translate.listener.address import listener_name, wildcards
+from pilot.translate.listener.gateway_chains import (
+    Chain,
+    HttpsChain,
+    Layer4,
+    MeshChain,
+    Passages,
+    PlainChain,
+    Slot,
+    SniChain,
+    TcpChain,
+    plan_chains,
+    plan_slots,
+)
+from pilot.translate.listener.gateway_filters import build_http_filter, build_tcp_filters, manager, tcp_route
+from pilot.translate.listener.gateway_listener import BuiltChain, ListenerOptions, build_chain, build_listener
+from pilot.translate.listener.gateway_passages import build_passage, passages
+from pilot.translate.names import outbound_cluster
+from pilot.translate.resource import Resource
+from pilot.translate.route.gateway import route_name
+from pilot.translate.transport_socket import ServerCertificates, build_downstream, build_quic, build_server_context
+from pilot.translate.transport_socket.downstream import HTTP3_ALPN, HTTP_ALPN, PEER_ALPN
+from pilot.translate.transport_socket.sds import SdsProvider
+
+# -- which listeners and chains --------------------------------------------------------------------------------------------
+
+@derived
+def _slots(db: Mesh, selected: Selection, front: Front) -> dict[Slot, tuple[MergedPort, ...]]:
+    everywhere = wildcards(front.listening.ipv4, front.listening.ipv6)[0]
+    return plan_slots(merged_gateway(db, selected), everywhere, front.listening.unprivileged)
+
+
+@derived
+def _slot_keys(db: Mesh, selected: Selection, front: Front) -> tuple[Slot, ...]:
+    return tuple(_slots(db, selected, front))
+
+
+@derived
+def _layer4(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> Layer4 | None:
+    found = virtual_service(db, key)
+    rules = Layer4.of(key, found.spec) if found is not None else None
+    return rules if rules is not None and (rules.tcp or rules.tls) else None
+
+
+_layer4_services: Gather[ObjectKey, [str, ObjectKey], Layer4] = Gather("layer4_of_gateway", bound_services, _layer4)
+
+
+@derived
+def _chain_keys(db: Mesh, slot: Slot, selected: Selection, front: Front) -> tuple[Chain, ...]:
+    ports = _slots(db, selected, front).get(slot, ())
+    servers = {m.key: s for p in ports for m in p.servers if (s := server(db, m.key)) is not None}
+    gateways = dict.fromkeys(key.gateway for key in servers)
+    bound = {g: tuple(_layer4_services(db, front.scope.namespace, g).values()) for g in gateways}
+    chains: list[Chain] = []
+    for planned in plan_chains(ports, slot.quic, servers, bound):
+        if isinstance(planned, Passages):
+            chains += passages(db, sni_hosts(servers[planned.server]), front.scope, front.labels)
+        else:
+            chains.append(planned)
+    return tuple(dict.fromkeys(chains))
+
+
+# -- chains ----------------------------------------------------------------------------------------------------------------
+
+@derived
+def filter_chain(db: Mesh, chain: Chain, slot: Slot, front: Front) -> BuiltChain | None:
+    """One filter chain; None for one that has nowhere to go."""
+    if isinstance(chain, PlainChain):
+        return _plain_chain(db, chain, slot, front)
+    if isinstance(chain, HttpsChain):
+        return _https_chain(db, chain, slot, front)
+    if isinstance(chain, MeshChain):
+        return build_passage(db, chain, front)
+    return _tcp_chain(db, chain, front)
+
+
+def _plain_chain(db: Mesh, chain: PlainChain, slot: Slot, front: Front) -> BuiltChain:
+    template = manager(db, front, parse_protocol(chain.protocol) is Protocol.GRPC_WEB, False)
+    return build_chain((), [build_http_filter(template, _stat_prefix(slot), route_name(chain.route))], timeout=db.settings.gateway_handshake_timeout)
+
+
+def _https_chain(db: Mesh, chain: HttpsChain, slot: Slot, front: Front) -> BuiltChain | None:
+    found = server(db, chain.server)
+    if found is None:
+        return None
+    template = manager(db, front, False, slot.quic)
+    filters = [build_http_filter(template, found.name or _stat_prefix(slot), route_name(chain.route))]
+    socket = _socket(db, chain.server, front, HTTP3_ALPN if slot.quic else HTTP_ALPN, slot.quic)
+    return build_chain(sni_hosts(found), filters, socket, db.settings.gateway_handshake_timeout)
+
+
+def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: Front) -> BuiltChain | None:
+    found, service = server(db, chain.server), virtual_service(db, chain.virtual_service)
+    if found is None or found.port is None or service is None:
+        return None
+    sni = isinstance(chain, SniChain)
+    rules: tuple[Any, ...] = service.spec.tls if sni else service.spec.tcp
+    if chain.rule >= len(rules):
+        return None
+    port = Port(found.port.name, found.port.number, parse_protocol(found.port.protocol))
+    route = tcp_route(db, rules[chain.rule].route, port, f"{service.name}.{service.namespace}", front)
+    if route is None:
+        return None
+    mesh_tls = not sni and found.tls is not None and found.tls.mode == "ISTIO_MUTUAL"
+    filters = build_tcp_filters(db, route, port.protocol, front, mesh_tls)
+    if isinstance(chain, SniChain):
+        return build_chain(chain.hosts, filters, timeout=db.settings.gateway_handshake_timeout)
+    alpn = PEER_ALPN if mesh_tls and not db.settings.disable_metadata_exchange_alpn else HTTP_ALPN
+    socket = _socket(db, chain.server, front, alpn) if found.tls is not None else None
+    return build_chain(sni_hosts(found), filters, socket, db.settings.gateway_handshake_timeout)
+
+
+def _stat_prefix(slot: Slot) -> str:
+    return f"outbound_{slot_name(slot)};"
+
+
+def _socket(db: Mesh, key: ServerKey, front: Front, alpn: tuple[str, ...], quic: bool = False) -> base_pb2.TransportSocket | None:
+    """TLS of a server that ends it."""
+    found = server(db, key)
+    if found is None or found.tls is None:
+        return None
+    certificates = ServerCertificates(front.tls_files, front.secret_servers, _sds_provider(db))
+    context = build_server_context(found.tls, certificates, alpn, quic, _tls_defaults(db), db.settings.compliance_policy)
+    return build_quic(context) if quic else build_downstream(context)
+
+
+@derived
+def _tls_defaults(db: Mesh) -> Any:
+    return mesh_config(db).tls_defaults
+
+
+@derived
+def _sds_provider(db: Mesh) -> SdsProvider | None:
+    found = secret_provider(db)
+    return SdsProvider(outbound_cluster(found.port, "", found.hostname), found.hostname) if found is not None else None
+
+
+# -- listeners -------------------------------------------------------------------------------------------------------------
+
+@derived
+def _chain(db: Mesh, chain: Chain, slot: Slot, _selected: Selection, front: Front) -> BuiltChain | None:
+    return filter_chain(db, chain, slot, front)
+
+
+_chains: Gather[Chain, [Slot, Selection, Front], BuiltChain] = Gather("gateway_chains", _chain_keys, _chain)
+
+
+@derived
+def _listener(db: Mesh, slot: Slot, selected: Selection, front: Front) -> Resource | None:
+    """The listener of a slot; None where nothing would answer on it."""
+    chains = tuple(_chains(db, slot, selected, front).values())
+    return build_listener(slot, slot_name(slot), chains, _options(db, slot, front)) if chains else None
+
+
+def slot_name(slot: Slot) -> str:
+    return ("udp_" if slot.quic else "") + listener_name(slot.bind, slot.number)
+
+
+@derived
+def _options(db: Mesh, slot: Slot, front: Front) -> ListenerOptions:
+    listening = front.listening
+    all_addresses = wildcards(listening.ipv4, listening.ipv6)
+    return ListenerOptions(
+        others=all_addresses[1:] if db.settings.dual_stack and slot.bind == all_addresses[0] else (),
+        proxy_protocol=front.topology.proxy_protocol,
+        exact_balance=listening.exact_balance_outbound,
+        accepts=db.settings.connections_per_event,
+        buffer_bytes=listening.connections.listener_per_connection_buffer_limit_bytes,
+        access_logs=build_listener_access_logs(access_logs_of(mesh_config(db))),
+    )
+
+
+gateway_listeners: Gather[Slot, [Selection, Front], Resource] = Gather("gateway_listeners", _slot_keys, _listener)

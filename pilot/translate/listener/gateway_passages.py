@@ -1,0 +1,61 @@
+"""AUTO_PASSTHROUGH: mesh TLS passed on to any service of the mesh, by the cluster that its handshake names.
+
+Only handshakes that offer a protocol of the mesh get through, so that nothing is reached without its own mutual TLS.
+https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings-TLSmode
+"""
+from __future__ import annotations
+
+from pilot.derive import Gather, derived
+from pilot.lib import hosts
+from pilot.model.facets import Labels, Scope
+from pilot.model.inputs import Mesh
+from pilot.model.service import Protocol, ServiceRef
+from pilot.model.views.destination_rules import destination_rule
+from pilot.model.views.imports import scope_services
+from pilot.model.views.router import Front
+from pilot.model.views.services import service
+from pilot.translate.listener.gateway_chains import MeshChain
+from pilot.translate.listener.gateway_filters import build_tcp_filters, stat_prefix
+from pilot.translate.listener.gateway_listener import BuiltChain, build_chain
+from pilot.translate.names import dns_srv
+from pilot.translate.network_filter.tcp_proxy import TcpRoute, tcp_settings
+
+MESH_ALPN = ("istio", "istio-peer-exchange", "istio-http/1.0", "istio-http/1.1", "istio-h2")
+
+
+@derived
+def _refs(db: Mesh, names: tuple[str, ...], scope: Scope, _labels: Labels) -> tuple[ServiceRef, ...]:
+    return tuple(i.ref for i in scope_services(db, scope).values() if any(hosts.subset_of(i.ref.hostname, name) for name in names))
+
+
+@derived
+def _passages(db: Mesh, ref: ServiceRef, _names: tuple[str, ...], scope: Scope, labels: Labels) -> tuple[MeshChain, ...] | None:
+    found = service(db, ref)
+    if found is None or found.mesh_external:
+        return None
+    rule = destination_rule(db, scope, ref, labels)
+    subsets = ("", *(s.name for s in rule.spec.subsets)) if rule is not None else ("",)
+    ports = (p.number for p in found.ports if p.protocol is not Protocol.UDP)
+    return tuple(MeshChain(ref, port, subset) for port in ports for subset in subsets)
+
+
+_all_passages: Gather[ServiceRef, [tuple[str, ...], Scope, Labels], tuple[MeshChain, ...]] = Gather("passages", _refs, _passages)
+
+
+def passages(db: Mesh, names: tuple[str, ...], scope: Scope, labels: Labels) -> list[MeshChain]:
+    """The chains of a server with these hosts: one a port and subset of every service in the mesh that the hosts cover."""
+    return [chain for chains in _all_passages(db, names, scope, labels).values() for chain in chains]
+
+
+def build_passage(db: Mesh, chain: MeshChain, front: Front) -> BuiltChain | None:
+    """One of these chains."""
+    found = service(db, chain.service)
+    port = found.port(chain.port) if found is not None else None
+    if port is None:
+        return None
+    rule = destination_rule(db, front.scope, chain.service, front.labels)
+    settings = tcp_settings(rule.spec if rule is not None else None, chain.subset, front.listening.idle_timeout)._replace(tunnel=None)
+    cluster = dns_srv(chain.port, chain.subset, chain.service.hostname)
+    route = TcpRoute(stat_prefix(db, chain.service, port, chain.subset) or cluster, ((cluster, 0),), settings=settings)
+    filters = build_tcp_filters(db, route, port.protocol, front, False)
+    return build_chain((cluster,), filters, timeout=db.settings.gateway_handshake_timeout, alpn=MESH_ALPN)

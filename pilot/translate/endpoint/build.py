@@ -1,0 +1,75 @@
+"""The ClusterLoadAssignment of one cluster, from values."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
+
+from pilot.lib.addresses import is_ip
+from pilot.model.endpoint import Endpoint, Health
+from pilot.model.views.networks import NetworkGateways
+from pilot.translate.endpoint.group import Group, build_assignment, group_by_locality
+from pilot.translate.endpoint.lb_endpoint import Presentation, build_lb_endpoint, drains
+from pilot.translate.endpoint.policy import EndpointPolicy
+from pilot.translate.endpoint.split_horizon import only_mtls, through_gateways
+from pilot.translate.endpoint.spread import spread
+from pilot.translate.endpoint.vantage import Vantage
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What one cluster's endpoints are built by. `sni`: it is reached by SNI, so only mesh mTLS counts. `inline`: Envoy resolves
+    names; with EDS it takes only addresses."""
+
+    policy: EndpointPolicy
+    vantage: Vantage
+    gateways: NetworkGateways
+    show: Presentation
+    sni: bool = False
+    inline: bool = False
+
+
+def build_cluster_load_assignment(
+    name: str, endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]
+) -> endpoint_pb2.ClusterLoadAssignment:
+    """The assignment of a cluster; `takes_mtls` tells whether mesh mTLS is used to an endpoint."""
+    return build_assignment(name, build_groups(endpoints, rules, takes_mtls))
+
+
+def build_locality_endpoints(
+    endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]
+) -> list[endpoint_components_pb2.LocalityLbEndpoints]:
+    """The same as the list inside of an assignment; empty where there is no endpoint."""
+    return [group.build() for group in build_groups(endpoints, rules, takes_mtls)]
+
+
+def build_groups(endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]) -> list[Group]:
+    """The endpoints that a client gets, by locality and priority."""
+    members = [(e, build_lb_endpoint(e, takes_mtls(e), rules.show)) for e in endpoints if is_sent(e, rules)]
+    groups = group_by_locality(members)
+    if rules.gateways.gateways:
+        groups = through_gateways(groups, rules.gateways, rules.vantage, rules.show)
+    if rules.sni:
+        groups = only_mtls(groups)
+    balance = rules.policy.balance
+    return spread(groups, balance, rules.vantage) if balance is not None else groups
+
+
+def is_sent(e: Endpoint, rules: Rules) -> bool:
+    """Whether a client gets an endpoint at all."""
+    policy, vantage = rules.policy, rules.vantage
+    if not policy.labels <= e.labels or e.health is Health.TERMINATING or (e.health is Health.UNHEALTHY and not policy.unhealthy):
+        return False
+    if policy.node_local and (e.node != vantage.node or e.cluster_id != vantage.cluster_id):
+        return False
+    if policy.cluster_local and e.cluster_id != vantage.cluster_id:
+        return False
+    if not policy.sticky and drains(e, rules.show.draining_label):
+        return False
+    return vantage.sees(e.network) and _has_usable_address(e, rules)
+
+
+def _has_usable_address(e: Endpoint, rules: Rules) -> bool:
+    if not e.addresses[0]:
+        return bool(rules.gateways.gateways)
+    return rules.inline or not e.port or is_ip(e.addresses[0])

@@ -1,0 +1,84 @@
+"""What of the mesh one cluster's endpoints are made by, as derived values."""
+from __future__ import annotations
+
+import msgspec
+
+from pilot.derive import derived, hub
+from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION
+from pilot.model.config.destination_rule import LoadBalancerSettings
+from pilot.model.config.mesh_config import DefaultTrafficPolicy
+from pilot.model.endpoint import Endpoint
+from pilot.model.facets import Outbound
+from pilot.model.inputs import Mesh
+from pilot.model.service import Service, ServiceRef
+from pilot.model.views.cluster_local import is_cluster_local
+from pilot.model.views.destination_rules import Sources, merged_rule
+from pilot.model.views.mesh import mesh_config
+from pilot.model.views.mtls import mtls_mode
+from pilot.model.views.networks import all_network_gateways
+from pilot.model.views.services import service
+from pilot.translate.endpoint.lb_endpoint import Presentation
+from pilot.translate.endpoint.policy import EndpointPolicy, Sending, build_endpoint_policy
+from pilot.translate.endpoint.vantage import Vantage, build_vantage
+
+
+class MeshBalance(msgspec.Struct, frozen=True):
+    """The mesh config's word on load balancing, and on outlier detection of clusters that hold their endpoints."""
+
+    settings: LoadBalancerSettings
+    defaults: DefaultTrafficPolicy | None
+
+
+@hub
+def mesh_balance(db: Mesh) -> MeshBalance:
+    """Of this mesh."""
+    mesh = mesh_config(db)
+    settings = LoadBalancerSettings(locality_lb_setting=mesh.locality_lb_setting, zone_aware_lb_setting=mesh.zone_aware_lb_setting)
+    return MeshBalance(settings, mesh.default_traffic_policy)
+
+
+@derived
+def endpoint_policy(db: Mesh, ref: ServiceRef, port: int, subset: str, sources: Sources, inline: bool) -> EndpointPolicy:
+    """Which endpoints the cluster of a service's port and subset has, for clients with that DestinationRule. `inline`: the cluster
+    holds its endpoints itself."""
+    found = service(db, ref)
+    if found is None:
+        return EndpointPolicy()
+    rule = merged_rule(db, sources) if sources else None
+    mesh, settings = mesh_balance(db), db.settings
+    sending = Sending(settings.send_unhealthy_endpoints, settings.always_send_unhealthy_endpoints, settings.persistent_session_label)
+    return build_endpoint_policy(
+        found,
+        port,
+        subset,
+        rule.spec if rule is not None else None,
+        mesh.settings,
+        mesh.defaults if inline else None,
+        sending,
+        is_cluster_local(db, ref.hostname),
+    )
+
+
+def vantage(db: Mesh, policy: EndpointPolicy, outbound: Outbound) -> Vantage:
+    """From where a client sees the endpoints of such a policy. No node of its own."""
+    return build_vantage(policy, outbound, bool(all_network_gateways(db).gateways))
+
+
+def presentation(db: Mesh, found: Service) -> Presentation:
+    """How the endpoints of a service are shown. No node of its own."""
+    settings = db.settings
+    labels = dict(found.labels) if settings.label_external_services and found.mesh_external else {}
+    return Presentation(
+        settings.telemetry_label and settings.endpoint_telemetry_label,
+        settings.dual_stack,
+        settings.draining_label,
+        (labels.get(CANONICAL_NAME, ""), labels.get(CANONICAL_REVISION, "")),
+        found.namespace if settings.label_external_services and found.mesh_external else "",
+    )
+
+
+def takes_mtls(db: Mesh, e: Endpoint, policy: EndpointPolicy) -> bool:
+    """Whether mesh mTLS is used to an endpoint: by the rule, else where its workload takes it and no policy there is against it."""
+    if policy.mtls is not None:
+        return policy.mtls
+    return e.tls_mode == "istio" and mtls_mode(db, e.namespace, e.labels, e.port) != "DISABLE"

@@ -1,0 +1,83 @@
+"""Which endpoints a cluster has and how they are arranged, by the service and the DestinationRule."""
+from __future__ import annotations
+
+import msgspec
+
+from pilot.model.config.destination_rule import DestinationRule, LoadBalancerSettings, Subset, TrafficPolicy
+from pilot.model.config.mesh_config import DefaultTrafficPolicy
+from pilot.model.facets import Labels
+from pilot.model.service import Service
+from pilot.translate.cluster.traffic_policy import build_policy, build_subset_policy
+from pilot.translate.endpoint.balance import Balance, build_balance
+
+
+class EndpointPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """`labels` that endpoints must have. `mtls`: the rule's word on mesh mTLS, None where each endpoint tells.
+
+    `unhealthy`: send endpoints that are not ready. `sticky`: send those that drain, for sessions that stick to them.
+    """
+
+    labels: Labels = frozenset()
+    mtls: bool | None = None
+    unhealthy: bool = True
+    sticky: bool = False
+    node_local: bool = False
+    cluster_local: bool = False
+    balance: Balance | None = None
+
+
+class Sending(msgspec.Struct, frozen=True):
+    """What the settings say about endpoints that are not ready."""
+
+    unhealthy: bool = True
+    always_unhealthy: bool = False
+    session_label: str = ""
+
+
+def build_endpoint_policy(
+    service: Service,
+    port: int,
+    subset: str,
+    rule: DestinationRule | None,
+    mesh: LoadBalancerSettings,
+    defaults: DefaultTrafficPolicy | None,
+    sending: Sending,
+    cluster_local: bool,
+) -> EndpointPolicy:
+    """Of one cluster. `defaults` are for clusters that hold their endpoints: with EDS the mesh's outlier detection does not count."""
+    part = _subset(rule, subset)
+    policy = build_policy(rule.traffic_policy if rule is not None else None, port, defaults)
+    if part is not None:
+        policy = build_subset_policy(policy, part.traffic_policy, port)
+    outlier = policy.outlier_detection
+    always = sending.always_unhealthy or bool(service.traffic_distribution)
+    return EndpointPolicy(
+        labels=frozenset(part.labels.items()) if part is not None else frozenset(),
+        mtls=_mtls(rule, part, subset, port),
+        unhealthy=always or (sending.unhealthy and not (outlier is not None and outlier.min_health_percent > 0)),
+        sticky=bool(dict(service.labels).get(sending.session_label)) if service.labels else False,
+        node_local=service.node_local,
+        cluster_local=cluster_local,
+        balance=build_balance(policy.load_balancer, service.traffic_distribution, mesh, outlier is not None),
+    )
+
+
+def _subset(rule: DestinationRule | None, name: str) -> Subset | None:
+    return next((s for s in rule.subsets if s.name == name), None) if rule is not None and name else None
+
+
+def _mtls(rule: DestinationRule | None, part: Subset | None, subset: str, port: int) -> bool | None:
+    """Whether the rule asks for mesh mTLS: the subset's word, else the rule's, for the port before for all."""
+    if rule is None or (subset and part is None):
+        return None
+    said = _tls_mode(part.traffic_policy, port) if part is not None else None
+    said = said or _tls_mode(rule.traffic_policy, port)
+    return said == "ISTIO_MUTUAL" if said else None
+
+
+def _tls_mode(policy: TrafficPolicy | None, port: int) -> str:
+    if policy is None:
+        return ""
+    of_port = next((p.tls for p in policy.port_level_settings if p.port is not None and p.port.number == port and p.tls is not None), None)
+    tls = of_port or policy.tls
+    return tls.mode if tls is not None else ""

@@ -1,0 +1,86 @@
+"""From where one cluster's endpoints are seen: of a client's place only what they depend on, so that clients share them."""
+from __future__ import annotations
+
+import msgspec
+
+from pilot.lib import labels as label
+from pilot.model.endpoint import Endpoint, Locality
+from pilot.model.facets import Outbound
+from pilot.model.proxy import NodeType
+from pilot.translate.endpoint.policy import EndpointPolicy
+
+
+class Vantage(msgspec.Struct, frozen=True, cache_hash=True):
+    """Empty where it does not matter. `nearness`: the client's values of the labels that decide who is near."""
+
+    locality: Locality = Locality()
+    nearness: tuple[str, ...] = ()
+    node: str = ""
+    cluster_id: str = ""
+    network: str = ""
+    networks: frozenset[str] = frozenset()
+    ipv4: bool = True
+    ipv6: bool = True
+    sidecar: bool = True
+
+    def sees(self, network: str) -> bool:
+        """Whether the client asked to see a network; one without a name is always seen."""
+        return not self.networks or not network or network in self.networks
+
+    def in_network(self, network: str) -> bool:
+        """Whether the client is in a network, as far as both are known."""
+        return not network or not self.network or network == self.network
+
+
+EVERYWHERE = Vantage()
+
+
+def build_vantage(policy: EndpointPolicy, outbound: Outbound, multi_network: bool) -> Vantage:
+    """Of a client, for a cluster of this policy."""
+    reach, balance = outbound.reach, policy.balance
+    if balance is None and not multi_network and not reach.networks and not policy.node_local and not policy.cluster_local:
+        return EVERYWHERE
+    return Vantage(
+        locality=reach.locality if balance is not None and balance.needs_locality else Locality(),
+        nearness=_nearness(balance.failover_priority, outbound) if balance is not None else (),
+        node=reach.node if policy.node_local else "",
+        cluster_id=reach.cluster_id if policy.cluster_local or policy.node_local else "",
+        network=reach.network if multi_network else "",
+        networks=reach.networks,
+        ipv4=reach.ipv4 if multi_network else True,
+        ipv6=reach.ipv6 if multi_network else True,
+        sidecar=outbound.type is NodeType.SIDECAR if multi_network else True,
+    )
+
+
+def _nearness(asked: tuple[str, ...], outbound: Outbound) -> tuple[str, ...]:
+    """The client's value of each label, or that which stands in its place ("key=value")."""
+    if not asked:
+        return ()
+    reach = outbound.reach
+    have = {
+        label.REGION: reach.locality.region,
+        label.ZONE: reach.locality.zone,
+        label.SUBZONE: reach.locality.subzone,
+        label.CLUSTER: reach.cluster_id,
+        label.HOSTNAME: reach.node,
+        **dict(outbound.labels),
+    }
+    parts = (a.split("=") for a in asked)
+    return tuple(p[1] if len(p) == 2 else have.get(p[0], "") for p in parts)
+
+
+def distance(endpoint: Endpoint, asked: tuple[str, ...], client: tuple[str, ...]) -> int:
+    """How far an endpoint is by labels: 0 where all are alike, else more the earlier the first that differs.
+
+    Where the network comes first and differs, the others still count, and the endpoint is farther than any of the same network.
+    """
+    labels = dict(endpoint.labels)
+    beyond = 0
+    for i, (key, value) in enumerate(zip((a.partition("=")[0] for a in asked), client, strict=True)):
+        if labels.get(key, "") != value:
+            if i == 0 and asked[0] == label.NETWORK:
+                beyond = len(asked)
+                continue
+            return beyond + len(asked) - i
+    return beyond

@@ -9,8 +9,9 @@ from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.service_entry import ServiceEntry, ServicePort
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.inputs import Mesh
-from pilot.model.service import Port, Registry, Resolution, Service, ServiceRef
+from pilot.model.service import Port, Protocol, Registry, Resolution, Service, ServiceRef
 from pilot.model.views.endpoint_slices import slice_endpoints
+from pilot.model.views.entry_services import parse_address
 from pilot.model.views.pods import selectable_pods
 from pilot.model.views.service_rules import service_rules
 from pilot.model.views.services import service
@@ -24,9 +25,10 @@ _DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)
 def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ...]:
     """The endpoints of a service's port, whatever their health; () where there is no such port."""
     found = service(db, ref)
-    port = found.port(port_number) if found is not None else None
-    if found is None or port is None:
+    ports = [p for p in found.ports if p.number == port_number] if found is not None else []
+    if found is None or not ports:
         return ()
+    port = next((p for p in ports if p.protocol is not Protocol.UDP), ports[0])
     declared = _declared_endpoints(db, found, port)
     if found.registry is not Registry.KUBERNETES:
         return declared
@@ -65,14 +67,17 @@ def target_port(workload: Workload, port: Port) -> int:
 # -- endpoints of ServiceEntries ---------------------------------------------------------------------------------------------
 
 def _declared_endpoints(db: Mesh, found: Service, port: Port) -> tuple[Endpoint, ...]:
-    """Of every ServiceEntry that claims the service's name, oldest first. EDS joins ports by name, DNS clusters by number."""
+    """Of every ServiceEntry that claims the service's name, oldest first. EDS joins ports by name, DNS clusters by number.
+
+    As in Istio, each is there once for every address of its entry; Envoy takes them for one.
+    """
     by_number = found.resolution in _DNS
     out: list[Endpoint] = []
     rows = (db.service_entries.get(key) for key in db.service_entries.keys("ref", found.ref))
     for row in sorted((r for r in rows if r is not None), key=lambda r: (r.created, r.name)):
         for p in row.spec.ports:
             if p.number == port.number if by_number else p.name == port.name:
-                out += entry_endpoints(db, row, p, found.hostname)
+                out += list(entry_endpoints(db, row, p, found.hostname)) * max(1, sum(bool(parse_address(a)) for a in row.spec.addresses))
     return tuple(out[:1] if found.resolution is Resolution.DNS_ROUND_ROBIN_LB else out)
 
 

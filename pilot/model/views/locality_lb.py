@@ -1,0 +1,52 @@
+"""Whose word on localities counts for a service: the rule's, its own, or the mesh's.
+
+https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
+"""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pilot.lib.labels import HOSTNAME, NETWORK, REGION, SUBZONE, ZONE
+from pilot.model.config.destination_rule import LoadBalancerSettings, LocalityLoadBalancerSetting, ZoneAwareLoadBalancerSetting
+from pilot.model.service import Service
+
+
+class EffectiveLocality(NamedTuple):
+    """`setting` None: localities do not count. `forced`: endpoints have priorities even where nothing ejects failing ones."""
+
+    setting: LocalityLoadBalancerSetting | ZoneAwareLoadBalancerSetting | None = None
+    forced: bool = False
+
+
+SAME_ZONE = EffectiveLocality(LocalityLoadBalancerSetting(enabled=True, failover_priority=(NETWORK, REGION, ZONE)), forced=True)
+SAME_NODE = EffectiveLocality(LocalityLoadBalancerSetting(enabled=True, failover_priority=(NETWORK, REGION, ZONE, SUBZONE, HOSTNAME)), forced=True)
+_DISTRIBUTIONS = {"PreferSameZone": SAME_ZONE, "PreferSameNode": SAME_NODE}
+
+
+def effective_locality(
+    rule: LoadBalancerSettings | None,
+    service: Service | None,
+    mesh: LocalityLoadBalancerSetting | None,
+    mesh_zones: ZoneAwareLoadBalancerSetting | None,
+) -> EffectiveLocality:
+    """The rule's setting, else the service's traffic distribution, else the mesh's; of rule and mesh the zone-aware one first.
+
+    A zone-aware setting counts where it is switched off, too: it then keeps Envoy from preferring its zone by itself.
+    """
+    if rule is not None and rule.zone_aware_lb_setting is not None:
+        return _zone_aware(rule.zone_aware_lb_setting)
+    if rule is not None and rule.locality_lb_setting is not None:
+        return _unless_off(rule.locality_lb_setting)
+    if service is not None and service.traffic_distribution in _DISTRIBUTIONS:
+        return _DISTRIBUTIONS[service.traffic_distribution]
+    if mesh_zones is not None:
+        return _zone_aware(mesh_zones)
+    return _unless_off(mesh) if mesh is not None else EffectiveLocality()
+
+
+def _zone_aware(setting: ZoneAwareLoadBalancerSetting) -> EffectiveLocality:
+    return EffectiveLocality(setting, forced=setting.enabled is not False)
+
+
+def _unless_off(setting: LocalityLoadBalancerSetting) -> EffectiveLocality:
+    return EffectiveLocality() if setting.enabled is False else EffectiveLocality(setting)

@@ -1,0 +1,136 @@
+"""What the mesh config and the settings say to every cluster, and what a proxy does."""
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from pilot.derive import hub
+from pilot.lib.duration import Duration
+from pilot.model.config.destination_rule import LocalityLoadBalancerSetting, TcpKeepalive, ZoneAwareLoadBalancerSetting
+from pilot.model.config.mesh_config import DefaultTrafficPolicy, TLSConfig
+from pilot.model.facets import Inbound, Outbound, Reach, SecretServers, TlsFiles
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType
+from pilot.model.views.mesh import mesh_config
+
+
+class Defaults(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of the mesh config and the settings that clusters are made by, so that any other edit of it leaves them alone."""
+
+    connect_timeout: Duration
+    dns_refresh_rate: Duration
+    auto_mtls: bool = True
+    h2_upgrade: bool = False
+    tcp_keepalive: TcpKeepalive | None = None
+    traffic_policy: DefaultTrafficPolicy | None = None
+    locality_lb: LocalityLoadBalancerSetting | None = None
+    zone_aware_lb: ZoneAwareLoadBalancerSetting | None = None
+    tls: TLSConfig | None = None
+    inbound_stat_name: str = ""
+    outbound_stat_name: str = ""
+    inbound_localhost: bool = False
+    dns_jitter: Duration = Duration(0)
+    dns_udp_max_queries: int = 100
+    dual_stack: bool = False
+    ipv6_only_has_ipv4: bool = False
+    locality_weighted: bool = False
+    send_unhealthy: bool = True
+    always_send_unhealthy: bool = False
+    headless_eds: bool = False
+    publish_remaining: bool = False
+    external_tls_by_rule: bool = True
+    compliance: str = ""
+    telemetry_label: bool = True
+    metadata_exchange: bool = True
+    metadata_exchange_alpn: bool = True
+    metadata_exchange_labels: tuple[str, ...] = ()
+
+
+@hub
+def cluster_defaults(db: Mesh) -> Defaults:
+    """Of this mesh."""
+    mesh, settings = mesh_config(db), db.settings
+    return Defaults(
+        connect_timeout=mesh.connect_timeout,
+        dns_refresh_rate=mesh.dns_refresh_rate,
+        auto_mtls=mesh.enable_auto_mtls,
+        h2_upgrade=mesh.h2_upgrade_policy == "UPGRADE",
+        tcp_keepalive=mesh.tcp_keepalive,
+        traffic_policy=mesh.default_traffic_policy,
+        locality_lb=mesh.locality_lb_setting,
+        zone_aware_lb=mesh.zone_aware_lb_setting,
+        tls=mesh.tls_defaults,
+        inbound_stat_name=mesh.inbound_cluster_stat_name,
+        outbound_stat_name=mesh.outbound_cluster_stat_name,
+        inbound_localhost=mesh.inbound_traffic_policy.mode == "LOCALHOST",
+        dns_jitter=settings.dns_jitter,
+        dns_udp_max_queries=settings.dns_udp_max_queries,
+        dual_stack=settings.dual_stack,
+        ipv6_only_has_ipv4=settings.ipv6_only_has_ipv4,
+        locality_weighted=settings.locality_weighted_lb,
+        send_unhealthy=settings.send_unhealthy_endpoints,
+        always_send_unhealthy=settings.always_send_unhealthy_endpoints,
+        headless_eds=settings.headless_eds,
+        publish_remaining=not settings.disable_remaining_metrics,
+        external_tls_by_rule=settings.external_tls_by_rule,
+        compliance=settings.compliance_policy,
+        telemetry_label=settings.telemetry_label,
+        metadata_exchange=settings.metadata_exchange,
+        metadata_exchange_alpn=settings.metadata_exchange and not settings.disable_metadata_exchange_alpn,
+        metadata_exchange_labels=settings.metadata_exchange_labels,
+    )
+
+
+class Traits(msgspec.Struct, frozen=True, cache_hash=True):
+    """What of a proxy its clusters are made by."""
+
+    type: NodeType = NodeType.SIDECAR
+    metadata_exchange: bool = True
+    ipv4: bool = True
+    ipv6: bool = False
+    preserve_case: bool = False
+    tls_files: TlsFiles = TlsFiles()
+    secret_servers: SecretServers = SecretServers()
+
+
+@lru_cache(maxsize=4096)
+def outbound_traits(outbound: Outbound) -> Traits:
+    """Of a proxy's outbound side."""
+    return Traits(
+        outbound.type,
+        outbound.features.metadata_exchange,
+        outbound.reach.ipv4,
+        outbound.reach.ipv6,
+        outbound.preserve_case,
+        outbound.tls_files,
+        outbound.secret_servers,
+    )
+
+
+@lru_cache(maxsize=4096)
+def without_place(outbound: Outbound) -> Outbound:
+    """The facet without what no cluster but those with endpoints of their own depends on, so that more proxies share it."""
+    return Outbound(
+        type=outbound.type,
+        scope=outbound.scope,
+        features=outbound.features,
+        reach=Reach(cluster_id="", ipv4=outbound.reach.ipv4, ipv6=outbound.reach.ipv6),
+        labels=outbound.labels,
+        tls_files=outbound.tls_files,
+        secret_servers=outbound.secret_servers,
+        preserve_case=outbound.preserve_case,
+    )
+
+
+def families(ips: tuple[str, ...]) -> tuple[bool, bool]:
+    """Do the addresses of a proxy have IPv4, and IPv6?"""
+    six = [":" in ip for ip in ips]
+    return False in six, True in six
+
+
+@lru_cache(maxsize=4096)
+def inbound_traits(inbound: Inbound) -> Traits:
+    """Of a sidecar's inbound side."""
+    four, six = families(inbound.ips)
+    return Traits(NodeType.SIDECAR, inbound.features.metadata_exchange, four, six, inbound.preserve_case)

@@ -1,0 +1,75 @@
+"""A cluster while it is built: the message, and its HTTP options, which become an Any at the end."""
+from __future__ import annotations
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.core.v3 import protocol_pb2
+from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+from google.protobuf import duration_pb2
+
+from pilot.lib.duration import Duration
+from pilot.translate.typed import pack
+
+HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+STAT_DELIMITER = ";"  # ends a name in metrics, so that names with dots can be told apart
+
+
+def proto_duration(value: Duration) -> duration_pb2.Duration:
+    """As protobuf has it."""
+    seconds, nanos = divmod(int(value), 1_000_000_000)
+    if seconds < 0 and nanos:
+        seconds, nanos = seconds + 1, nanos - 1_000_000_000
+    return duration_pb2.Duration(seconds=seconds, nanos=nanos)
+
+
+class Draft:
+    """Builders fill it in order; `options` comes into being when one first asks for it."""
+
+    __slots__ = ("_options", "cluster", "dynamic")
+
+    def __init__(self, cluster: cluster_pb2.Cluster, dynamic: bool = False) -> None:
+        self.cluster = cluster
+        self.dynamic = dynamic  # a dynamic forward proxy, whose hosts are resolved as requests ask for them
+        self._options: http_protocol_options_pb2.HttpProtocolOptions | None = None
+
+    @property
+    def options(self) -> http_protocol_options_pb2.HttpProtocolOptions:
+        if self._options is None:
+            self._options = http_protocol_options_pb2.HttpProtocolOptions()
+        return self._options
+
+    @property
+    def protocol(self) -> str:
+        """Which upstream protocol is chosen: the name of the field of `options`, or ""."""
+        return (self._options is not None and self._options.WhichOneof("upstream_protocol_options")) or ""
+
+    @property
+    def is_http2(self) -> bool:
+        """Does it speak HTTP/2 and nothing else?"""
+        return self._options is not None and self._options.explicit_http_config.HasField("http2_protocol_options")
+
+    @property
+    def passes_through(self) -> bool:
+        """Does it go to where the client went?"""
+        return bool(self.cluster.type == cluster_pb2.Cluster.ORIGINAL_DST)
+
+    def speak_http2(self) -> None:
+        """Nothing but HTTP/2, unless a protocol is chosen already."""
+        if not self.protocol:
+            self.options.explicit_http_config.http2_protocol_options.SetInParent()
+
+    def follow_client(self) -> None:
+        """The protocol that the client speaks."""
+        http1 = protocol_pb2.Http1ProtocolOptions()
+        if self.options.explicit_http_config.HasField("http_protocol_options"):
+            http1.CopyFrom(self.options.explicit_http_config.http_protocol_options)
+        follow = self.options.use_downstream_protocol_config
+        follow.http_protocol_options.CopyFrom(http1)
+        follow.http2_protocol_options.SetInParent()
+
+    def build(self) -> cluster_pb2.Cluster:
+        """The finished cluster."""
+        if self._options is not None:
+            if not self.protocol:  # required by Envoy
+                self._options.explicit_http_config.http_protocol_options.SetInParent()
+            self.cluster.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(pack(self._options))
+        return self.cluster

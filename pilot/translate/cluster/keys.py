@@ -1,0 +1,138 @@
+"""Which outbound clusters a proxy has: one for each port of each service that it sees, and one for each subset of that.
+
+Keys are gathered by service, so that an edit of one rule lists the keys of one service again.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+from envoy.config.cluster.v3 import cluster_pb2
+
+from pilot.derive import Gather, derived
+from pilot.model.facets import Labels, Outbound, Scope
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType
+from pilot.model.service import Port, Protocol, Service, ServiceRef
+from pilot.model.views.destination_rules import Sources, merged_rule, rule_ref
+from pilot.model.views.imports import Import, scope_services
+from pilot.model.views.services import service
+from pilot.translate import names
+from pilot.translate.cluster.build import Destination, find_shape
+from pilot.translate.cluster.defaults import cluster_defaults
+from pilot.translate.cluster.resolution import INLINE, discovery_type, has_cluster, is_dynamic
+
+
+class ClusterKey(NamedTuple):
+    """A port of a service, or of a subset of it; `subset` "" for the whole."""
+
+    ref: ServiceRef
+    port: int
+    subset: str = ""
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return names.outbound_cluster(self.port, self.subset, self.ref.hostname)
+
+
+class View(msgspec.Struct, frozen=True, cache_hash=True):
+    """What of a proxy decides on its keys: what it sees, and which rules are for it."""
+
+    scope: Scope
+    labels: Labels
+
+
+class ServiceKeys(NamedTuple):
+    """The keys of one service. `inline`: its endpoints are part of its clusters, unless a rule passes through."""
+
+    keys: tuple[ClusterKey, ...]
+    inline: bool
+
+
+@lru_cache(maxsize=4096)
+def view_of(outbound: Outbound) -> View:
+    """Of a proxy's outbound side."""
+    return View(outbound.scope, outbound.labels)
+
+
+def cluster_port(found: Service, number: int) -> Port | None:
+    """The port of a number that clusters are for: TCP, where UDP has the same number."""
+    return next((p for p in found.ports if p.number == number and p.protocol is not Protocol.UDP), None)
+
+
+@derived
+def _imports(db: Mesh, view: View) -> tuple[Import, ...]:
+    return tuple(scope_services(db, view.scope).values())
+
+
+@derived
+def _keys_of_service(db: Mesh, item: Import, view: View) -> ServiceKeys | None:
+    found = service(db, item.ref)
+    if found is None:
+        return None
+    ports = dict.fromkeys(p.number for p in item.visible_ports(found) if has_cluster(found, p))
+    if not ports:
+        return None
+    subsets: Iterable[str] = ()
+    if not is_dynamic(found) and (sources := rule_ref(db, view.scope.namespace, item.ref, view.labels)):
+        rule = merged_rule(db, sources)
+        subsets = dict.fromkeys(s.name for s in rule.spec.subsets) if rule is not None else ()
+    keys = tuple(ClusterKey(item.ref, port, subset) for port in ports for subset in ("", *subsets))
+    return ServiceKeys(keys, discovery_type(found, router=False) in INLINE)
+
+
+_keys_by_service: Gather[Import, [View], ServiceKeys] = Gather("cluster keys of services", _imports, _keys_of_service)
+
+
+@derived
+def _listed(db: Mesh, view: View, inline: bool) -> tuple[ClusterKey, ...]:
+    return tuple(chain.from_iterable(s.keys for s in _keys_by_service(db, view).values() if s.inline is inline))
+
+
+@derived
+def cluster_keys(db: Mesh, outbound: Outbound) -> tuple[ClusterKey, ...]:
+    """Every outbound cluster of a proxy, also those that come to nothing for lack of endpoints."""
+    view = view_of(outbound)
+    return _listed(db, view, False) + _listed(db, view, True)
+
+
+@derived
+def placeless_keys(db: Mesh, outbound: Outbound) -> tuple[ClusterKey, ...]:
+    """Those that are the same wherever the proxy is: their endpoints come by EDS, or not at all."""
+    return _listed(db, view_of(outbound), False)
+
+
+@derived
+def inline_keys(db: Mesh, outbound: Outbound) -> tuple[ClusterKey, ...]:
+    """Those that hold their endpoints, which are ordered by where the proxy is."""
+    return _listed(db, view_of(outbound), True)
+
+
+def find_destination(db: Mesh, key: ClusterKey, sources: Sources, sni_routed: bool = False) -> Destination | None:
+    """What a key stands for under the rule made of `sources`; None where it no longer stands for anything."""
+    found = service(db, key.ref)
+    port = cluster_port(found, key.port) if found is not None else None
+    if found is None or port is None:
+        return None
+    rule = merged_rule(db, sources) if sources else None
+    subset = rule.subset(key.subset) if rule is not None and key.subset else None
+    if key.subset and subset is None:
+        return None
+    return Destination(found, port, rule, subset, sni_routed, db.settings.redis_filter and port.protocol is Protocol.REDIS)
+
+
+@derived
+def _is_eds(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType) -> bool:
+    to = find_destination(db, key, sources)
+    if to is None or is_dynamic(to.service):
+        return False
+    return bool(find_shape(to, proxy_type, cluster_defaults(db)).final == cluster_pb2.Cluster.EDS)
+
+
+def is_eds(db: Mesh, key: ClusterKey, outbound: Outbound) -> bool:
+    """Do the endpoints of a cluster come by EDS?"""
+    return _is_eds(db, key, rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels), outbound.type)

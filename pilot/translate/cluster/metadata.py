@@ -1,0 +1,48 @@
+"""What clusters carry for filters and for people: metadata under the key `istio`."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envoy.config.cluster.v3 import cluster_pb2
+from google.protobuf import struct_pb2
+
+from pilot.model.config.object import ObjectKey
+from pilot.model.service import Service
+from pilot.translate import names
+
+KEY = "istio"
+
+
+def istio_fields(cluster: cluster_pb2.Cluster) -> struct_pb2.Struct:
+    """The metadata, created where there is none."""
+    fields: struct_pb2.Struct = cluster.metadata.filter_metadata[KEY]
+    return fields
+
+
+def name_services(cluster: cluster_pb2.Cluster, services: Iterable[Service]) -> None:
+    """The services that the cluster stands for, of which telemetry takes its labels."""
+    values = istio_fields(cluster).fields["services"].list_value.values
+    for service in services:
+        fields = values.add().struct_value.fields
+        fields["host"].string_value = service.hostname
+        fields["name"].string_value = service.name
+        fields["namespace"].string_value = service.namespace
+
+
+def name_rule(cluster: cluster_pb2.Cluster, rule: ObjectKey) -> None:
+    """The DestinationRule that shaped it."""
+    istio_fields(cluster).fields["config"].string_value = names.config_path("destination-rule", rule.namespace, rule.name)
+
+
+def name_subset(cluster: cluster_pb2.Cluster, subset: str) -> None:
+    istio_fields(cluster).fields["subset"].string_value = subset
+
+
+def mark_external(cluster: cluster_pb2.Cluster) -> None:
+    """It is outside of the mesh: nobody there exchanges metadata."""
+    istio_fields(cluster).fields["external"].bool_value = True
+
+
+def keep_alpn(cluster: cluster_pb2.Cluster) -> None:
+    """The TLS is the application's own, so that the filter istio.alpn must not rewrite what it offers."""
+    istio_fields(cluster).fields["alpn_override"].string_value = "false"

@@ -1,0 +1,101 @@
+"""Outbound clusters of a proxy. Each is resolved in the proxy's scope and then built once for all who resolve it alike."""
+from __future__ import annotations
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.endpoint.v3 import endpoint_pb2
+
+from pilot.derive import Gather, derived
+from pilot.model.facets import Outbound
+from pilot.model.inputs import Mesh
+from pilot.model.service import Resolution, Service, ServiceRef
+from pilot.model.views.destination_rules import Sources, rule_ref
+from pilot.model.views.endpoints import endpoints, service_accounts
+from pilot.model.views.mtls import Mode, namespace_mtls
+from pilot.translate.cluster.build import Destination, build_outbound
+from pilot.translate.cluster.defaults import Traits, cluster_defaults, outbound_traits
+from pilot.translate.cluster.keys import ClusterKey, cluster_keys, find_destination, inline_keys, placeless_keys
+from pilot.translate.cluster.resolution import INLINE, discovery_type
+from pilot.translate.cluster.traffic_policy import passes_through
+from pilot.translate.endpoint.assignment import inline_assignment
+from pilot.translate.resource import CLUSTER, Resource
+
+
+@derived
+def all_take_mtls(db: Mesh, ref: ServiceRef, port: int) -> bool:
+    """Does a port have endpoints, and all of them take mesh TLS? Where the client chooses the endpoint, it is all or none."""
+    found = endpoints(db, ref, port)
+    return bool(found) and all(e.tls_mode != "disabled" for e in found)
+
+
+def peers_mtls(db: Mesh, service: Service, port: int, passing: bool) -> Mode:
+    """What clients take for granted of a service's workloads. `passing`: the client chooses the endpoint."""
+    if service.mesh_external:
+        return "UNKNOWN"
+    if passing and not all_take_mtls(db, service.ref, port):
+        return "DISABLE"
+    mode = namespace_mtls(db, service.namespace)
+    return "PERMISSIVE" if mode == "UNKNOWN" else mode
+
+
+def _passing(to: Destination) -> bool:
+    policy = to.subset if to.subset is not None else (to.rule.spec if to.rule is not None else None)
+    return to.service.resolution is Resolution.PASSTHROUGH or passes_through(policy.traffic_policy if policy is not None else None)
+
+
+def _build(
+    db: Mesh, key: ClusterKey, sources: Sources, traits: Traits, inline: endpoint_pb2.ClusterLoadAssignment | None, sni_routed: bool = False
+) -> Resource | None:
+    to = find_destination(db, key, sources, sni_routed)
+    if to is None:
+        return None
+    mtls = "UNKNOWN" if sni_routed else peers_mtls(db, to.service, key.port, _passing(to))
+    accounts = () if sni_routed else service_accounts(db, key.ref)
+    built = build_outbound(to, accounts, mtls, traits, cluster_defaults(db), inline)
+    return as_resource(built) if built is not None else None
+
+
+def as_resource(built: cluster_pb2.Cluster) -> Resource:
+    """A cluster with endpoints by EDS is ready only with these."""
+    eds = built.HasField("eds_cluster_config")
+    return Resource.of(CLUSTER, built, warms=built.name if eds else "")
+
+
+@derived
+def placeless_cluster(db: Mesh, key: ClusterKey, sources: Sources, traits: Traits) -> Resource | None:
+    """A cluster that is the same wherever its proxy is, under the rule made of `sources`."""
+    return _build(db, key, sources, traits, None)
+
+
+@derived
+def _outbound_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
+    return placeless_cluster(db, key, sources, outbound_traits(outbound))
+
+
+outbound_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("outbound clusters", placeless_keys, _outbound_cluster)
+"""Those without endpoints of their own. The argument is the facet `without_place`, so that proxies of all places share them."""
+
+
+@derived
+def _inline_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
+    return _build(db, key, sources, outbound_traits(outbound), inline_assignment(db, key, outbound))
+
+
+inline_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("outbound clusters with endpoints", inline_keys, _inline_cluster)
+"""Those that Envoy resolves by DNS, with the names to resolve; nearer ones come first."""
+
+
+@derived
+def _sni_routed_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
+    to = find_destination(db, key, sources)
+    if to is None or to.service.mesh_external:
+        return None
+    inline = inline_assignment(db, key, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
+    return _build(db, key, sources, outbound_traits(outbound), inline, sni_routed=True)
+
+
+sni_routed_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("clusters routed to by SNI", cluster_keys, _sni_routed_cluster)
+"""Of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients send as SNI,
+without any TLS of the router's own."""

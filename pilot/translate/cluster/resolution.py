@@ -1,0 +1,63 @@
+"""How Envoy finds the endpoints of a cluster."""
+from __future__ import annotations
+
+from functools import lru_cache
+
+from envoy.config.cluster.v3 import cluster_pb2
+from google.protobuf import duration_pb2
+
+from pilot.model.service import Port, Protocol, Registry, Resolution, Service
+from pilot.translate.cluster.dynamic_forward_proxy import PROTOCOLS
+from pilot.translate.cluster.traffic_policy import Policy
+
+_Cluster = cluster_pb2.Cluster
+INLINE = frozenset({_Cluster.STRICT_DNS, _Cluster.LOGICAL_DNS})  # the types whose endpoints are part of the cluster
+
+
+def discovery_type(service: Service, router: bool, headless_eds: bool = False) -> cluster_pb2.Cluster.DiscoveryType:
+    """Of a service. A router cannot pass through what has no original destination, and uses EDS instead."""
+    if service.resolution is Resolution.DNS_LB:
+        return _Cluster.LOGICAL_DNS if service.race_connect else _Cluster.STRICT_DNS
+    if service.resolution is Resolution.DNS_ROUND_ROBIN_LB:
+        return _Cluster.LOGICAL_DNS
+    if service.resolution is Resolution.PASSTHROUGH and not router and not (headless_eds and service.registry is Registry.KUBERNETES):
+        return _Cluster.ORIGINAL_DST
+    return _Cluster.EDS
+
+
+def is_dynamic(service: Service) -> bool:
+    """Is it a wildcard whose hosts are resolved when requests ask for them?"""
+    return service.resolution is Resolution.DYNAMIC_DNS and service.hostname.startswith("*")
+
+
+def has_cluster(service: Service, port: Port) -> bool:
+    """Does a port get a cluster? An alias leads to the clusters of the service that it names."""
+    if port.protocol is Protocol.UDP or service.resolution is Resolution.ALIAS:
+        return False
+    return not is_dynamic(service) or port.protocol in PROTOCOLS
+
+
+def type_by_policy(found: cluster_pb2.Cluster.DiscoveryType, policy: Policy, redis: bool = False) -> cluster_pb2.Cluster.DiscoveryType:
+    """What becomes of a type under a policy: a load balancer PASSTHROUGH takes the client's word for the endpoint.
+
+    `redis`: the port is sharded by a filter, which knows no passing through.
+    """
+    passes = policy.load_balancer is not None and policy.load_balancer.simple == "PASSTHROUGH"
+    return _Cluster.ORIGINAL_DST if passes and not redis else found
+
+
+@lru_cache(maxsize=1)
+def _over_ads() -> cluster_pb2.Cluster.EdsClusterConfig:
+    """Envoy waits for the endpoints without a time limit."""
+    config = _Cluster.EdsClusterConfig()
+    config.eds_config.ads.SetInParent()
+    config.eds_config.resource_api_version = 2  # V3
+    config.eds_config.initial_fetch_timeout.CopyFrom(duration_pb2.Duration())
+    return config
+
+
+def apply_eds(cluster: cluster_pb2.Cluster) -> None:
+    """Endpoints by the name of the cluster, where its type is EDS."""
+    if cluster.WhichOneof("cluster_discovery_type") == "type" and cluster.type == _Cluster.EDS:
+        cluster.eds_cluster_config.CopyFrom(_over_ads())
+        cluster.eds_cluster_config.service_name = cluster.name

@@ -1,0 +1,161 @@
+"""The TLS that a cluster originates: what a DestinationRule asks for, else mutual TLS to those peers that take it.
+
+https://istio.io/latest/docs/ops/configuration/traffic-management/tls-configuration/#sidecars
+"""
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.extensions.clusters.dynamic_forward_proxy.v3 import cluster_pb2 as dynamic_pb2
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
+from google.protobuf import struct_pb2
+
+from pilot.model.config.destination_rule import ClientTLSSettings
+from pilot.model.facets import TlsFiles
+from pilot.model.proxy import NodeType
+from pilot.model.views.mtls import Mode
+from pilot.translate.cluster.defaults import Defaults, Traits
+from pilot.translate.cluster.draft import Draft
+from pilot.translate.transport_socket import RAW_BUFFER, UpstreamTls, build_upstream, build_upstream_context
+from pilot.translate.transport_socket.upstream import build_mesh_context
+from pilot.translate.typed import pack
+
+_Match = cluster_pb2.Cluster.TransportSocketMatch
+_CONFIG_MAP = "configmap://"
+
+
+class Peer(NamedTuple):
+    """Whom a cluster talks to. `accounts`: the identities of its workloads; `mtls`: what they accept, as far as it is known.
+
+    `entry`: it is of a ServiceEntry. `for_workloads`: the rule has a workload selector.
+    """
+
+    sni: str = ""
+    accounts: tuple[str, ...] = ()
+    mtls: Mode = "UNKNOWN"
+    external: bool = False
+    entry: bool = False
+    for_workloads: bool = False
+
+
+class EffectiveTls(NamedTuple):
+    """`automatic`: nobody asked for it, so that endpoints without mesh TLS must do without."""
+
+    settings: ClientTLSSettings | None = None
+    automatic: bool = False
+
+
+def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFiles, defaults: Defaults) -> EffectiveTls:
+    """What the rule says, completed with what is known of the peer; without a rule mesh TLS, where the peer is of the mesh.
+
+    A proxy with certificate files of its own uses them for all mutual TLS, but to services outside of the mesh.
+    """
+    if said is not None:
+        return EffectiveTls(_completed(said, peer, files, defaults))
+    if peer.external or not defaults.auto_mtls or peer.mtls in ("UNKNOWN", "DISABLE"):
+        return EffectiveTls()
+    if files.client_cert:
+        return EffectiveTls(_from_files(files, peer.accounts, peer.sni), automatic=True)
+    return EffectiveTls(ClientTLSSettings(mode="ISTIO_MUTUAL", subject_alt_names=peer.accounts, sni=peer.sni), automatic=True)
+
+
+def _completed(said: ClientTLSSettings, peer: Peer, files: TlsFiles, defaults: Defaults) -> ClientTLSSettings:
+    if said.mode in ("DISABLE", "SIMPLE"):
+        return said
+    if files.client_cert and not (peer.external and defaults.external_tls_by_rule):
+        return _from_files(files, said.subject_alt_names, said.sni, said.insecure_skip_verify)
+    if said.mode == "MUTUAL":
+        return said
+    return ClientTLSSettings(
+        mode="ISTIO_MUTUAL",
+        subject_alt_names=said.subject_alt_names or peer.accounts,
+        sni=said.sni or peer.sni,
+        insecure_skip_verify=said.insecure_skip_verify,
+    )
+
+
+def _from_files(files: TlsFiles, alt_names: tuple[str, ...], sni: str, insecure: bool | None = None) -> ClientTLSSettings:
+    return ClientTLSSettings(
+        mode="MUTUAL",
+        client_certificate=files.client_cert,
+        private_key=files.client_key,
+        ca_certificates=files.client_root,
+        subject_alt_names=alt_names,
+        sni=sni,
+        insecure_skip_verify=insecure,
+    )
+
+
+def apply_upstream_tls(draft: Draft, said: ClientTLSSettings | None, peer: Peer, traits: Traits, defaults: Defaults) -> None:
+    """Set the transport socket; automatic TLS becomes a choice by the endpoint's tlsMode."""
+    settings, automatic = effective_tls(said, peer, traits.tls_files, defaults)
+    if settings is None:
+        return
+    context = build_context(draft, settings, peer, traits, defaults)
+    if context is None:
+        return
+    socket = build_upstream(context)
+    if automatic and settings.mode == "ISTIO_MUTUAL" and not draft.passes_through:
+        match = draft.cluster.transport_socket_matches.add()
+        match.CopyFrom(_mesh_match())
+        match.transport_socket.CopyFrom(socket)
+        draft.cluster.transport_socket_matches.add().CopyFrom(_plain_match())
+    else:
+        draft.cluster.transport_socket.CopyFrom(socket)
+
+
+@lru_cache(maxsize=1)
+def _mesh_match() -> cluster_pb2.Cluster.TransportSocketMatch:
+    return _Match(name="tlsMode-istio", match=struct_pb2.Struct(fields={"tlsMode": struct_pb2.Value(string_value="istio")}))
+
+
+@lru_cache(maxsize=1)
+def _plain_match() -> cluster_pb2.Cluster.TransportSocketMatch:
+    match = _Match(name="tlsMode-disabled", transport_socket=RAW_BUFFER)
+    match.match.SetInParent()
+    return match
+
+
+def build_context(
+    draft: Draft, settings: ClientTLSSettings, peer: Peer, traits: Traits, defaults: Defaults
+) -> tls_pb2.UpstreamTlsContext | None:
+    """The TLS context of a cluster; None for none."""
+    if settings.mode == "DISABLE" or _lacks_credential(settings, peer, traits):
+        return None
+    exchanges = defaults.metadata_exchange_alpn and traits.metadata_exchange
+    if settings.mode == "ISTIO_MUTUAL":
+        sni = settings.sni or ("" if draft.dynamic else draft.cluster.name)
+        if draft.dynamic:
+            follow_host(draft, settings)
+        return build_mesh_context(UpstreamTls(sni, settings.subject_alt_names, draft.is_http2, exchanges), defaults.compliance)
+    follow_host(draft, settings)
+    alt_names = settings.subject_alt_names or (peer.accounts if peer.entry else ())
+    tls = UpstreamTls(settings.sni, alt_names, draft.is_http2)
+    return build_upstream_context(settings, tls, traits.secret_servers, defaults.tls, defaults.compliance)
+
+
+def _lacks_credential(settings: ClientTLSSettings, peer: Peer, traits: Traits) -> bool:
+    """A sidecar takes a credential only by a rule for some workloads: of all others many could not read it, and would not start."""
+    name = settings.credential_name
+    private = bool(name) and not name.startswith(_CONFIG_MAP)
+    return private and traits.type is NodeType.SIDECAR and not peer.for_workloads and settings.mode in ("SIMPLE", "MUTUAL")
+
+
+def follow_host(draft: Draft, settings: ClientTLSSettings) -> None:
+    """Without an SNI take that of the request's host, and verify the certificate for it unless names are said."""
+    auto_sni = not settings.sni
+    verify = (draft.dynamic or (auto_sni and not settings.subject_alt_names)) and not settings.insecure_skip_verify
+    if draft.dynamic and not (auto_sni and verify):
+        allow_insecure(draft)
+    if auto_sni or verify:
+        options = draft.options.upstream_http_protocol_options
+        options.auto_sni, options.auto_san_validation = auto_sni, verify
+
+
+def allow_insecure(draft: Draft) -> None:
+    """Envoy refuses a dynamic forward proxy that does not verify its hosts by name, unless it is told that this is meant."""
+    config = dynamic_pb2.ClusterConfig.FromString(draft.cluster.cluster_type.typed_config.value)
+    config.allow_insecure_cluster_options = True
+    draft.cluster.cluster_type.typed_config.CopyFrom(pack(config))

@@ -2,19 +2,49 @@
 from __future__ import annotations
 
 from pilot.derive import derived
+from pilot.model.facets import Outbound
 from pilot.model.inputs import Mesh
-from pilot.model.views.gateways import selection
+from pilot.model.views.classify import outbound_facet
+from pilot.model.views.gateway_servers import Selection
+from pilot.model.views.gateways import merged_gateway, selection
 from pilot.model.views.router import front, routing
+from pilot.translate.cluster.defaults import without_place
+from pilot.translate.cluster.outbound import inline_clusters, outbound_clusters, sni_routed_clusters
+from pilot.translate.cluster.passthrough import credential_server_clusters, router_fixed_clusters
+from pilot.translate.endpoint.assignment import endpoints_of, sni_endpoints_of
 from pilot.translate.listener.gateway import gateway_listeners
 from pilot.translate.profile.plan import Group, Plan
-from pilot.translate.resource import LISTENER, ROUTE
+from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.translate.route.gateway import gateway_route_configurations
 
 
 @derived
 def gateway_plan(db: Mesh, node_id: str) -> Plan:
     """The groups of one router."""
+    outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
+    passes = _passes(db, selected)
     return Plan({
-        LISTENER: (Group(gateway_listeners, (selection(db, node_id), front(db, node_id))),),
+        CLUSTER: tuple(_clusters(outbound, passes)),
+        ENDPOINT: (Group(endpoints_of, (outbound,)), *((Group(sni_endpoints_of, (outbound,)),) if passes else ())),
+        LISTENER: (Group(gateway_listeners, (selected, front(db, node_id))),),
         ROUTE: (Group(gateway_route_configurations, (routing(db, node_id),)),),
     })
+
+
+@derived
+def _passes(db: Mesh, selected: Selection) -> bool:
+    """Does some server pass mesh TLS on to any service?"""
+    return merged_gateway(db, selected).auto_passthrough
+
+
+def _clusters(outbound: Outbound, passes: bool) -> list[Group]:
+    groups = [
+        Group(outbound_clusters, (without_place(outbound),)),
+        Group(inline_clusters, (outbound,)),
+        Group(router_fixed_clusters, ()),
+    ]
+    if passes:
+        groups.append(Group(sni_routed_clusters, (outbound,)))
+    if outbound.secret_servers.credentials:
+        groups.append(Group(credential_server_clusters, ()))
+    return groups

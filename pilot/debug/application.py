@@ -10,7 +10,7 @@ from aiohttp import web
 
 from pilot.debug.index import render_index
 from pilot.debug.page import Answer, Later, Page, Refused, encode
-from pilot.debug.pages import SECTIONS
+from pilot.debug.pages import sections
 from pilot.debug.sources import Sources
 from pilot.lib.exposition import CONTENT_TYPE
 
@@ -19,7 +19,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 def application(sources: Sources) -> web.Application:
     """All of the monitoring port: /metrics, /version and the debug pages."""
-    app = web.Application()
+    app = web.Application(middlewares=[not_found])
     app.router.add_route("*", "/metrics", _metrics(sources))
     app.router.add_route("*", "/version", _version(sources))
     add_debug(app, sources)
@@ -31,8 +31,17 @@ def add_debug(app: web.Application, sources: Sources) -> None:
     if not sources.db.settings.debug_on_http:
         return
     app.router.add_route("*", "/debug", _index(sources))
-    for page in (page for pages in SECTIONS.values() for page in pages):
+    for page in (page for pages in sections(sources.db.settings).values() for page in pages):
         app.router.add_route("*", page.path, _page(sources, page))
+
+
+@web.middleware
+async def not_found(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Unknown paths get the text that Go's servers give."""
+    try:
+        return await handler(request)
+    except web.HTTPNotFound:
+        return web.Response(status=404, text="404 page not found\n")
 
 
 def is_loopback(request: web.Request) -> bool:
@@ -65,7 +74,8 @@ def _page(sources: Sources, page: Page) -> Handler:
 
 def _index(sources: Sources) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        return web.Response(text=render_index(SECTIONS, sources if is_loopback(request) else None), content_type="text/html")
+        shown = render_index(sections(sources.db.settings), sources if is_loopback(request) else None)
+        return web.Response(text=shown, content_type="text/html")
 
     return handle
 
@@ -80,7 +90,7 @@ def _version(sources: Sources) -> Handler:
 def _metrics(sources: Sources) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         if sources.db.settings.metrics_loopback_only and not is_loopback(request):
-            return web.Response(status=403, text="Forbidden: metrics are answered on the loopback interface only\n")
+            return web.Response(status=403, text="Only requests from localhost are allowed\n")
         body, headers = sources.metrics.exposition(), {"Content-Type": CONTENT_TYPE}
         if "gzip" in request.headers.get("Accept-Encoding", ""):
             body, headers["Content-Encoding"] = gzip.compress(body, 6), "gzip"

@@ -26,7 +26,7 @@ def configz(sources: Sources, query: Query) -> Any:
 
 def mesh(sources: Sources, query: Query) -> Any:
     """The mesh config in force."""
-    return plain(sources.db.mesh.peek("mesh"))
+    return plain(sources.db.mesh.peek("mesh"), whole=True)
 
 
 def problemz(sources: Sources, query: Query) -> Any:

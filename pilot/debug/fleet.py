@@ -1,9 +1,9 @@
-"""Who is connected and how far each is: adsz, connections, syncz."""
+"""Who is connected and how far each is: adsz, connections, syncz, force_disconnect."""
 from __future__ import annotations
 
 from typing import Any
 
-from pilot.debug.page import Query, Text, find_connection
+from pilot.debug.page import Query, Text, asked_connection, find_connection
 from pilot.debug.sources import Connection, Sources, Watch
 from pilot.lib.clock import rfc3339
 from pilot.lib.type_urls import BY_SHORT_NAME
@@ -32,6 +32,12 @@ def syncz(sources: Sources, query: Query) -> Any:
     namespace = query.get("namespace", "")
     shown = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
     return [_status(c) for c in sorted(shown, key=lambda c: (c.proxy.cluster_id, c.proxy.namespace, c.proxy.id, c.id))]
+
+
+def force_disconnect(sources: Sources, query: Query) -> Any:
+    """End the stream of proxyID; the proxy will come back."""
+    sources.fleet.disconnect(asked_connection(sources, query).id)
+    return Text("OK")
 
 
 def _sorted(sources: Sources) -> list[Connection]:

@@ -6,15 +6,17 @@ from typing import Any
 from pilot.debug import config_dump, configuration, explain, fleet, registry, scope
 from pilot.debug.page import Page, Query
 from pilot.debug.sources import Sources
+from pilot.settings import Settings
 
 
 def page_list(sources: Sources, query: Query) -> Any:
     """Every page by its name, with the queries that do something else; as istioctl completes them."""
-    names = [page.path.removeprefix("/debug/") for pages in SECTIONS.values() for page in pages if page.answer is not page_list]
+    shown = sections(sources.db.settings).values()
+    names = [page.path.removeprefix("/debug/") for pages in shown for page in pages if page.answer is not page_list]
     return sorted([*names, "adsz?push=true"])
 
 
-SECTIONS: dict[str, tuple[Page, ...]] = {
+_SECTIONS: dict[str, tuple[Page, ...]] = {
     "Connected proxies": (
         Page("/debug/syncz", "What each proxy was sent and acknowledged, by type", fleet.syncz, ("namespace=default",)),
         Page("/debug/adsz", "Who is connected, with metadata and watches", fleet.adsz, ("push=true",)),
@@ -44,3 +46,9 @@ SECTIONS: dict[str, tuple[Page, ...]] = {
     ),
     "This page": (Page("/debug/list", "The names of all pages, as JSON", page_list),),
 }
+_UNSAFE = {"Administration": (Page("/debug/force_disconnect", "End the stream of a proxy (proxyID=…)", fleet.force_disconnect),)}
+
+
+def sections(settings: Settings) -> dict[str, tuple[Page, ...]]:
+    """The pages that are served, by title."""
+    return _SECTIONS | _UNSAFE if settings.unsafe_admin else _SECTIONS

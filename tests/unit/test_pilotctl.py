@@ -1,0 +1,376 @@
+"""What pilotctl prints, word for word, from answers of a small server."""
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pilot.cli.pilotctl import main
+from pilot.lib.type_urls import BY_SHORT_NAME
+
+NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
+TEA = "outbound|80||tea.shop.svc.cluster.local"
+ISTIO = "/apis/networking.istio.io/v1/namespaces"
+
+
+def by_config(kind: str, name: str) -> dict[str, Any]:
+    return {"filterMetadata": {"istio": {"config": f"{ISTIO}/shop/{kind}/{name}"}}}
+
+
+def socket(address: str, port: int) -> dict[str, Any]:
+    return {"socketAddress": {"address": address, "portValue": port}}
+
+
+def network_filter(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"name": f"envoy.filters.network.{kind.lower()}", "typedConfig": {"@type": f"type.googleapis.com/x.{kind}", **fields}}
+
+
+INLINE = {"virtualHosts": [{"routes": [{"route": {"cluster": "inbound|8080||"}}]}]}
+CLUSTERS = [
+    {"name": TEA, "type": "EDS", "metadata": by_config("destination-rule", "tea")},
+    {"name": "outbound|80|v1|tea.shop.svc.cluster.local", "type": "EDS", "metadata": by_config("destination-rule", "tea")},
+    {"name": "outbound|443||api.example.com", "type": "STRICT_DNS"},
+    {"name": "inbound|8080||", "type": "ORIGINAL_DST"},
+    {"name": "BlackHoleCluster"},
+    {"name": "outbound|80||*.example.org", "clusterType": {"name": "envoy.clusters.dynamic_forward_proxy"}},
+]
+LISTENERS = [
+    {
+        "name": "virtualOutbound", "address": socket("0.0.0.0", 15001),
+        "filterChains": [{"filterChainMatch": {"destinationPort": 15001}, "filters": [network_filter("TcpProxy", cluster="BlackHoleCluster")]}],
+        "defaultFilterChain": {"filters": [network_filter("TcpProxy", cluster="PassthroughCluster")]},
+    },
+    {
+        "name": "0.0.0.0_443", "address": socket("0.0.0.0", 443), "additionalAddresses": [{"address": socket("::", 443)}],
+        "filterChains": [
+            {
+                "filterChainMatch": {"serverNames": ["a.example.com"], "prefixRanges": [{"addressPrefix": "10.0.0.0", "prefixLen": 8}]},
+                "filters": [
+                    network_filter("Other"),
+                    network_filter("TcpProxy", weightedClusters={"clusters": [{"name": TEA, "weight": 90}, {"name": "x", "weight": 10}]}),
+                ],
+            }
+        ],
+    },
+    {
+        "name": "0.0.0.0_80", "address": socket("0.0.0.0", 80),
+        "filterChains": [
+            {
+                "filterChainMatch": {"transportProtocol": "raw_buffer", "applicationProtocols": ["http/1.1", "h2c"]},
+                "filters": [network_filter("HttpConnectionManager", rds={"routeConfigName": "80"})],
+            }
+        ],
+    },
+    {
+        "name": "inbound", "address": {"pipe": {"path": "/run/in"}},
+        "filterChains": [
+            {"filters": [network_filter("HttpConnectionManager", routeConfig=INLINE)]},
+            {
+                "filterChainMatch": {"prefixRanges": [{"addressPrefix": "fd00::1", "prefixLen": 128}]},
+                "filters": [{"name": "envoy.filters.network.echo"}],
+            },
+        ],
+    },
+]  # fmt: skip
+MATCH = {
+    "prefix": "/",
+    "headers": [
+        {"name": ":method", "stringMatch": {"exact": "GET"}},
+        {"name": "x-user", "stringMatch": {"safeRegex": {"regex": "j.*"}}, "invertMatch": True},
+        {"name": "x-any", "presentMatch": True},
+    ],
+    "queryParameters": [{"name": "debug", "stringMatch": {"prefix": "on"}}],
+}
+ROUTES = [
+    {"name": "http.8080", "virtualHosts": [{"name": "empty", "domains": ["*"]}]},
+    {
+        "name": "80",
+        "virtualHosts": [
+            {
+                "name": "tea.shop.svc.cluster.local:80",
+                "domains": ["tea", "tea.shop", "tea.shop.svc"],
+                "routes": [
+                    {"match": MATCH, "route": {"cluster": TEA}, "metadata": by_config("virtual-service", "tea")},
+                    {"match": {"path": "/old"}, "redirect": {"httpsRedirect": True, "hostRedirect": "new.example.com", "pathRedirect": "/new"}},
+                    {"match": {"safeRegex": {"regex": "/[a-z]+"}}, "directResponse": {"status": 503}},
+                    {
+                        "match": {"pathSeparatedPrefix": "/v1"},
+                        "route": {"weightedClusters": {"clusters": [{"name": TEA, "weight": 90}, {"name": "x"}]}},
+                    },
+                    {"match": {"prefix": "/pick"}, "route": {"clusterHeader": "x-cluster"}},
+                ],
+            }
+        ],
+    },
+]
+ENDPOINTS = [
+    {
+        "clusterName": TEA,
+        "endpoints": [
+            {
+                "locality": {"region": "eu", "zone": "eu-1"},
+                "lbEndpoints": [
+                    {"endpoint": {"address": socket("10.0.0.1", 8080)}, "loadBalancingWeight": 3},
+                    {"endpoint": {"address": socket("fd00::2", 8080)}, "healthStatus": "UNHEALTHY"},
+                ],
+            },
+            {"priority": 1, "lbEndpoints": [{"endpoint": {"address": {"pipe": {"path": "/run/tea"}}}}]},
+        ],
+    },
+    {"clusterName": "a", "endpoints": [{"lbEndpoints": [{"endpoint": {"address": {"envoyInternalAddress": {"serverListenerName": "x"}}}}]}]},
+]
+DUMPS = {"cds": CLUSTERS, "lds": LISTENERS, "rds": ROUTES, "eds": ENDPOINTS}
+SYNCZ = [
+    {
+        "cluster_id": "Kubernetes", "proxy": "tea-1.shop", "proxy_type": "sidecar", "istio_version": "1.32.0",
+        "resources": {
+            BY_SHORT_NAME["cds"]: {"sent": "a", "acked": "a"},
+            BY_SHORT_NAME["lds"]: {"sent": "b", "acked": "a", "lastError": "no such filter"},
+            BY_SHORT_NAME["eds"]: {"sent": "b", "acked": "a"},
+            BY_SHORT_NAME["rds"]: {},
+        },
+    },
+    {"cluster_id": "Kubernetes", "proxy": "gate.edge", "proxy_type": "router"},
+]  # fmt: skip
+EXPLAINED = {
+    "proxy": "tea-1.shop",
+    "resource": TEA,
+    "explanations": [
+        {
+            "type": "cds",
+            "objects": [
+                {"kind": "Service", "namespace": "shop", "name": "tea", "through": ["outbound_cluster", "service"]},
+                {"kind": "MeshConfig", "name": "mesh", "through": ["outbound_cluster"]},
+            ],
+            "lists": ["rules"],
+        },
+        {"type": "eds", "objects": [], "lists": []},
+    ],
+}
+PROBLEMS = [
+    {
+        "severity": "error", "code": "bad-regex", "kind": "VirtualService", "namespace": "shop", "name": "tea", "path": "spec.http[0]",
+        "file": "a.yaml", "line": 7, "message": "missing )",
+    },
+    {"severity": "warning", "code": "unknown-kind", "message": "what is this?", "file": "b.yaml"},
+]  # fmt: skip
+
+
+class Pages(http.server.BaseHTTPRequestHandler):
+    """Answers of the debug pages; `empty` servers know of nothing."""
+
+    empty = False
+
+    def do_GET(self) -> None:
+        url = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        page = url.path.removeprefix("/debug/")
+        if "proxyID" in query and query["proxyID"] not in "tea-1.shop-3":
+            return self.answer(404, NOT_CONNECTED.encode())
+        if query.get("resource", TEA) != TEA:
+            return self.answer(404, b"tea-1.shop has no resource 'x'\n")
+        found: dict[str, Any] = {
+            "connections": {"totalClients": 1, "clients": [{"connectionId": "tea-1.shop-3"}]} if not self.empty else {"totalClients": 0},
+            "syncz": [] if self.empty else SYNCZ,
+            "config_dump": {"configs": DUMPS[query["types"]]} if "types" in query and not self.empty else {},
+            "explain": EXPLAINED,
+            "problemz": [] if self.empty or query.get("namespace") == "calm" else PROBLEMS,
+        }
+        return self.answer(200, json.dumps(found[page]).encode())
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class EmptyPages(Pages):
+    empty = True
+
+
+class ClosedPages(Pages):
+    def do_GET(self) -> None:
+        self.answer(401, b"")
+
+
+def serve(handler: type[Pages]) -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    yield from serve(Pages)
+
+
+@pytest.fixture(scope="module")
+def empty() -> Iterator[str]:
+    yield from serve(EmptyPages)
+
+
+@pytest.fixture(scope="module")
+def closed() -> Iterator[str]:
+    yield from serve(ClosedPages)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(address: str, *words: str) -> str:
+        assert main(["--address", address, *words]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def fail(capsys: pytest.CaptureFixture[str]) -> Any:
+    def fail(address: str, *words: str) -> str:
+        assert main(["--address", address, *words]) == 1
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        return printed.err.replace(address, "HERE")
+
+    return fail
+
+
+def test_proxy_status(run: Any, address: str) -> None:
+    assert run(address, "proxy-status") == (
+        "NAME         CLUSTER      TYPE      CDS      LDS     EDS     RDS        VERSION\n"
+        "tea-1.shop   Kubernetes   sidecar   SYNCED   ERROR   STALE   NOT SENT   1.32.0\n"
+        "gate.edge    Kubernetes   router    -        -       -       -\n"
+        "tea-1.shop refuses its lds: no such filter\n"
+    )
+
+
+def test_proxy_status_of_nobody(run: Any, empty: str) -> None:
+    assert run(empty, "ps") == f"No proxy is connected to http://{empty}.\n"
+
+
+def test_clusters(run: Any, address: str) -> None:
+    assert run(address, "proxy-config", "clusters", "tea") == (
+        "SERVICE                      PORT   SUBSET   DIRECTION   TYPE                                   DESTINATION RULE\n"
+        "-                            8080   -        inbound     ORIGINAL_DST\n"
+        "*.example.org                80     -        outbound    envoy.clusters.dynamic_forward_proxy\n"
+        "BlackHoleCluster             -      -        -           STATIC\n"
+        "api.example.com              443    -        outbound    STRICT_DNS\n"
+        "tea.shop.svc.cluster.local   80     -        outbound    EDS                                    tea.shop\n"
+        "tea.shop.svc.cluster.local   80     v1       outbound    EDS                                    tea.shop\n"
+    )
+
+
+def test_listeners(run: Any, address: str) -> None:
+    assert run(address, "pc", "listener", "tea") == (
+        "LISTENER          ADDRESS                 MATCH                                     DESTINATION\n"
+        "inbound           unix:///run/in          all                                       HTTP to inbound|8080||\n"
+        "inbound           unix:///run/in          address fd00::1                           envoy.filters.network.echo\n"
+        "0.0.0.0_80        0.0.0.0:80              transport raw_buffer; ALPN http/1.1,h2c   route 80\n"
+        "0.0.0.0_443       0.0.0.0:443, [::]:443   address 10.0.0.0/8; SNI a.example.com     tea.shop.svc.cluster.local:80 90, x 10\n"
+        "virtualOutbound   0.0.0.0:15001           port 15001                                BlackHoleCluster\n"
+        "virtualOutbound   0.0.0.0:15001           all                                       PassthroughCluster\n"
+    )
+
+
+def test_routes(run: Any, address: str) -> None:
+    rows = [line.split("   ") for line in run(address, "proxy-config", "routes", "tea").splitlines()]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    host = ["80", "tea.shop.svc.cluster.local:80", "tea, tea.shop + 1 more"]
+    tea = "tea.shop.svc.cluster.local:80"
+    assert cells == [
+        ["ROUTE", "VIRTUAL HOST", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE"],
+        [*host, "/* method=GET !x-user=~j.* x-any ?debug=^on", tea, "tea.shop"],
+        [*host, "/old", "redirect https://new.example.com/new"],
+        [*host, "~/[a-z]+", "answer 503"],
+        [*host, "/v1/*", f"{tea} 90, x 0"],
+        [*host, "/pick*", "by header x-cluster"],
+        ["http.8080", "empty", "*", "-", "404"],
+    ]
+
+
+def test_endpoints(run: Any, address: str) -> None:
+    assert run(address, "proxy-config", "endpoints", "tea") == (
+        "ENDPOINT          STATUS      WEIGHT   LOCALITY         CLUSTER\n"
+        "internal x        HEALTHY     1        -                a\n"
+        f"10.0.0.1:8080     HEALTHY     3        eu/eu-1          {TEA}\n"
+        f"[fd00::2]:8080    UNHEALTHY   1        eu/eu-1          {TEA}\n"
+        f"unix:///run/tea   HEALTHY     1        - (priority 1)   {TEA}\n"
+    )
+
+
+def test_a_proxy_without_anything(run: Any, empty: str) -> None:
+    assert run(empty, "proxy-config", "routes", "tea") == "None.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("proxy-status",), SYNCZ), (("proxy-config", "clusters", "tea"), CLUSTERS), (("explain", "tea", TEA), EXPLAINED), (("problems",), PROBLEMS),
+    ],
+)  # fmt: skip
+def test_json(run: Any, address: str, words: tuple[str, ...], expected: Any) -> None:
+    assert json.loads(run(address, *words, "-o", "json")) == expected
+
+
+def test_explain(run: Any, address: str) -> None:
+    assert run(address, "explain", "tea", TEA) == (
+        f"{TEA} (cds) of tea-1.shop is made from\n"
+        "KIND         NAMESPACE   NAME   THROUGH\n"
+        "Service      shop        tea    outbound_cluster < service\n"
+        "MeshConfig               mesh   outbound_cluster\n"
+        "and was looked up in: rules\n"
+        "\n"
+        f"{TEA} (eds) of tea-1.shop is made from\n"
+        "nothing that anybody configured.\n"
+    )
+
+
+def test_problems(run: Any, address: str) -> None:
+    assert run(address, "problems") == (
+        "a.yaml:7: error: VirtualService shop/tea spec.http[0]: missing ) [bad-regex]\n" "b.yaml: warning: what is this? [unknown-kind]\n"
+    )
+    assert run(address, "problems", "-n", "calm") == "No problems.\n"
+
+
+def test_an_unknown_proxy(fail: Any, address: str, empty: str) -> None:
+    sentence = "pilotctl: no proxy whose name contains 'milk' is connected to http://HERE"
+    assert fail(address, "proxy-config", "routes", "milk") == f"{sentence}; connected are tea-1.shop\n"
+    assert fail(empty, "proxy-config", "routes", "milk") == f"{sentence}; none is\n"
+
+
+def test_an_unknown_resource(fail: Any, address: str) -> None:
+    assert fail(address, "explain", "tea", "x") == "pilotctl: tea-1.shop has no resource 'x'\n"
+
+
+def test_nobody_is_there(fail: Any) -> None:
+    text = fail("127.0.0.1:1", "proxy-status")
+    assert text.startswith("pilotctl: cannot ask http://HERE: ")
+    assert text.endswith("; is pilot-discovery running there? (--address says where)\n")
+    assert text.count("\n") == 1
+
+
+def test_it_is_not_for_us(fail: Any, closed: str) -> None:
+    assert fail(closed, "problems") == (
+        "pilotctl: http://HERE answers to its own machine only: use its loopback address, for example through a port-forward\n"
+    )
+
+
+def test_a_strange_address(fail: Any) -> None:
+    assert "cannot ask" in fail("http://[nonsense", "problems")
+
+
+def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as wrong:
+        main(["proxy-config"])
+    assert wrong.value.code == 2
+    assert "WHAT" in capsys.readouterr().err

@@ -4,8 +4,9 @@ from __future__ import annotations
 import msgspec
 
 from pilot.derive import Gather, derived
+from pilot.lib.duration import Duration
 from pilot.model.config.object import ObjectKey
-from pilot.model.config.proxy_config import ProxyConfig
+from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig
 from pilot.model.facets import Labels, Listening, Scope, SecretServers, Tags, TlsFiles
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import cut, listening, outbound_facet, tags
@@ -14,6 +15,24 @@ from pilot.model.views.gateways import selection
 from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.virtual_services import virtual_service, virtual_services_for
 from pilot.model.views.workloads import proxy_labels
+
+HOUR = Duration.of(3600)
+_EDGE = ConnectionSettings(
+    profile="EDGE",
+    listener_per_connection_buffer_limit_bytes=32 * 1024,
+    http_idle_timeout=HOUR,
+    http_stream_idle_timeout=Duration.of(300),
+    http_request_timeout=Duration.of(300),
+    http_request_headers_timeout=Duration.of(60),
+    http_max_concurrent_streams=100,
+    http2_initial_stream_window_size=64 * 1024,
+    http2_initial_connection_window_size=1024 * 1024,
+    http_headers_with_underscores_action="HEADERS_WITH_UNDERSCORES_REJECT_REQUEST",
+    http_merge_slashes=True,
+    http_path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
+)
+"""Envoy's advice for proxies at the edge: https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge"""
+_UNSET = ConnectionSettings()
 
 
 class Topology(msgspec.Struct, frozen=True, cache_hash=True):
@@ -67,16 +86,24 @@ def routing(db: Mesh, node_id: str) -> Routing:
 @derived
 def front(db: Mesh, node_id: str) -> Front:
     """What the listeners of a router depend on."""
-    outbound = outbound_facet(db, node_id)
+    outbound, listens = outbound_facet(db, node_id), listening(db, node_id)
     return Front(
         scope=outbound.scope,
-        listening=listening(db, node_id),
+        listening=msgspec.structs.replace(listens, connections=at_the_edge(listens.connections)),
         tags=tags(db, node_id),
         labels=outbound.labels,
         topology=topology_of(proxy_config(db, node_id)),
         tls_files=outbound.tls_files,
         secret_servers=outbound.secret_servers,
     )
+
+
+def at_the_edge(said: ConnectionSettings) -> ConnectionSettings:
+    """The settings of a router: of the profile EDGE what they do not say themselves."""
+    if said.profile != "EDGE":
+        return said
+    names = said.__struct_fields__
+    return ConnectionSettings(*(getattr(_EDGE if getattr(said, n) == getattr(_UNSET, n) else said, n) for n in names))
 
 
 def topology_of(config: ProxyConfig) -> Topology:

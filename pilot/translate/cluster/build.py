@@ -4,7 +4,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.cluster.v3 import cluster_pb2, filter_pb2
 from envoy.config.core.v3 import health_check_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 
@@ -109,9 +109,9 @@ def cluster_name(to: Destination) -> str:
 
 
 @lru_cache(maxsize=64)
-def exchange_filter(labels: tuple[str, ...]) -> cluster_pb2.Filter:
+def exchange_filter(labels: tuple[str, ...]) -> filter_pb2.Filter:
     """The upstream network filter that exchanges metadata with peers over TCP."""
-    return cluster_pb2.Filter(name=metadata_exchange.NAME, typed_config=metadata_exchange.build_config(labels))
+    return filter_pb2.Filter(name=metadata_exchange.NAME, typed_config=metadata_exchange.build_config(labels))
 
 
 def _start_dynamic(to: Destination, traits: Traits, defaults: Defaults) -> Draft:

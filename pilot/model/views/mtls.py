@@ -96,5 +96,5 @@ def workload_mtls(db: Mesh, namespace: str, labels: Labels) -> WorkloadMtls:
 
 
 def mtls_mode(db: Mesh, namespace: str, labels: Labels, port: int) -> Mode:
-    """What a workload accepts on a port that it listens on."""
-    return workload_mtls(db, namespace, labels).at(port)
+    """What a workload accepts on a port that it listens on. Workloads of a namespace that selects none are all alike."""
+    return workload_mtls(db, namespace, labels if _policies(db, namespace).selecting else frozenset()).at(port)

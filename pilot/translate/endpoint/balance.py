@@ -1,4 +1,4 @@
-"""How the endpoints of a cluster are spread over localities and priorities: which of all the settings count.
+"""How the endpoints of a cluster are spread over localities and priorities.
 
 https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
 """
@@ -6,17 +6,8 @@ from __future__ import annotations
 
 import msgspec
 
-from pilot.lib import labels as label
-from pilot.model.config.destination_rule import (
-    Distribute,
-    Failover,
-    LoadBalancerSettings,
-    LocalityLoadBalancerSetting,
-    ZoneAwareLoadBalancerSetting,
-)
-
-NEAR_ZONE = (label.NETWORK, label.REGION, label.ZONE)
-NEAR_NODE = (label.NETWORK, label.REGION, label.ZONE, label.SUBZONE, label.HOSTNAME)
+from pilot.model.config.destination_rule import Distribute, Failover, ZoneAwareLoadBalancerSetting
+from pilot.model.views.locality_lb import EffectiveLocality
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -35,40 +26,16 @@ class Balance(msgspec.Struct, frozen=True):
         return bool(self.distribute) or self.by_locality or self.by_region
 
 
-def build_balance(
-    settings: LoadBalancerSettings | None,
-    traffic_distribution: str,
-    mesh: LoadBalancerSettings,
-    outlier_detection: bool,
-) -> Balance | None:
-    """The rule's settings come before the service's own distribution, that before the mesh's; None where none takes effect.
-
-    Without outlier detection Envoy never leaves a priority, so that only weights and what a service asks for itself take effect.
-    """
-    if settings is not None and settings.zone_aware_lb_setting is not None:
-        return _zone_aware(settings.zone_aware_lb_setting)
-    if settings is not None and settings.locality_lb_setting is not None:
-        return _locality(settings.locality_lb_setting, outlier_detection)
-    if traffic_distribution:
-        return Balance(failover_priority=NEAR_NODE if traffic_distribution == "PreferSameNode" else NEAR_ZONE)
-    if mesh.zone_aware_lb_setting is not None:
-        return _zone_aware(mesh.zone_aware_lb_setting)
-    return _locality(mesh.locality_lb_setting, outlier_detection) if mesh.locality_lb_setting is not None else None
-
-
-def _zone_aware(setting: ZoneAwareLoadBalancerSetting) -> Balance | None:
-    """Envoy itself balances the zones of a priority; the regions are kept apart by priority."""
-    if setting.enabled is False:
+def build_balance(effective: EffectiveLocality, outlier_detection: bool) -> Balance | None:
+    """None where nothing takes effect: Envoy never leaves a priority unless something ejects its endpoints or tells their health."""
+    setting = effective.setting
+    if setting is None or setting.enabled is False:
         return None
-    return Balance(failover_priority=setting.failover_priority, failover=setting.failover, by_region=True)
-
-
-def _locality(setting: LocalityLoadBalancerSetting, outlier_detection: bool) -> Balance | None:
-    if setting.enabled is False:
-        return None
+    if isinstance(setting, ZoneAwareLoadBalancerSetting):  # Envoy itself balances the zones of a priority; priorities keep regions apart
+        return Balance(failover_priority=setting.failover_priority, failover=setting.failover, by_region=True)
     if setting.distribute:
         return Balance(distribute=setting.distribute)
-    if not outlier_detection:
+    if not outlier_detection and not effective.forced:
         return None
     by_locality = bool(setting.failover) or not setting.failover_priority
     return Balance(failover_priority=setting.failover_priority, failover=setting.failover, by_locality=by_locality)

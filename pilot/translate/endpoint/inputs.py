@@ -1,12 +1,8 @@
 """What of the mesh one cluster's endpoints are made by, as derived values."""
 from __future__ import annotations
 
-import msgspec
-
 from pilot.derive import derived, hub
 from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION
-from pilot.model.config.destination_rule import LoadBalancerSettings
-from pilot.model.config.mesh_config import DefaultTrafficPolicy
 from pilot.model.endpoint import Endpoint
 from pilot.model.facets import Outbound
 from pilot.model.inputs import Mesh
@@ -18,23 +14,15 @@ from pilot.model.views.mtls import mtls_mode
 from pilot.model.views.networks import all_network_gateways
 from pilot.model.views.services import service
 from pilot.translate.endpoint.lb_endpoint import Presentation
-from pilot.translate.endpoint.policy import EndpointPolicy, Sending, build_endpoint_policy
+from pilot.translate.endpoint.policy import EndpointPolicy, MeshBalance, Sending, build_endpoint_policy
 from pilot.translate.endpoint.vantage import Vantage, build_vantage
-
-
-class MeshBalance(msgspec.Struct, frozen=True):
-    """The mesh config's word on load balancing, and on outlier detection of clusters that hold their endpoints."""
-
-    settings: LoadBalancerSettings
-    defaults: DefaultTrafficPolicy | None
 
 
 @hub
 def mesh_balance(db: Mesh) -> MeshBalance:
     """Of this mesh."""
     mesh = mesh_config(db)
-    settings = LoadBalancerSettings(locality_lb_setting=mesh.locality_lb_setting, zone_aware_lb_setting=mesh.zone_aware_lb_setting)
-    return MeshBalance(settings, mesh.default_traffic_policy)
+    return MeshBalance(mesh.locality_lb_setting, mesh.zone_aware_lb_setting, mesh.default_traffic_policy)
 
 
 @derived
@@ -45,15 +33,15 @@ def endpoint_policy(db: Mesh, ref: ServiceRef, port: int, subset: str, sources: 
     if found is None:
         return EndpointPolicy()
     rule = merged_rule(db, sources) if sources else None
-    mesh, settings = mesh_balance(db), db.settings
+    settings = db.settings
     sending = Sending(settings.send_unhealthy_endpoints, settings.always_send_unhealthy_endpoints, settings.persistent_session_label)
     return build_endpoint_policy(
         found,
         port,
         subset,
         rule.spec if rule is not None else None,
-        mesh.settings,
-        mesh.defaults if inline else None,
+        mesh_balance(db),
+        inline,
         sending,
         is_cluster_local(db, ref.hostname),
     )

@@ -3,10 +3,17 @@ from __future__ import annotations
 
 import msgspec
 
-from pilot.model.config.destination_rule import DestinationRule, LoadBalancerSettings, Subset, TrafficPolicy
+from pilot.model.config.destination_rule import (
+    DestinationRule,
+    LocalityLoadBalancerSetting,
+    Subset,
+    TrafficPolicy,
+    ZoneAwareLoadBalancerSetting,
+)
 from pilot.model.config.mesh_config import DefaultTrafficPolicy
 from pilot.model.facets import Labels
 from pilot.model.service import Service
+from pilot.model.views.locality_lb import effective_locality
 from pilot.translate.cluster.traffic_policy import build_policy, build_subset_policy
 from pilot.translate.endpoint.balance import Balance, build_balance
 
@@ -26,6 +33,14 @@ class EndpointPolicy(msgspec.Struct, frozen=True, kw_only=True):
     balance: Balance | None = None
 
 
+class MeshBalance(msgspec.Struct, frozen=True):
+    """The mesh config's word on localities, and what rules leave open."""
+
+    locality: LocalityLoadBalancerSetting | None = None
+    zones: ZoneAwareLoadBalancerSetting | None = None
+    defaults: DefaultTrafficPolicy | None = None
+
+
 class Sending(msgspec.Struct, frozen=True):
     """What the settings say about endpoints that are not ready."""
 
@@ -39,17 +54,18 @@ def build_endpoint_policy(
     port: int,
     subset: str,
     rule: DestinationRule | None,
-    mesh: LoadBalancerSettings,
-    defaults: DefaultTrafficPolicy | None,
+    mesh: MeshBalance,
+    inline: bool,
     sending: Sending,
     cluster_local: bool,
 ) -> EndpointPolicy:
-    """Of one cluster. `defaults` are for clusters that hold their endpoints: with EDS the mesh's outlier detection does not count."""
+    """Of one cluster. `inline`: it holds its endpoints; with EDS the mesh's outlier detection does not count."""
     part = _subset(rule, subset)
-    policy = build_policy(rule.traffic_policy if rule is not None else None, port, defaults)
+    policy = build_policy(rule.traffic_policy if rule is not None else None, port, mesh.defaults if inline else None)
     if part is not None:
         policy = build_subset_policy(policy, part.traffic_policy, port)
     outlier = policy.outlier_detection
+    effective = effective_locality(policy.load_balancer, service, mesh.locality, mesh.zones)
     always = sending.always_unhealthy or bool(service.traffic_distribution)
     return EndpointPolicy(
         labels=frozenset(part.labels.items()) if part is not None else frozenset(),
@@ -58,7 +74,7 @@ def build_endpoint_policy(
         sticky=bool(dict(service.labels).get(sending.session_label)) if service.labels else False,
         node_local=service.node_local,
         cluster_local=cluster_local,
-        balance=build_balance(policy.load_balancer, service.traffic_distribution, mesh, outlier is not None),
+        balance=build_balance(effective, outlier is not None),
     )
 
 

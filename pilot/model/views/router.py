@@ -9,6 +9,7 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig
 from pilot.model.facets import Labels, Listening, Scope, SecretServers, Tags, TlsFiles
 from pilot.model.inputs import Mesh
+from pilot.model.views.asked_labels import inbound_label_keys
 from pilot.model.views.classify import cut, listening, outbound_facet, tags
 from pilot.model.views.gateway_servers import Selection
 from pilot.model.views.gateways import selection
@@ -56,12 +57,14 @@ class Routing(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Front(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that a router's listeners may depend on, beside the Gateways that select it. `labels`: as in `Outbound`."""
+    """All that a router's listeners may depend on, beside the Gateways that select it. `labels`: as in `Outbound`; `policies`: as
+    the labels in `Inbound`."""
 
     scope: Scope
     listening: Listening
     tags: Tags
     labels: Labels = frozenset()
+    policies: Labels = frozenset()
     topology: Topology = Topology()
     tls_files: TlsFiles = TlsFiles()
     secret_servers: SecretServers = SecretServers()
@@ -92,6 +95,7 @@ def front(db: Mesh, node_id: str) -> Front:
         listening=msgspec.structs.replace(listens, connections=at_the_edge(listens.connections)),
         tags=tags(db, node_id),
         labels=outbound.labels,
+        policies=cut(proxy_labels(db, node_id), inbound_label_keys(db, outbound.scope.namespace)),
         topology=topology_of(proxy_config(db, node_id)),
         tls_files=outbound.tls_files,
         secret_servers=outbound.secret_servers,

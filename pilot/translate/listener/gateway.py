@@ -16,8 +16,9 @@ from pilot.model.views.mesh import mesh_config
 from pilot.model.views.mesh_services import secret_provider
 from pilot.model.views.router import Front, bound_services
 from pilot.model.views.virtual_services import virtual_service
-from pilot.translate.access_log import access_logs_of, build_listener_access_logs
+from pilot.translate.access_log import build_listener_access_logs
 from pilot.translate.listener.address import listener_name, wildcards
+from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.gateway_chains import (
     Chain,
     HttpsChain,
@@ -185,7 +186,7 @@ def _options(db: Mesh, slot: Slot, front: Front) -> ListenerOptions:
         exact_balance=listening.exact_balance_outbound,
         accepts=db.settings.connections_per_event,
         buffer_bytes=listening.connections.listener_per_connection_buffer_limit_bytes,
-        access_logs=build_listener_access_logs(access_logs_of(mesh_config(db))),
+        access_logs=build_listener_access_logs(listener_defaults(db).access_logs),
     )
 
 

@@ -10,12 +10,14 @@ from pilot.model.config.virtual_service import RouteDestination
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Protocol, ServiceRef
 from pilot.model.views.destination_rules import destination_rule
-from pilot.model.views.mesh import mesh_config
+from pilot.model.views.jwt import jwt_rules
 from pilot.model.views.router import Front, Topology
 from pilot.model.views.services import service
-from pilot.translate.access_log import access_logs_of, build_http_access_logs, build_tcp_access_logs
+from pilot.translate.access_log import build_http_access_logs, build_tcp_access_logs
 from pilot.translate.cluster.stat_name import build_stat_name
 from pilot.translate.http_filter.chain import FilterOptions, build_http_filters
+from pilot.translate.http_filter.jwt_authn import build_jwt_authn
+from pilot.translate.listener.defaults import internal_networks, listener_defaults
 from pilot.translate.network_filter import http_connection_manager
 from pilot.translate.network_filter.http_connection_manager import HttpOptions, build_http_connection_manager, rds
 from pilot.translate.network_filter.metadata_exchange import build_metadata_exchange
@@ -35,29 +37,34 @@ Manager = hcm_pb2.HttpConnectionManager
 @derived
 def manager(db: Mesh, front: Front, grpc_web: bool, http3: bool) -> bytes:
     """The connection manager of a router, serialized, without statistics prefix and routes: protobuf merges these in."""
-    mesh, listening, settings = mesh_config(db), front.listening, db.settings
-    headers = listening.headers
+    defaults, listening, settings = listener_defaults(db), front.listening, db.settings
+    headers, exchange = listening.headers, listening.headers.metadata_exchange_headers
     options = HttpOptions(
         side="gateway",
         headers=headers,
         connections=listening.connections,
-        normalization=mesh.path_normalization.normalization if mesh.path_normalization is not None else "DEFAULT",
+        normalization=defaults.normalization,
         http10=listening.http10,
         http3=http3,
         idle_timeout=listening.idle_timeout,
         use_remote_address=True,
         continue_100=settings.continue_100,
+        internal_networks=internal_networks(db),
     )
     filters = FilterOptions(
         side="gateway",
         features=listening.features,
-        mesh_only=headers.metadata_exchange_headers is not None and headers.metadata_exchange_headers.mode == "IN_MESH",
+        metadata_exchange=settings.metadata_exchange,
+        labels=settings.metadata_exchange_labels,
+        mesh_only=exchange is not None and exchange.mode == "IN_MESH",
         alpn=settings.alpn_filter,
         sessions=settings.persistent_sessions,
         grpc_web=grpc_web,
         suppress_envoy_headers=headers.envoy_debug_headers is not None and bool(headers.envoy_debug_headers.disabled),
     )
-    built = build_http_connection_manager(options, build_http_filters(filters), build_http_access_logs(access_logs_of(mesh)))
+    rules = jwt_rules(db, front.scope.namespace, front.policies)
+    authn = [build_jwt_authn(rules, clear_route_cache=True)] if rules else []
+    built = build_http_connection_manager(options, build_http_filters(filters, authn), build_http_access_logs(defaults.access_logs))
     built.http_protocol_options.SetInParent()
     set_topology(built, front.topology)
     if listening.tracing is not None:
@@ -105,7 +112,7 @@ def tcp_route(db: Mesh, to: tuple[RouteDestination, ...], port: Port, name: str,
 
 def stat_prefix(db: Mesh, ref: ServiceRef, port: Port, subset: str) -> str:
     """How the mesh config wants the clusters of a service to be called in metrics, "" where it does not say."""
-    pattern = mesh_config(db).outbound_cluster_stat_name
+    pattern = listener_defaults(db).outbound_stat_name
     found = service(db, ref) if pattern else None
     return build_stat_name(pattern, found, port, subset) if found is not None else ""
 
@@ -117,7 +124,8 @@ def _cluster(db: Mesh, to: RouteDestination, port: Port, viewer: str) -> str:
 
 def build_tcp_filters(db: Mesh, route: TcpRoute, protocol: Protocol, front: Front, exchange: bool) -> list[listener_components_pb2.Filter]:
     """The filters of a chain of TCP. `exchange`: the client is a proxy of the mesh, which says who it is."""
-    filters = [build_metadata_exchange()] if exchange and front.listening.features.metadata_exchange else []
+    exchanges = exchange and db.settings.metadata_exchange and front.listening.features.metadata_exchange
+    filters = [build_metadata_exchange(db.settings.metadata_exchange_labels)] if exchanges else []
     cluster = route.clusters[0][0]
     if protocol is Protocol.REDIS and db.settings.redis_filter:
         return [*filters, build_redis_proxy(route.stat_prefix, cluster)]
@@ -125,4 +133,4 @@ def build_tcp_filters(db: Mesh, route: TcpRoute, protocol: Protocol, front: Fron
         filters.append(build_mongo_proxy(route.stat_prefix))
     elif protocol is Protocol.MYSQL and db.settings.mysql_filter:
         filters.append(build_mysql_proxy(route.stat_prefix))
-    return [*filters, build_tcp_proxy(route, build_tcp_access_logs(access_logs_of(mesh_config(db))))]
+    return [*filters, build_tcp_proxy(route, build_tcp_access_logs(listener_defaults(db).access_logs))]

@@ -8,7 +8,6 @@ from envoy.type.v3 import percent_pb2
 from google.protobuf import wrappers_pb2
 
 from pilot.model.config.destination_rule import ConnectionPoolSettings, RetryBudget
-from pilot.translate.cluster.draft import proto_duration
 
 UNLIMITED = 2**32 - 1
 RETRY_PERCENT, RETRY_CONCURRENCY = 20.0, 3
@@ -27,7 +26,10 @@ def _unlimited(publish_remaining: bool) -> circuit_breaker_pb2.CircuitBreakers:
 def apply_circuit_breakers(
     cluster: cluster_pb2.Cluster, pool: ConnectionPoolSettings | None, budget: RetryBudget | None = None, publish_remaining: bool = False
 ) -> None:
-    """Limits that a policy names, else none; a limit of 0 is one that is not named."""
+    """Limits that a policy names, else none; a limit of 0 is one that is not named.
+
+    The `budgetInterval` of a retry budget has no effect: Envoy's API, as packaged (xds-protos 1.85), has no field for it.
+    """
     cluster.circuit_breakers.CopyFrom(_unlimited(publish_remaining))
     if pool is None and budget is None:
         return
@@ -42,8 +44,6 @@ def apply_circuit_breakers(
         to = thresholds.retry_budget
         to.budget_percent.CopyFrom(percent_pb2.Percent(value=RETRY_PERCENT if budget.percent is None else budget.percent))
         to.min_retry_concurrency.CopyFrom(wrappers_pb2.UInt32Value(value=budget.min_retry_concurrency or RETRY_CONCURRENCY))
-        if budget.budget_interval is not None:
-            to.budget_interval.CopyFrom(proto_duration(budget.budget_interval))
 
 
 def _limit(threshold: wrappers_pb2.UInt32Value, said: int) -> None:

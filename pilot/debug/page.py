@@ -35,12 +35,14 @@ class Later(NamedTuple):
 
 
 class Page(NamedTuple):
-    """`answer` gives plain data for JSON, `Text` or `Later`, or raises `Refused`. `examples`: queries worth a link."""
+    """`answer` gives plain data for JSON, `Text` or `Later`, or raises `Refused`. `examples`: queries worth a link.
+    `of_proxy`: it must be told a proxyID."""
 
     path: str
     about: str
     answer: Callable[[Sources, Query], Any]
     examples: tuple[str, ...] = ()
+    of_proxy: bool = False
 
 
 class Answer(NamedTuple):

@@ -17,18 +17,21 @@ def page_list(sources: Sources, query: Query) -> Any:
 
 
 _SECTIONS: dict[str, tuple[Page, ...]] = {
-    "Connected proxies": (
+    "All proxies": (
         Page("/debug/syncz", "What each proxy was sent and acknowledged, by type", fleet.syncz, ("namespace=default",)),
         Page("/debug/adsz", "Who is connected, with metadata and watches", fleet.adsz, ("push=true",)),
         Page("/debug/connections", "Who is connected, briefly", fleet.connections),
     ),
-    "One proxy (proxyID=…)": (
-        Page("/debug/config_dump", "All that a proxy is to have, as Envoy's own config_dump shows it", config_dump.config_dump),
-        Page("/debug/edsz", "Its endpoints", config_dump.only("eds")),
-        Page("/debug/ecdsz", "Its extension configurations", config_dump.only("ecds")),
-        Page("/debug/ndsz", "Its name table", config_dump.only("nds")),
-        Page("/debug/sidecarz", "Which services it sees", scope.sidecarz),
-        Page("/debug/explain", "Which objects one of its resources was made from (resource=…, type=cds)", explain.explain_page),
+    "One proxy": tuple(
+        Page(path, about, answer, of_proxy=True)
+        for path, about, answer in (
+            ("/debug/config_dump", "All that it is to have, as Envoy's config_dump shows it; include_eds, types=cds,lds", config_dump.config_dump),
+            ("/debug/edsz", "Its endpoints", config_dump.only("eds")),
+            ("/debug/ecdsz", "Its extension configurations", config_dump.only("ecds")),
+            ("/debug/ndsz", "Its name table", config_dump.only("nds")),
+            ("/debug/sidecarz", "Which services it sees", scope.sidecarz),
+            ("/debug/explain", "Which objects one of its resources was made from; type=cds where names repeat", explain.explain_page),
+        )
     ),
     "Configuration": (
         Page("/debug/problemz", "What is wrong with users' objects", configuration.problemz),
@@ -46,7 +49,7 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
     ),
     "This page": (Page("/debug/list", "The names of all pages, as JSON", page_list),),
 }
-_UNSAFE = {"Administration": (Page("/debug/force_disconnect", "End the stream of a proxy (proxyID=…)", fleet.force_disconnect),)}
+_UNSAFE = {"Administration": (Page("/debug/force_disconnect", "End the stream of proxyID", fleet.force_disconnect),)}
 
 
 def sections(settings: Settings) -> dict[str, tuple[Page, ...]]:

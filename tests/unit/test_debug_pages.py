@@ -197,9 +197,10 @@ async def test_metrics_compressed(client: TestClient[web.Request, web.Applicatio
 async def test_the_index_names_every_page_and_proxy(ask: Ask) -> None:
     text = await ask("/debug")
     for page in (page for shown in sections(Settings()).values() for page in shown):
-        assert f'href="{page.path}"' in text
+        assert f'{"formaction" if page.of_proxy else "href"}="{page.path}"' in text
     assert "tea-1.shop-3" in text
     assert "/debug/config_dump?proxyID=tea-1.shop-3&amp;pretty=" in text
+    assert '<option value="tea-1.shop-3">' in text
 
 
 async def test_list(ask: Ask) -> None:

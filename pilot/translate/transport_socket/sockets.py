@@ -1,22 +1,16 @@
 """The transport sockets that carry a TLS context, and the one that carries none. The prebuilt ones are shared: copy, never change."""
 from __future__ import annotations
 
-from typing import Any
-
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.quic.v3 import quic_transport_pb2
 from envoy.extensions.transport_sockets.raw_buffer.v3 import raw_buffer_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
-from google.protobuf import any_pb2
+
+from pilot.translate.typed import pack
 
 TLS_NAME = "envoy.transport_sockets.tls"
 RAW_BUFFER_NAME = "envoy.transport_sockets.raw_buffer"
 QUIC_NAME = "envoy.transport_sockets.quic"
-
-
-def pack(message: Any) -> any_pb2.Any:
-    """A message as an Any; its map fields in one order."""
-    return any_pb2.Any(type_url=f"type.googleapis.com/{message.DESCRIPTOR.full_name}", value=message.SerializeToString(deterministic=True))
 
 
 def build_upstream(context: tls_pb2.UpstreamTlsContext) -> base_pb2.TransportSocket:

@@ -3,12 +3,14 @@
 A flag wins over its variable, a variable over the default. The type of the default says how the text is read: Go's syntax for
 booleans, integers and durations; tuples are parts between commas.
 
-    python -m pilot.settings      prints docs/settings.md
+    python -m pilot.settings                            prints docs/settings.md
+    python -m pilot.settings --check docs/settings.md   exit 1 where that file is not what would be printed
 """
 # ruff: noqa: RUF009 (the values of setting() are immutable)
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -255,5 +257,18 @@ def document() -> str:
     return "\n".join(lines) + "\n"
 
 
+def main(argv: Sequence[str]) -> int:
+    """Print the document, or compare a file with it."""
+    if not argv:
+        print(document(), end="")
+        return 0
+    _, path = argv
+    with open(path, encoding="utf-8") as file:
+        if file.read() == document():
+            return 0
+    print(f"{path} is stale: python -m pilot.settings > {path}", file=sys.stderr)
+    return 1
+
+
 if __name__ == "__main__":
-    print(document(), end="")
+    sys.exit(main(sys.argv[1:]))

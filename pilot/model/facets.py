@@ -33,6 +33,7 @@ class Scope(msgspec.Struct, frozen=True, cache_hash=True):
     namespace: str
     sidecar: ObjectKey | None = None
     gateway: bool = False  # a router: no Sidecar, no egress listeners
+    routed: tuple[ObjectKey, ...] | None = None  # only the services that these Gateways' routes lead to get clusters
 
 
 class Reach(msgspec.Struct, frozen=True, cache_hash=True):
@@ -113,6 +114,19 @@ class Listening(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     headers: ProxyHeaders = ProxyHeaders()
     connections: ConnectionSettings = ConnectionSettings()
     tracing: Tracing | None = None  # None: no spans
+
+
+class OutboundListening(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """All that the outbound listeners of a sidecar may depend on, but the tags of its spans. `labels`: as in `Outbound`.
+
+    `own_address`: where headless services have one listener of many pods, the address of which its own chain is left out.
+    """
+
+    scope: Scope
+    listening: Listening
+    labels: Labels = frozenset()
+    auto_addresses: bool = False  # uses addresses that are allocated to services without one
+    own_address: str = ""
 
 
 class Outbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):

@@ -9,6 +9,19 @@ from pilot.model.service import ServiceRef
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.services import refs_by_hostname
 
+_WITH_SERVICE = (
+    "envoy_ext_authz_http",
+    "envoy_ext_authz_grpc",
+    "zipkin",
+    "datadog",
+    "skywalking",
+    "opentelemetry",
+    "envoy_http_als",
+    "envoy_tcp_als",
+    "envoy_otel_als",
+    "sds",
+)
+
 
 class Provider(NamedTuple):
     """A port of a service that an extension provider names."""
@@ -32,3 +45,10 @@ def secret_provider(db: Mesh) -> Provider | None:
     provider = next((p.sds for p in mesh_config(db).extension_providers if p.sds is not None), None)
     ref = find_service(db, provider.service) if provider is not None else None
     return Provider(ref.hostname, provider.port) if ref is not None and provider is not None else None
+
+
+@derived
+def provider_services(db: Mesh) -> frozenset[str]:
+    """The services that extension providers name, as written: `host` or `namespace/host`."""
+    said = (getattr(p, kind) for p in mesh_config(db).extension_providers for kind in _WITH_SERVICE)
+    return frozenset(provider.service for provider in said if provider is not None and provider.service)

@@ -18,6 +18,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.service import Port, Protocol, Service, ServiceRef
 from pilot.model.views.destination_rules import Sources, merged_rule, rule_ref
+from pilot.model.views.gateway_destinations import routed_services
 from pilot.model.views.imports import Import, scope_services
 from pilot.model.views.services import service
 from pilot.translate import names
@@ -66,6 +67,8 @@ def cluster_port(found: Service, number: int) -> Port | None:
 
 @derived
 def _imports(db: Mesh, view: View) -> tuple[Import, ...]:
+    if view.scope.routed is not None:
+        return routed_services(db, msgspec.structs.replace(view.scope, routed=None), view.scope.routed)
     return tuple(scope_services(db, view.scope).values())
 
 

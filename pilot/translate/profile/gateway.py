@@ -1,6 +1,8 @@
 """Which resources a router gets."""
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from pilot.derive import derived
 from pilot.model.facets import Outbound
 from pilot.model.inputs import Mesh
@@ -22,10 +24,11 @@ from pilot.translate.route.gateway import gateway_route_configurations
 def gateway_plan(db: Mesh, node_id: str) -> Plan:
     """The groups of one router."""
     outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
+    routed = restrict(outbound, selected) if db.settings.filter_gateway_clusters else outbound
     passes = _passes(db, selected)
     return Plan({
-        CLUSTER: tuple(_clusters(outbound, passes)),
-        ENDPOINT: (Group(endpoints_of, (outbound,)), *((Group(sni_endpoints_of, (outbound,)),) if passes else ())),
+        CLUSTER: tuple(_clusters(routed, outbound, passes)),
+        ENDPOINT: (Group(endpoints_of, (routed,)), *((Group(sni_endpoints_of, (outbound,)),) if passes else ())),
         LISTENER: (Group(gateway_listeners, (selected, front(db, node_id))),),
         ROUTE: (Group(gateway_route_configurations, (routing(db, node_id),)),),
     })
@@ -37,10 +40,15 @@ def _passes(db: Mesh, selected: Selection) -> bool:
     return merged_gateway(db, selected).auto_passthrough
 
 
-def _clusters(outbound: Outbound, passes: bool) -> list[Group]:
+def restrict(outbound: Outbound, selected: Selection) -> Outbound:
+    """The facet of a router that gets clusters only for what its Gateways' routes lead to."""
+    return replace(outbound, scope=replace(outbound.scope, routed=selected.gateways))
+
+
+def _clusters(routed: Outbound, outbound: Outbound, passes: bool) -> list[Group]:
     groups = [
-        Group(outbound_clusters, (without_place(outbound),)),
-        Group(inline_clusters, (outbound,)),
+        Group(outbound_clusters, (without_place(routed),)),
+        Group(inline_clusters, (routed,)),
         Group(router_fixed_clusters, ()),
     ]
     if passes:

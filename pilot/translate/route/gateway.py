@@ -141,8 +141,3 @@ def build_route_configuration(name: str, virtual_hosts: Iterable[bytes]) -> Reso
 
 
 gateway_route_configurations: Gather[RouteRef, [Routing], Resource] = Gather("gateway_routes", _route_refs, _route_configuration)
-
-
-def empty_route_configuration(name: str) -> Resource:
-    """What Envoy is told of a name that no server has any more, while the listener that asks for it drains."""
-    return Resource.of(ROUTE, route_pb2.RouteConfiguration(name=name, validate_clusters=_FALSE))

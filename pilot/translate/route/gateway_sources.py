@@ -15,7 +15,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.service import Registry, ServiceRef
 from pilot.model.views.destination_rules import merged_rule, rule_ref
 from pilot.model.views.mesh import mesh_config
-from pilot.model.views.services import is_visible, refs_by_hostname, service
+from pilot.model.views.services import is_visible, listing, refs_by_hostname, service
 from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.route.context import RouteContext
 from pilot.translate.route.destination import DestinationKey, Target, destination_key
@@ -99,12 +99,21 @@ def destination_service(db: Mesh, host: str, owner: str, viewer: str) -> Service
 
 @derived
 def service_in_sight(db: Mesh, host: str, viewer: str) -> ServiceRef | None:
-    """Of the services of a host name the one that a namespace means: its own, else Kubernetes' own, else the oldest."""
+    """Of the services of a host name the one that a namespace means: its own, else Kubernetes' own, else the oldest.
+
+    Those that are exported to it by name count as older than those that everybody sees.
+    """
     seen = [ref for ref in refs_by_hostname(db, host) if is_visible(db, ref, viewer)]
     if len(seen) <= 1:
         return seen[0] if seen else None
+    seen.sort(key=lambda ref: _is_public(db, ref))
     own = next((ref for ref in seen if ref.namespace == viewer), None)
     return own or next((ref for ref in seen if _is_kubernetes(db, ref)), seen[0])
+
+
+def _is_public(db: Mesh, ref: ServiceRef) -> bool:
+    listed = listing(db, ref)
+    return listed is not None and "*" in listed.exported_to
 
 
 def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:

@@ -57,7 +57,9 @@ def _object(reason: Reason) -> dict[str, Any]:
 
 
 def _name(node: Node) -> str:
-    return str(node.fn)
+    """Of a derivation; of an index of a table with what it goes by: "VirtualService by host"."""
+    name = str(node.fn)
+    return f"{name} {node.args[0]}" if name.endswith(" by") else name
 
 
 def _suggest(name: str, names: list[str]) -> str:

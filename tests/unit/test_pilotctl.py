@@ -326,8 +326,8 @@ def test_explain(run: Any, address: str) -> None:
     assert run(address, "explain", "tea", TEA) == (
         f"{TEA} (cds) of tea-1.shop is made from\n"
         "KIND         NAMESPACE   NAME   THROUGH\n"
-        "Service      shop        tea    outbound_cluster < service\n"
-        "MeshConfig               mesh   outbound_cluster\n"
+        "Service      shop        tea    outbound cluster < service\n"
+        "MeshConfig               mesh   outbound cluster\n"
         "and was looked up in: rules\n"
         "\n"
         f"{TEA} (eds) of tea-1.shop is made from\n"

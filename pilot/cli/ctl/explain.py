@@ -24,9 +24,13 @@ def run(client: Client, arguments: argparse.Namespace) -> str:
 
 
 def _section(found: dict[str, Any], part: dict[str, Any]) -> str:
-    rows = [(o["kind"], o.get("namespace", ""), o["name"], " < ".join(o["through"])) for o in part["objects"]]
+    rows = [(o["kind"], o.get("namespace", ""), o["name"], " < ".join(map(_words, o["through"]))) for o in part["objects"]]
     lines = [f"{found['resource']} ({part['type']}) of {found['proxy']} is made from"]
     lines.append(table(("KIND", "NAMESPACE", "NAME", "THROUGH"), rows) if rows else "nothing that anybody configured.")
     if part["lists"]:
-        lines.append(f"and was looked up in: {', '.join(part['lists'])}")
+        lines.append(f"and was looked up in: {', '.join(map(_words, part['lists']))}")
     return "\n".join(lines)
+
+
+def _words(derivation: str) -> str:
+    return derivation.strip("_").replace("_", " ")

@@ -12,7 +12,7 @@ from pilot.lib.duration import parse_duration
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig, ProxyHeaders
 from pilot.model.endpoint import Locality
-from pilot.model.facets import Features, Inbound, Labels, Listening, Outbound, Reach, Scope, SecretServers, Tags, TlsFiles, Tracing
+from pilot.model.facets import Features, Inbound, Labels, Listening, Outbound, OutboundListening, Reach, Scope, SecretServers, Tags, TlsFiles, Tracing
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
 from pilot.model.views.asked_labels import inbound_label_keys, outbound_label_keys
@@ -118,6 +118,19 @@ def listening(db: Mesh, node_id: str) -> Listening:
         headers=config.proxy_headers or ProxyHeaders(),
         connections=config.connection_settings or _mesh_connections(mesh),
         tracing=_tracing(config, db.settings.trace_sampling) if mesh.enable_tracing else None,
+    )
+
+
+@derived
+def outbound_listening(db: Mesh, node_id: str) -> OutboundListening:
+    """What the outbound listeners of a sidecar depend on."""
+    outbound = outbound_facet(db, node_id)
+    return OutboundListening(
+        scope=outbound.scope,
+        listening=listening(db, node_id),
+        labels=outbound.labels,
+        auto_addresses=outbound.dns_capture,
+        own_address=_proxy(db, node_id).ips[0] if db.settings.headless_filter_chains else "",
     )
 
 

@@ -108,6 +108,12 @@ def scope_services(db: Mesh, scope: Scope) -> Mapping[str, Import]:
     return found
 
 
+@derived
+def imported(db: Mesh, scope: Scope, hostname: str) -> Import | None:
+    """The service that a host name means in a scope."""
+    return scope_services(db, scope).get(hostname)
+
+
 def _add(db: Mesh, found: dict[str, Import], item: Import) -> None:
     """Take one more import. The first of a host name stays, except that Kubernetes' services come before others; the ports
     of one service that several listeners import add up."""

@@ -15,13 +15,6 @@ from pilot.translate.typed import pack
 NAME = "envoy.filters.http.dynamic_forward_proxy"
 
 
-def lookup_family(ipv4: bool, ipv6: bool) -> cluster_pb2.Cluster.DnsLookupFamily:
-    """Which addresses a proxy that has those families asks DNS for."""
-    if ipv4 and ipv6:
-        return cluster_pb2.Cluster.ALL
-    return cluster_pb2.Cluster.V6_ONLY if ipv6 else cluster_pb2.Cluster.V4_ONLY
-
-
 def build_dynamic_forward_proxy(cache: dns_cache_pb2.DnsCacheConfig) -> hcm_pb2.HttpFilter:
     """Over a DNS cache."""
     return hcm_pb2.HttpFilter(name=NAME, typed_config=pack(dynamic_forward_proxy_pb2.FilterConfig(dns_cache_config=cache)))

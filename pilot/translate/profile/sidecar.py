@@ -2,16 +2,30 @@
 from __future__ import annotations
 
 from pilot.derive import derived
+from pilot.model.facets import OutboundListening, Tags
 from pilot.model.inputs import Mesh
-from pilot.model.views.classify import inbound_facet, outbound_facet
+from pilot.model.views.classify import inbound_facet, outbound_facet, outbound_listening, tags
 from pilot.translate.cluster.groups import sidecar_cluster_groups
 from pilot.translate.endpoint.assignment import endpoints_of
+from pilot.translate.listener.outbound import http_listeners, http_listeners_of_others, serves_headless, tcp_listeners, tcp_listeners_of_others
+from pilot.translate.listener.virtual_outbound import capture_listeners
 from pilot.translate.profile.plan import Group, Plan
-from pilot.translate.resource import CLUSTER, ENDPOINT
+from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER
 
 
 @derived
 def sidecar_plan(db: Mesh, node_id: str) -> Plan:
     """The groups of one sidecar."""
     outbound, inbound = outbound_facet(db, node_id), inbound_facet(db, node_id)
-    return Plan({CLUSTER: sidecar_cluster_groups(db, outbound, inbound), ENDPOINT: (Group(endpoints_of, (outbound,)),)})
+    return Plan({
+        CLUSTER: sidecar_cluster_groups(db, outbound, inbound),
+        ENDPOINT: (Group(endpoints_of, (outbound,)),),
+        LISTENER: (*_outbound_listeners(db, outbound_listening(db, node_id), tags(db, node_id), inbound.ips[0]),),
+    })
+
+
+def _outbound_listeners(db: Mesh, facet: OutboundListening, spans: Tags, address: str) -> tuple[Group, ...]:
+    capture = Group(capture_listeners, (facet, spans))
+    if serves_headless(db, facet, address):
+        return Group(tcp_listeners_of_others, (facet, address)), Group(http_listeners_of_others, (facet, spans, address)), capture
+    return Group(tcp_listeners, (facet,)), Group(http_listeners, (facet, spans)), capture

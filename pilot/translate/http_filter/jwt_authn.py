@@ -1,0 +1,70 @@
+"""JSON web tokens: a token that is there must be valid; whether one must be there is authorization's matter."""
+from __future__ import annotations
+
+from functools import lru_cache
+
+from envoy.config.core.v3 import base_pb2
+from envoy.config.route.v3 import route_components_pb2
+from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from google.protobuf import empty_pb2
+
+from pilot.model.config.request_authentication import JWTRule
+from pilot.translate.typed import pack
+
+NAME = "envoy.filters.http.jwt_authn"
+PAYLOAD = "payload"  # where routes and policies find the claims in the filter's metadata
+# A public key whose private one was never kept: where the keys of an issuer are not known, no token of it is valid.
+NOBODYS_KEYS = (
+    '{"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "nobody", "e": "AQAB", '
+    '"n": "pQlXtdxxORs-nqibVMC6QSvD3qB7fSmMQ35z0XAQQYml-9TH5LbXqk72gkwTS8Ye6Up8BlADDD7V7pvdQ1zHdN9bsfj_qeNvhBg4'
+    'kSVF2Vc2_03mh62QvlfD0oId4S23Y7eog5mhwQFS_ul33M1gU2nRblZx0i2tiipkFiMMZIRMeFuf0-nAvMUp2gHTtB6VYS_eTQeT'
+    'JxquBj3eWchVP1niHCtMO8DlZ85bIctHpOQG3NiHBNBjcBJfIy24bQ9ntzBiTbn04l4wz6VgdzFKJ8jAdODMM-Svbu1tAVg7dW6w'
+    'bSd8BzfD632pKtHOTdFiSjkwNX1qxPpcjEhbUNXQEw"}]}'
+)
+_SPACE_DELIMITED = ("permission", "scope")
+
+JwtRules = tuple[JWTRule, ...]
+Requirement = config_pb2.JwtRequirement
+
+
+@lru_cache(maxsize=1024)
+def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2.HttpFilter:
+    """Of at least one rule. `clear_route_cache`: routes depend on claims, so that they are chosen again (gateways).
+
+    With several issuers a request passes by one valid token, or by none that is invalid: issuers may share a header.
+    """
+    names = [f"origins-{i}" for i in range(len(rules))]
+    lenient = [_any([Requirement(provider_name=n), Requirement(allow_missing=empty_pb2.Empty())]) for n in names]
+    requires = lenient[0]
+    if len(rules) > 1:
+        every = Requirement(requires_all=config_pb2.JwtRequirementAndList(requirements=lenient))
+        requires = _any([*(Requirement(provider_name=n) for n in names), every])
+    config = config_pb2.JwtAuthentication(
+        providers={n: _build_provider(r, clear_route_cache) for n, r in zip(names, rules, strict=True)},
+        rules=[config_pb2.RequirementRule(match=route_components_pb2.RouteMatch(prefix="/"), requires=requires)],
+        bypass_cors_preflight=True,
+    )
+    return hcm_pb2.HttpFilter(name=NAME, typed_config=pack(config))
+
+
+def _any(requirements: list[Requirement]) -> Requirement:
+    return Requirement(requires_any=config_pb2.JwtRequirementOrList(requirements=requirements))
+
+
+def _build_provider(rule: JWTRule, clear_route_cache: bool) -> config_pb2.JwtProvider:
+    claims = sorted({*_SPACE_DELIMITED, *rule.space_delimited_claims})
+    return config_pb2.JwtProvider(
+        issuer=rule.issuer,
+        audiences=rule.audiences,
+        forward=rule.forward_original_token,
+        forward_payload_header=rule.output_payload_to_header,
+        payload_in_metadata=PAYLOAD,
+        normalize_payload_in_metadata=config_pb2.JwtProvider.NormalizePayload(space_delimited_claims=claims),
+        clear_route_cache=clear_route_cache,
+        claim_to_headers=[config_pb2.JwtClaimToHeader(header_name=c.header, claim_name=c.claim) for c in rule.output_claim_to_headers],
+        from_headers=[config_pb2.JwtHeader(name=h.name, value_prefix=h.prefix) for h in rule.from_headers],
+        from_params=rule.from_params,
+        from_cookies=rule.from_cookies,
+        local_jwks=base_pb2.DataSource(inline_string=rule.jwks or NOBODYS_KEYS),
+    )

@@ -1,0 +1,49 @@
+"""Addresses that listeners are bound to."""
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from envoy.config.core.v3 import address_pb2
+from envoy.config.listener.v3 import listener_pb2
+
+UNIX = "unix://"
+ANY_IPV4, ANY_IPV6 = "0.0.0.0", "::"
+
+
+def wildcards(ipv4: bool, ipv6: bool) -> tuple[str, ...]:
+    """All addresses, of the families that a proxy has; the first is the one to bind to, the second an additional one."""
+    return tuple(a for a, has in ((ANY_IPV4, ipv4), (ANY_IPV6, ipv6)) if has)
+
+
+def loopbacks(ipv4: bool, ipv6: bool) -> tuple[str, ...]:
+    """The addresses of the pod itself, in the same way."""
+    return tuple(a for a, has in (("127.0.0.1", ipv4), ("::1", ipv6)) if has)
+
+
+def build_address(bind: str, port: int) -> address_pb2.Address:
+    """A socket address; without a port the path of a Unix socket."""
+    if port:
+        return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=bind, port_value=port))
+    return address_pb2.Address(pipe=address_pb2.Pipe(path=bind.removeprefix(UNIX)))
+
+
+def build_additional(binds: Iterable[str], port: int) -> list[listener_pb2.AdditionalAddress]:
+    """Further addresses of one listener."""
+    return [listener_pb2.AdditionalAddress(address=build_address(bind, port)) for bind in binds if bind]
+
+
+def build_cidr(text: str) -> address_pb2.CidrRange | None:
+    """Of an address or a network; None where it is neither. An address that stands for all is no range."""
+    try:
+        network = ipaddress.ip_interface(text)
+    except ValueError:
+        return None
+    cidr = address_pb2.CidrRange(address_prefix=str(network.ip))
+    cidr.prefix_len.value = network.network.prefixlen
+    return cidr
+
+
+def listener_name(bind: str, port: int) -> str:
+    """`0.0.0.0_80`."""
+    return f"{bind}_{port}"

@@ -1,0 +1,94 @@
+"""Outbound filter chains by what makes them, before they are built; and how those of many services share a listener."""
+from __future__ import annotations
+
+import ipaddress
+from typing import NamedTuple
+
+from pilot.model.config.object import ObjectKey
+from pilot.model.service import Port, Protocol
+from pilot.translate.listener.http import HttpClass
+from pilot.translate.network_filter.tcp_proxy import TcpRoute
+
+SERVER_FIRST = frozenset({Protocol.MONGO, Protocol.MYSQL})
+RAW_BUFFER = "raw_buffer"
+
+
+class HttpRoutes(NamedTuple):
+    """A chain of HTTP: its class of managers, and the name of its routes."""
+
+    kind: HttpClass
+    routes: str
+
+
+class ChainSpec(NamedTuple):
+    """A filter chain. Conditions first: `()` and "" are none. `protocol`: of a TCP chain, for filters that look into it;
+    `source`: the VirtualService that it is from; `dynamic_host`: the wildcard host that its SNI is resolved for."""
+
+    sni: tuple[str, ...] = ()
+    cidrs: tuple[str, ...] = ()
+    alpns: tuple[str, ...] = ()
+    transport: str = ""
+    tcp: TcpRoute | None = None
+    http: HttpRoutes | None = None
+    protocol: Protocol = Protocol.TCP
+    source: ObjectKey | None = None
+    dynamic_host: str = ""
+
+    @property
+    def matches_all(self) -> bool:
+        return not (self.alpns or self.transport or self.cidrs) and (not self.sni or "*" in self.sni)
+
+    @property
+    def condition(self) -> tuple[object, ...]:
+        """Equal for chains that Envoy takes for duplicates."""
+        names = frozenset(s for s in self.sni if s != "*")
+        return self.transport, self.alpns, names, frozenset(c for text in self.cidrs if (c := _network(text)))
+
+
+def _network(text: str) -> str:
+    """A network in its normal form, "" for one that stands for all addresses."""
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return ""
+    return "" if text.partition("/")[0] == "0.0.0.0" else str(network)
+
+
+class ListenerSpec(NamedTuple):
+    """An outbound listener. `unmatched`: the cluster for connections that no chain takes."""
+
+    binds: tuple[str, ...]
+    port: int
+    to_port: bool
+    chains: tuple[ChainSpec, ...]
+    unmatched: str
+
+
+class Draft:
+    """A listener that the chains of one service after the other are added to."""
+
+    def __init__(self) -> None:
+        self.chains: dict[tuple[object, ...], ChainSpec] = {}
+        self.protocol: Protocol | None = None
+        self.port: Port | None = None
+        self.binds: tuple[str, ...] = ()
+        self.to_port = False
+
+    @property
+    def empty(self) -> bool:
+        return self.protocol is None
+
+    def accepts(self, protocol: Protocol) -> bool:
+        """Protocols whose servers speak first share a port with nothing that would have to be told from them."""
+        return self.protocol is None or self.protocol is protocol or SERVER_FIRST.isdisjoint((self.protocol, protocol))
+
+    def start(self, port: Port, binds: tuple[str, ...], to_port: bool, protocol: Protocol, chains: list[ChainSpec]) -> None:
+        """Begin (anew) with the chains of a service."""
+        self.port, self.binds, self.to_port, self.protocol = port, binds, to_port, protocol
+        self.chains = {}
+        self.merge(chains)
+
+    def merge(self, chains: list[ChainSpec]) -> None:
+        """Add chains; the first of those with the same condition stays."""
+        for chain in chains:
+            self.chains.setdefault(chain.condition, chain)

@@ -1,0 +1,58 @@
+"""What the mesh config and the settings say to every listener."""
+from __future__ import annotations
+
+import ipaddress
+
+import msgspec
+
+from pilot.derive import hub
+from pilot.lib.duration import Duration
+from pilot.model.config.mesh_networks import MeshNetworks
+from pilot.model.inputs import Mesh
+from pilot.model.views.mesh import mesh_config
+from pilot.translate.access_log import AccessLogs, access_logs_of
+
+
+class ListenerDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of the mesh config that listeners are made by, so that any other edit of it leaves them alone."""
+
+    outbound_port: int
+    inbound_port: int
+    http_proxy_port: int
+    detection_timeout: Duration
+    normalization: str
+    access_logs: AccessLogs
+    inbound_stat_name: str = ""
+    outbound_stat_name: str = ""
+
+
+@hub
+def listener_defaults(db: Mesh) -> ListenerDefaults:
+    """Of this mesh."""
+    mesh = mesh_config(db)
+    return ListenerDefaults(
+        outbound_port=mesh.proxy_listen_port,
+        inbound_port=mesh.proxy_inbound_listen_port,
+        http_proxy_port=mesh.proxy_http_port,
+        detection_timeout=mesh.protocol_detection_timeout,
+        normalization=mesh.path_normalization.normalization if mesh.path_normalization is not None else "DEFAULT",
+        access_logs=access_logs_of(mesh),
+        inbound_stat_name=mesh.inbound_cluster_stat_name,
+        outbound_stat_name=mesh.outbound_cluster_stat_name,
+    )
+
+
+@hub
+def internal_networks(db: Mesh) -> tuple[str, ...]:
+    """The address ranges of the mesh networks, sorted."""
+    networks = db.mesh.get("networks")
+    if not isinstance(networks, MeshNetworks):
+        return ()
+    found = set()
+    for network in networks.networks.values():
+        for endpoints in network.endpoints:
+            try:
+                found.add(ipaddress.ip_interface(endpoints.from_cidr or ""))
+            except ValueError:
+                continue
+    return tuple(i.with_prefixlen for i in sorted(found, key=lambda i: (i.version, i.ip.packed, i.network.prefixlen)))

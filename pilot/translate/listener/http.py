@@ -1,0 +1,97 @@
+"""HTTP connection managers of sidecars: a template for each class of them."""
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from envoy.config.route.v3 import route_pb2
+
+from pilot.derive import derived
+from pilot.model.facets import Listening, Tags
+from pilot.model.inputs import Mesh
+from pilot.translate import names
+from pilot.translate.access_log import build_http_access_logs
+from pilot.translate.cluster.dns import lookup_family
+from pilot.translate.http_filter.chain import FilterOptions, build_http_filters
+from pilot.translate.http_filter.dynamic_forward_proxy import build_allow_any_dns_cache, build_dns_cache, build_dynamic_forward_proxy
+from pilot.translate.http_filter.jwt_authn import JwtRules, build_jwt_authn
+from pilot.translate.listener.defaults import internal_networks, listener_defaults
+from pilot.translate.listener.parts import serialize_tracing
+from pilot.translate.network_filter.http_connection_manager import HttpOptions, Manager, build_http_connection_manager, rds
+from pilot.translate.tracing import build_tracing
+
+
+class HttpClass(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Managers that are alike but for their routes, statistics and tracing.
+
+    `forward_proxy`: its clients name whole URLs; `dynamic_host`: the wildcard host whose requests it resolves; `allow_any`: it
+    resolves any unknown host; `jwt`: what requests must be signed with.
+    """
+
+    side: Literal["inbound", "outbound"]
+    grpc_web: bool = False
+    http2: bool = False
+    forward_proxy: bool = False
+    dynamic_host: str = ""
+    allow_any: bool = False
+    jwt: JwtRules = ()
+
+
+@derived
+def http_template(db: Mesh, kind: HttpClass, listening: Listening) -> bytes:
+    """A serialized manager without statistics prefix, routes and tracing."""
+    settings, defaults = db.settings, listener_defaults(db)
+    outbound = kind.side == "outbound"
+    use_remote_address = outbound and settings.use_remote_address and not kind.forward_proxy
+    options = HttpOptions(
+        side=kind.side,
+        headers=listening.headers,
+        connections=listening.connections,
+        normalization=defaults.normalization,
+        http10=listening.http10,
+        http2=kind.http2,
+        absolute_urls=kind.forward_proxy,
+        idle_timeout=listening.idle_timeout,
+        use_remote_address=use_remote_address,
+        continue_100=settings.continue_100,
+        internal_networks=internal_networks(db) if settings.hcm_internal_networks or use_remote_address else (),
+    )
+    headers = listening.headers
+    exchange = headers.metadata_exchange_headers
+    filters = FilterOptions(
+        side=kind.side,
+        features=listening.features,
+        metadata_exchange=settings.metadata_exchange,
+        labels=settings.metadata_exchange_labels,
+        mesh_only=exchange is not None and exchange.mode == "IN_MESH" and not kind.forward_proxy,
+        alpn=settings.alpn_filter,
+        sessions=settings.persistent_sessions,
+        grpc_web=kind.grpc_web,
+        suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled),
+    )
+    family = lookup_family(listening.ipv4, listening.ipv6, settings.dual_stack, settings.ipv6_only_has_ipv4)
+    resolving = []
+    if kind.dynamic_host:
+        resolving.append(build_dynamic_forward_proxy(build_dns_cache(names.dns_cache(kind.dynamic_host), family)))
+    if kind.allow_any:
+        cache = build_allow_any_dns_cache(family, settings.dynamic_dns_max_hosts, listening.dns_proxy)
+        resolving.append(build_dynamic_forward_proxy(cache))
+    authn = [build_jwt_authn(kind.jwt)] if kind.jwt else []
+    manager = build_http_connection_manager(options, build_http_filters(filters, authn, resolving), build_http_access_logs(defaults.access_logs))
+    return manager.SerializeToString(deterministic=True)
+
+
+def over_rds(stat_prefix: str, routes: str) -> bytes:
+    """What a manager has of its own: routes that come over RDS. To be added to a template."""
+    return Manager(stat_prefix=stat_prefix, rds=rds(routes)).SerializeToString(deterministic=True)
+
+
+def with_routes(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes:
+    """What a manager has of its own: routes inside of it. To be added to a template."""
+    return Manager(stat_prefix=stat_prefix, route_config=routes).SerializeToString(deterministic=True)
+
+
+@derived
+def tracing_part(db: Mesh, listening: Listening, tags: Tags) -> bytes:
+    """The tracing of a workload's managers, b"" where there is none."""
+    return serialize_tracing(build_tracing(listening.tracing, tags)) if listening.tracing is not None else b""

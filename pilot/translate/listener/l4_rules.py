@@ -1,0 +1,130 @@
+"""TCP and TLS rules of VirtualServices, as sidecars follow them: which chains a port of a service is split into.
+
+What can be told beforehand (gateways, the proxy's labels and namespace, the port) is decided here; what only the connection tells
+(its destination, the name in its TLS handshake) becomes the condition of a chain.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from pilot.derive import Gather, derived, hub
+from pilot.lib.hosts import matches
+from pilot.model.config.object import ObjectKey
+from pilot.model.config.virtual_service import L4MatchAttributes, RouteDestination, TCPRoute, TLSMatchAttributes, VirtualService
+from pilot.model.facets import Labels, Scope
+from pilot.model.inputs import Mesh
+from pilot.model.views.sidecar_scope import egress_listeners
+from pilot.model.views.virtual_service_names import MESH
+from pilot.model.views.virtual_services import egress_bindings, virtual_service
+
+
+class Ruled(NamedTuple):
+    """A VirtualService with TCP or TLS rules."""
+
+    key: ObjectKey
+    hosts: tuple[str, ...]
+
+
+class L4Chain(NamedTuple):
+    """A chain that a rule asks for. `source`: the VirtualService, where the chain names it; `terminal`: nothing comes after it."""
+
+    key: ObjectKey
+    route: tuple[RouteDestination, ...]
+    sni: tuple[str, ...] = ()
+    cidrs: tuple[str, ...] = ()
+    named: bool = True
+    terminal: bool = False
+
+
+class Client(NamedTuple):
+    """Who connects: a proxy, by its namespace and labels."""
+
+    namespace: str
+    labels: Labels
+
+
+@hub
+def _keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    return db.virtual_services.keys("namespace", namespace)
+
+
+@derived
+def _ruled(db: Mesh, key: ObjectKey, _: str) -> Ruled | None:
+    found = virtual_service(db, key)
+    return Ruled(key, found.spec.hosts) if found is not None and (found.spec.tcp or found.spec.tls) else None
+
+
+_ruled_in: Gather[ObjectKey, [str], Ruled] = Gather("l4_virtual_services", _keys, _ruled)
+
+
+@derived
+def l4_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[Ruled, ...]:
+    """Those of an egress listener that have TCP or TLS rules, in the order they are tried."""
+    keys = [b.key for b in egress_bindings(db, scope.namespace, egress_listeners(db, scope)[index].hosts)]
+    ruled = {namespace: _ruled_in(db, namespace) for namespace in {k.namespace for k in keys}}
+    return tuple(found for k in keys if (found := ruled[k.namespace].get(k)) is not None)
+
+
+def for_host(ruled: Iterable[Ruled], hostname: str) -> list[ObjectKey]:
+    """Those that have a host in common with a service's name."""
+    return [r.key for r in ruled if any(matches(h, hostname) for h in r.hosts)]
+
+
+def applies(match: L4MatchAttributes | TLSMatchAttributes, client: Client, port: int) -> bool:
+    """Can a connection of the client to the port meet the condition at all?"""
+    return (
+        (not match.gateways or MESH in match.gateways)
+        and match.port in (0, port)
+        and match.source_namespace in ("", client.namespace)
+        and match.source_labels.items() <= client.labels
+    )
+
+
+def find_tls_chains(
+    services: Iterable[tuple[ObjectKey, VirtualService]], client: Client, port: int, cidrs: tuple[str, ...]
+) -> Iterator[L4Chain]:
+    """The chains of TLS rules. A rule's own subnets take the place of the service's networks, from there on: Istio's own way."""
+    handled: set[tuple[str, str]] = set()
+    for key, spec in services:
+        for rule in spec.tls:
+            for match in rule.match if rule.route else ():
+                if not applies(match, client, port):
+                    continue
+                if match.destination_subnets and port > 0:
+                    cidrs = match.destination_subnets
+                condition = ",".join(match.sni_hosts), ",".join(match.destination_subnets)
+                if condition not in handled:
+                    handled.add(condition)
+                    yield L4Chain(key, rule.route, match.sni_hosts, cidrs)
+
+
+def find_tcp_chains(
+    services: Iterable[tuple[ObjectKey, VirtualService]], client: Client, port: int, cidrs: tuple[str, ...]
+) -> Iterator[L4Chain]:
+    """The chains of TCP rules, up to the first that takes every connection."""
+    for key, spec in services:
+        for rule in spec.tcp:
+            if not rule.route:
+                continue
+            chain = _tcp_chain(key, rule, client, port, cidrs)
+            if chain is not None:
+                yield chain
+                if chain.terminal and chain.named:
+                    return
+
+
+def _tcp_chain(key: ObjectKey, rule: TCPRoute, client: Client, port: int, cidrs: tuple[str, ...]) -> L4Chain | None:
+    """A condition without subnets takes all; of others the subnets are collected. Where these are just the service's own networks,
+    its default chain would repeat the condition and is left out."""
+    subnets: list[str] = []
+    for match in rule.match:
+        if applies(match, client, port):
+            if not match.destination_subnets or port == 0:
+                return L4Chain(key, rule.route, cidrs=cidrs, terminal=True)
+            subnets += match.destination_subnets
+    if not rule.match:
+        return L4Chain(key, rule.route, cidrs=cidrs, terminal=True)
+    if not subnets:
+        return None
+    return L4Chain(key, rule.route, cidrs=tuple(subnets), named=False, terminal=sorted(subnets) == sorted(cidrs))

@@ -1,0 +1,223 @@
+"""Outbound listeners of sidecars: one for HTTP a port, one for TCP an address, and what becomes of services that share one.
+
+Shared by resolving first: what an egress listener's services ask for (`claim`) is grouped by address (`slots`), the claims of each
+address become a `ListenerSpec` of names only, and that is built once for all scopes in which it comes out the same.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pilot.derive import Gather, derived
+from pilot.model.config.virtual_service import Destination
+from pilot.model.facets import Listening, OutboundListening, Tags
+from pilot.model.inputs import Mesh
+from pilot.model.service import Protocol
+from pilot.model.views.imports import egress_services
+from pilot.model.views.sidecar_scope import egress_listeners, outbound_traffic_policy
+from pilot.translate import names
+from pilot.translate.cluster.dns import lookup_family
+from pilot.translate.listener.address import wildcards
+from pilot.translate.listener.build import SocketOptions, build_outbound_listener
+from pilot.translate.listener.chain_spec import Draft, ListenerSpec
+from pilot.translate.listener.claim import Claim, claims, place_of
+from pilot.translate.listener.defaults import listener_defaults
+from pilot.translate.listener.http import http_template, tracing_part
+from pilot.translate.listener.outbound_chains import http_chain, tcp_chains
+from pilot.translate.listener.parts import ListenerParts, assemble
+from pilot.translate.names import outbound_cluster
+from pilot.translate.resource import Resource
+
+
+class Slot(msgspec.Struct, frozen=True, cache_hash=True):
+    """An address and what asks for it, in order."""
+
+    bind: str
+    port: int
+    claims: tuple[Claim, ...]
+
+    @property
+    def speaks_http(self) -> bool:
+        """May there be HTTP at the address?"""
+        return any(c.port.protocol.is_http or c.port.protocol is Protocol.UNSUPPORTED for c in self.claims)
+
+
+# -- who asks for which address ----------------------------------------------------------------------------------------------
+
+@derived
+def slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
+    """The addresses of a scope's listeners. An egress listener without a port leaves alone those of the listeners before it."""
+    settings, mesh = db.settings, listener_defaults(db)
+    refused = frozenset((mesh.outbound_port, mesh.inbound_port))
+    found: dict[tuple[str, int], list[Claim]] = {}
+    locked: frozenset[tuple[str, int]] = frozenset()
+    with_http: set[tuple[str, int]] = set()
+    for index, listener in enumerate(egress_listeners(db, facet.scope)):
+        place = place_of(listener, facet, refused, settings.dual_stack, settings.headless_filter_chains)
+        if listener.port is None:
+            locked = frozenset(found)
+        for item in egress_services(db, facet.scope, index):
+            for claim in claims(db, item, index, place, listener.port):
+                key = claim.binds[0], claim.port.number
+                if key in locked:
+                    continue
+                if claim.port.protocol.is_http:  # all HTTP of a port is one chain, by routes
+                    if key in with_http:
+                        continue
+                    with_http.add(key)
+                found.setdefault(key, []).append(claim)
+    return tuple(Slot(bind, port, tuple(asking)) for (bind, port), asking in found.items())
+
+
+@derived
+def _tcp_slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
+    return tuple(s for s in slots(db, facet) if not s.speaks_http)
+
+
+@derived
+def _http_slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
+    return tuple(s for s in slots(db, facet) if s.speaks_http)
+
+
+# -- one listener ------------------------------------------------------------------------------------------------------------
+
+@derived
+def listener_spec(db: Mesh, slot: Slot, facet: OutboundListening) -> ListenerSpec | None:
+    """What the listener at an address is made by, after the claims of all services have been heard."""
+    draft = Draft()
+    everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
+    for claim in slot.claims:
+        _hear(db, draft, claim, facet, everywhere)
+    if draft.port is None:
+        return None
+    return ListenerSpec(draft.binds, draft.port.number, draft.to_port, tuple(draft.chains.values()), unmatched_cluster(db, facet))
+
+
+def _hear(db: Mesh, draft: Draft, claim: Claim, facet: OutboundListening, everywhere: str) -> None:
+    """Add a claim to a listener. HTTP and TCP at one address are told apart by inspection; an unknown protocol is both."""
+    protocol, before = claim.port.protocol, draft.protocol
+    if protocol is Protocol.HTTP_PROXY:
+        draft.start(claim.port, claim.binds, claim.to_port, protocol, [http_chain(db, claim, facet, detected=False)])
+        return
+    if (protocol.is_http and before is not None and not before.is_tcp) or not draft.accepts(protocol):
+        return
+    detected = not protocol.is_http or claim.binds[0] == everywhere
+    if protocol.is_http:
+        chains = [http_chain(db, claim, facet, detected)]
+    else:
+        chains = tcp_chains(db, claim, facet)
+        if protocol is Protocol.UNSUPPORTED and (before is None or before.is_http or before.is_tcp):
+            chains.append(http_chain(db, claim, facet, detected=True))
+    if before is None or (protocol is Protocol.UNSUPPORTED and before.is_http):
+        kept = Protocol.UNSUPPORTED if protocol.is_http and detected else protocol
+        draft.start(claim.port, claim.binds, claim.to_port, kept, chains)
+        return
+    draft.merge(chains)
+    if not (before.is_tcp and protocol.is_tcp):
+        draft.protocol = Protocol.UNSUPPORTED
+
+
+@derived
+def unmatched_cluster(db: Mesh, facet: OutboundListening) -> str:
+    """Where connections go that no listener or chain is for."""
+    policy = outbound_traffic_policy(db, facet.scope)
+    if policy.mode not in ("ALLOW_ANY", "ALLOW_ANY_DYNAMIC_DNS"):
+        return names.BLACK_HOLE_CLUSTER
+    return egress_proxy_cluster(policy.egress_proxy) if policy.egress_proxy is not None else names.PASSTHROUGH_CLUSTER
+
+
+def egress_proxy_cluster(to: Destination) -> str:
+    """The cluster of a Sidecar's egress proxy."""
+    return outbound_cluster(to.port.number if to.port is not None else 0, to.subset, to.host)
+
+
+@derived
+def listener_parts(db: Mesh, spec: ListenerSpec, listening: Listening) -> ListenerParts:
+    """A listener of all scopes in which it is made by the same."""
+    templates = {c.http.kind: http_template(db, c.http.kind, listening) for c in spec.chains if c.http is not None}
+    return build_outbound_listener(spec, socket_options(db, listening), templates)
+
+
+@derived
+def socket_options(db: Mesh, listening: Listening) -> SocketOptions:
+    """Of the outbound listeners of a proxy."""
+    settings, mesh = db.settings, listener_defaults(db)
+    return SocketOptions(
+        access_logs=mesh.access_logs,
+        detection_timeout=mesh.detection_timeout,
+        handshake_timeout=settings.gateway_handshake_timeout,
+        accepts=settings.connections_per_event,
+        exact_balance=listening.exact_balance_outbound,
+        idle_timeout=listening.idle_timeout,
+        mongo=settings.mongo_filter,
+        redis=settings.redis_filter,
+        mysql=settings.mysql_filter,
+        lookup_family=lookup_family(listening.ipv4, listening.ipv6, settings.dual_stack, settings.ipv6_only_has_ipv4),
+    )
+
+
+@derived
+def tcp_resource(db: Mesh, spec: ListenerSpec, listening: Listening) -> Resource:
+    """A listener without HTTP, which all workloads share."""
+    return assemble(listener_parts(db, spec, listening), b"")
+
+
+@derived
+def _tcp_listener(db: Mesh, slot: Slot, facet: OutboundListening) -> Resource | None:
+    spec = listener_spec(db, slot, facet)
+    return tcp_resource(db, spec, facet.listening) if spec is not None else None
+
+
+@derived
+def _http_listener(db: Mesh, slot: Slot, facet: OutboundListening, tags: Tags) -> Resource | None:
+    spec = listener_spec(db, slot, facet)
+    if spec is None:
+        return None
+    return assemble(listener_parts(db, spec, facet.listening), tracing_part(db, facet.listening, tags))
+
+
+# -- the groups --------------------------------------------------------------------------------------------------------------
+
+tcp_listeners: Gather[Slot, [OutboundListening], Resource] = Gather("tcp_listeners", _tcp_slots, _tcp_listener)
+
+
+@derived
+def _slots_of_workload(db: Mesh, facet: OutboundListening, _: Tags) -> tuple[Slot, ...]:
+    return _http_slots(db, facet)
+
+
+http_listeners: Gather[Slot, [OutboundListening, Tags], Resource] = Gather("http_listeners", _slots_of_workload, _http_listener)
+
+
+@derived
+def serves_headless(db: Mesh, facet: OutboundListening, address: str) -> bool:
+    """Is there a listener at the address of a pod itself? Its own proxy must not have it."""
+    return any(s.bind == address for s in slots(db, facet))
+
+
+@derived
+def tcp_listeners_of_others(db: Mesh, facet: OutboundListening, address: str) -> Mapping[Slot, Resource]:
+    """Without those at the proxy's own address: traffic to itself does not go through an outbound listener."""
+    return {s: r for s, r in tcp_listeners(db, facet).items() if s.bind != address}
+
+
+@derived
+def http_listeners_of_others(db: Mesh, facet: OutboundListening, tags: Tags, address: str) -> Mapping[Slot, Resource]:
+    """The same of those with HTTP."""
+    return {s: r for s, r in http_listeners(db, facet, tags).items() if s.bind != address}
+
+
+@derived
+def _slot_routes(db: Mesh, slot: Slot, facet: OutboundListening) -> tuple[str, ...]:
+    spec = listener_spec(db, slot, facet)
+    return tuple(dict.fromkeys(c.http.routes for c in spec.chains if c.http is not None)) if spec is not None else ()
+
+
+_routes_by_slot: Gather[Slot, [OutboundListening], tuple[str, ...]] = Gather("routes_by_slot", _http_slots, _slot_routes)
+
+
+@derived
+def route_names(db: Mesh, facet: OutboundListening) -> tuple[str, ...]:
+    """The routes that the listeners of a scope's services ask for over RDS."""
+    return tuple(dict.fromkeys(name for found in _routes_by_slot(db, facet).values() for name in found))

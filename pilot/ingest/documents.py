@@ -1,0 +1,185 @@
+"""The text of a file → its documents as plain data, with the lines that they start at.
+
+YAML 1.1 as Kubernetes reads it, built from libyaml's events, which costs half of what yaml.CSafeLoader does: timestamps stay
+text, keys become text as in JSON, a number with colons is no number.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+MAX_NODES = 1_000_000
+"""Of one document, with what its aliases repeat: more is a mistake, or an attack."""
+
+_PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CORE = "tag:yaml.org,2002:"
+_WORDS: dict[str, Any] = dict.fromkeys(("", "~", "null", "Null", "NULL")) | dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
+for _value, _words in ((True, ("yes", "true", "on")), (False, ("no", "false", "off"))):
+    _WORDS |= {form: _value for word in _words for form in (word, word.capitalize(), word.upper())}
+for _sign, _infinity in (("", float("inf")), ("+", float("inf")), ("-", float("-inf"))):
+    _WORDS |= {_sign + form: _infinity for form in (".inf", ".Inf", ".INF")}
+_NUMERIC = frozenset("0123456789+-.")
+_INT = re.compile(r"[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_MERGE = object()
+
+
+class Document(NamedTuple):
+    """`line` is that of its first content, from 1; `repeated`: keys that a mapping has twice, with their lines. The last one counts."""
+
+    plain: Any
+    line: int
+    repeated: tuple[tuple[str, int], ...] = ()
+
+
+class SyntaxFault(ValueError):
+    """The text is not what its suffix says. `line` is from 1, 0 where unknown."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def read_documents(data: bytes, path: str) -> list[Document]:
+    """Every document that holds anything; SyntaxFault where one of them cannot be parsed."""
+    if path.endswith(".json"):
+        return _read_json(data)
+    try:
+        return [document for document in _Builder(data).documents() if document.plain is not None]
+    except yaml.MarkedYAMLError as fault:
+        mark = fault.problem_mark or fault.context_mark
+        raise SyntaxFault(" ".join(filter(None, (fault.context, fault.problem))), mark.line + 1 if mark else 0) from fault
+    except (yaml.YAMLError, UnicodeError) as fault:
+        raise SyntaxFault(str(fault).partition("\n")[0]) from fault
+    except RecursionError as fault:
+        raise SyntaxFault("nested too deeply") from fault
+
+
+def _read_json(data: bytes) -> list[Document]:
+    if not data.strip():
+        return []
+    try:
+        return [Document(msgspec.json.decode(data), 1)]
+    except (msgspec.DecodeError, UnicodeError) as fault:
+        place = re.search(r"byte (\d+)", str(fault))
+        raise SyntaxFault(str(fault), data.count(b"\n", 0, int(place[1])) + 1 if place else 0) from fault
+    except RecursionError as fault:
+        raise SyntaxFault("nested too deeply") from fault
+
+
+class _Builder:
+    """One pass over the events of a text."""
+
+    def __init__(self, data: bytes) -> None:
+        self._events: Iterator[Any] = yaml.parse(data, Loader=_PARSER)
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._repeated: list[tuple[str, int]] = []
+        self._nodes = 0
+
+    def documents(self) -> Iterator[Document]:
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._anchors, self._repeated, self._nodes = {}, [], 0
+                first = next(self._events)
+                plain = self._node(first)
+                yield Document(plain, first.start_mark.line + 1, tuple(self._repeated))
+
+    def _node(self, event: Any) -> Any:
+        self._nodes += 1
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            value = _scalar(event)
+            if event.anchor is not None:
+                self._anchors[event.anchor] = value, 1
+            return value
+        if kind is yaml.AliasEvent:
+            return self._alias(event)
+        before = self._nodes
+        made = self._mapping(event) if kind is yaml.MappingStartEvent else self._sequence()
+        if event.anchor is not None:
+            self._anchors[event.anchor] = made, self._nodes - before + 1
+        return made
+
+    def _alias(self, event: Any) -> Any:
+        if event.anchor not in self._anchors:
+            raise SyntaxFault(f"unknown alias *{event.anchor}", event.start_mark.line + 1)
+        value, nodes = self._anchors[event.anchor]
+        self._nodes += nodes
+        if self._nodes > MAX_NODES:
+            raise SyntaxFault(f"more than {MAX_NODES} values, aliases counted as what they stand for", event.start_mark.line + 1)
+        return value
+
+    def _sequence(self) -> list[Any]:
+        items: list[Any] = []
+        for event in self._events:
+            if type(event) is yaml.SequenceEndEvent:
+                break
+            items.append(self._node(event))
+        return items
+
+    def _mapping(self, start: Any) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        merged: list[dict[str, Any]] = []
+        for event in self._events:
+            if type(event) is yaml.MappingEndEvent:
+                break
+            key = self._key(event)
+            value = self._node(next(self._events))
+            if key is _MERGE:
+                merged += self._merged(value, event)
+                continue
+            if key in made:
+                self._repeated.append((key, event.start_mark.line + 1))
+            made[key] = value
+        for other in merged:
+            for name, value in other.items():
+                made.setdefault(name, value)
+        return made
+
+    def _key(self, event: Any) -> Any:
+        if type(event) is yaml.ScalarEvent and event.value == "<<" and event.implicit[0]:
+            return _MERGE
+        key = self._node(event)
+        if isinstance(key, str):
+            return key
+        if isinstance(key, dict | list):
+            raise SyntaxFault("a key must be a single value", event.start_mark.line + 1)
+        return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
+
+    @staticmethod
+    def _merged(value: Any, event: Any) -> list[dict[str, Any]]:
+        found = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, dict) for item in found):
+            raise SyntaxFault("only mappings can be merged with <<", event.start_mark.line + 1)
+        return found
+
+
+def _scalar(event: Any) -> Any:
+    tag, text = event.tag, event.value
+    if tag is None:
+        return _resolve(text) if event.implicit[0] else text
+    if tag in ("!", _CORE + "str"):
+        return text
+    if tag in (_CORE + "null", _CORE + "bool", _CORE + "int", _CORE + "float"):
+        return _resolve(text)
+    raise SyntaxFault(f"unknown tag {tag}", event.start_mark.line + 1)
+
+
+def _resolve(text: str) -> Any:
+    """What a plain scalar means."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMERIC:
+        return text
+    if _INT.fullmatch(text):
+        digits = text.replace("_", "")
+        sign, bare = (-1, digits[1:]) if digits[0] == "-" else (1, digits.removeprefix("+"))
+        try:
+            return sign * (int(bare, 8) if len(bare) > 1 and bare[0] == "0" and bare.isdecimal() else int(bare, 0))
+        except ValueError:  # 08, 0x_, and numbers of thousands of digits
+            return text
+    return float(text.replace("_", "")) if _FLOAT.fullmatch(text) else text

@@ -1,0 +1,66 @@
+"""The configuration files below a folder, and what tells a changed one without reading it."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+SUFFIXES = (".yaml", ".yml", ".json")
+_SWAPPED = "..data"
+"""The link that a Kubernetes volume swaps to change all its files at once; they are links through it."""
+
+
+class Signature(NamedTuple):
+    """What changes with the content: time of the last write in nanoseconds, size and inode."""
+
+    modified: int
+    size: int
+    inode: int
+
+
+def is_configuration(name: str) -> bool:
+    """Whether a file of that name is one: neither hidden nor temporary, with a known suffix."""
+    return name.endswith(SUFFIXES) and not name.startswith((".", "#", "~"))
+
+
+def is_hidden(name: str) -> bool:
+    return name.startswith(".")
+
+
+def sign(path: str) -> Signature | None:
+    """The signature of a file; None where there is none, or something else."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return Signature(stat.st_mtime_ns, stat.st_size, stat.st_ino) if os.path.isfile(path) else None
+
+
+def scan(folder: str) -> Iterator[tuple[str, Signature]]:
+    """Every configuration file at any depth, in no order. Links to files are followed, links to folders are not.
+
+    A folder that goes away meanwhile is empty; one that cannot be read raises OSError.
+    """
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if is_hidden(entry.name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from scan(entry.path)
+        elif is_configuration(entry.name) and (signature := sign(entry.path)) is not None:
+            yield entry.path, signature
+
+
+def place_of(path: str, folder: str) -> str | None:
+    """What to look at again when something happened at a path below `folder`: a file, a folder, or nothing (None)."""
+    parent = folder
+    for name in os.path.relpath(path, folder).split(os.sep):
+        if name == _SWAPPED:
+            return parent
+        if is_hidden(name) and name != os.curdir:
+            return None
+        parent = os.path.join(parent, name)
+    return path

@@ -1,6 +1,7 @@
-"""What the users configured, and what is wrong with it: configz, resourcesz, mesh, problemz, push_status."""
+"""What the users configured, and what is wrong with it: configz, resourcesz, mesh, problemz."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pilot.debug.page import Later, Query
@@ -8,6 +9,9 @@ from pilot.debug.plain import plain
 from pilot.debug.sources import Sources
 from pilot.ingest.catalogue import KINDS
 from pilot.model.config.object import Object
+from pilot.model.inputs import Mesh
+from pilot.model.problem import Problem
+from pilot.model.views.virtual_services import delegation_problems
 
 _ISTIO = ".istio.io"
 
@@ -30,24 +34,21 @@ def mesh(sources: Sources, query: Query) -> Any:
 
 
 def problemz(sources: Sources, query: Query) -> Any:
-    """What is wrong with users' objects now. `namespace`: only those of a namespace."""
+    """What is wrong with users' objects now, alone and with each other. `namespace`: only those of a namespace."""
     namespace = query.get("namespace")
-    found = [p for p in sources.problems() if namespace is None or p.object.namespace == namespace]
-    return [
-        {
-            "severity": str(p.severity),
-            "code": p.code,
-            **{name: value for name, value in p.object._asdict().items() if value},
-            **{name: value for name, value in (("path", p.path), ("file", p.file), ("line", p.line)) if value},
-            "message": p.message,
-        }
-        for p in found
-    ]
+    found = (*sources.problems(), *_between_objects(sources.db))
+    return [show_problem(p) for p in found if namespace is None or p.object.namespace == namespace]
 
 
-def push_status(sources: Sources, query: Query) -> Any:
-    """Conflicts that the last push met, by metric."""
-    return {}
+def _between_objects(db: Mesh) -> Iterator[Problem]:
+    for key, _ in sorted(db.virtual_services.rows()):
+        yield from delegation_problems(db, key)
+
+
+def show_problem(p: Problem) -> dict[str, Any]:
+    """What is known of it."""
+    fields = {"severity": str(p.severity), "code": p.code, **p.object._asdict(), "path": p.path, "file": p.file, "line": p.line, "message": p.message}
+    return {name: value for name, value in fields.items() if value}
 
 
 def to_kubernetes(api_version: str, o: Object[Any]) -> dict[str, Any]:

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from pilot.debug.config_dump import group_resources
-from pilot.debug.page import Query, Refused, asked_connection
+from pilot.debug.page import Later, Query, Refused, asked_connection
 from pilot.debug.sources import Sources
 from pilot.derive import Node
 from pilot.derive.explain import Explanation, Reason, explain
@@ -29,7 +29,7 @@ def explain_page(sources: Sources, query: Query) -> Any:
     found = [shown for url in types for group in groups.get(url, ()) for shown in _explained(sources, group, name, url)]
     if not found:
         names = [resource.name for url in types for group in groups.get(url, ()) for resource in group_resources(sources.db, group)]
-        raise Refused(404, f"{connection.proxy.id} has no resource {name!r}{_suggest(name, names)}\n")
+        return Later(lambda: _refuse(connection.proxy.id, name, names))
     return {"proxy": connection.proxy.id, "resource": name, "explanations": found}
 
 
@@ -62,6 +62,7 @@ def _name(node: Node) -> str:
     return f"{name} {node.args[0]}" if name.endswith(" by") else name
 
 
-def _suggest(name: str, names: list[str]) -> str:
+def _refuse(proxy: str, name: str, names: list[str]) -> NoReturn:
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise Refused(404, f"{proxy} has no resource {name!r}{hint}\n")

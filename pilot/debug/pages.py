@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilot.debug import config_dump, configuration, explain, fleet, registry, scope
+from pilot.debug import config_dump, configuration, explain, fleet, push_status, registry, scope
 from pilot.debug.page import Page, Query
 from pilot.debug.sources import Sources
 from pilot.settings import Settings
@@ -38,7 +38,7 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
         Page("/debug/configz", "Every object of Istio's kinds", configuration.configz, ("pretty",)),
         Page("/debug/resourcesz", "Which kinds are read", configuration.resourcesz),
         Page("/debug/mesh", "The mesh config in force", configuration.mesh, ("pretty",)),
-        Page("/debug/push_status", "Conflicts in the last push, by metric", configuration.push_status),
+        Page("/debug/push_status", "Services without endpoints, proxies without services", push_status.push_status),
     ),
     "Registry": (
         Page("/debug/registryz", "Every service", registry.registryz),

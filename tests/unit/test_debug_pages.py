@@ -150,8 +150,10 @@ PROBLEM = Problem(
 def pages(monkeypatch: pytest.MonkeyPatch) -> Sources:
     monkeypatch.setattr(config_dump, "plan", small_plan)
     monkeypatch.setattr(explain, "plan", small_plan)
-    other = connection(id="cup-1.mugs-4", proxy=Proxy(type=NodeType.ROUTER, id="cup-1.mugs", ips=("10.2.0.9",), dns_domain="", namespace="mugs"))
-    return sources(build_mesh(), connection(), other, problems=[PROBLEM])
+    mesh, gate = build_mesh(), Proxy(type=NodeType.ROUTER, id="cup-1.mugs", ips=("10.2.0.9",), dns_domain="", namespace="mugs")
+    mesh.commit([(mesh.proxies, "router~10.2.0.9~cup-1.mugs~", gate)])
+    other = connection(id="cup-1.mugs-4", node_id="router~10.2.0.9~cup-1.mugs~", proxy=gate)
+    return sources(mesh, connection(), other, problems=[PROBLEM])
 
 
 @pytest.fixture
@@ -485,3 +487,10 @@ async def test_instancesz(ask: Ask, pages: Sources) -> None:
 
 async def test_networkz(ask: Ask) -> None:
     assert await ask("/debug/networkz") == []
+
+
+async def test_push_status(ask: Ask) -> None:
+    assert await ask("/debug/push_status") == {
+        "pilot_eds_no_instances": {"outbound|90||cups.shop.svc.cluster.local": {}},
+        "pilot_no_ip": {"cup-1.mugs": {"proxy": "cup-1.mugs"}},
+    }

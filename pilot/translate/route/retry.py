@@ -84,15 +84,15 @@ def _is_status(text: str) -> bool:
 _STATUSES = frozenset(http.HTTPStatus)
 
 
-def _build_default(conditions: str, predicates: list[route_components_pb2.RetryPolicy.RetryHostPredicate], selection: int) -> route_components_pb2.RetryPolicy:
+def _build_default(conditions: str, other_hosts: bool, selection: int) -> route_components_pb2.RetryPolicy:
     return _Policy(
         num_retries=wrappers_pb2.UInt32Value(value=ATTEMPTS),
         retry_on=conditions,
-        retry_host_predicate=predicates,
+        retry_host_predicate=[_OTHER_HOSTS] if other_hosts else [],
         host_selection_retry_max_attempts=selection,
     )
 
 
-_DEFAULT = _build_default(OUTBOUND_CONDITIONS, [_OTHER_HOSTS], HOST_SELECTION_ATTEMPTS)
-_HASHED_DEFAULT = _build_default(OUTBOUND_CONDITIONS, [], HOST_SELECTION_ATTEMPTS)
-_INBOUND_DEFAULT = _build_default(INBOUND_CONDITIONS, [], 0)
+_DEFAULT = _build_default(OUTBOUND_CONDITIONS, True, HOST_SELECTION_ATTEMPTS)
+_HASHED_DEFAULT = _build_default(OUTBOUND_CONDITIONS, False, HOST_SELECTION_ATTEMPTS)
+_INBOUND_DEFAULT = _build_default(INBOUND_CONDITIONS, False, 0)

@@ -1,0 +1,38 @@
+"""A sidecar, as far as its outbound routes depend on it."""
+from __future__ import annotations
+
+import msgspec
+
+from pilot.derive import derived
+from pilot.model.facets import Labels, Scope
+from pilot.model.inputs import Mesh
+from pilot.model.views.classify import listening, outbound_facet
+from pilot.model.virtual_addresses import Families
+
+
+class SidecarRouting(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """All that a sidecar's outbound routes may depend on. `labels` and `dns_domain`: as in `Outbound`."""
+
+    scope: Scope
+    labels: Labels = frozenset()
+    dns_domain: str = ""
+    families: Families = Families()
+    attempt_count: bool = True  # tell upstreams how often a request was tried
+    forwarded_host: bool = False  # a rewritten request names its first host in X-Forwarded-Host
+
+
+@derived
+def sidecar_routing(db: Mesh, node_id: str) -> SidecarRouting:
+    """What the outbound routes of a sidecar depend on."""
+    outbound, listens = outbound_facet(db, node_id), listening(db, node_id)
+    headers = listens.headers
+    return SidecarRouting(
+        scope=outbound.scope,
+        labels=outbound.labels,
+        dns_domain=outbound.dns_domain,
+        families=Families(
+            ipv4=listens.ipv4, ipv6=listens.ipv6, dual=listens.ipv4 and listens.ipv6 and db.settings.dual_stack, auto=outbound.dns_capture
+        ),
+        attempt_count=not (headers.attempt_count is not None and headers.attempt_count.disabled),
+        forwarded_host=bool(headers.x_forwarded_host is not None and headers.x_forwarded_host.enabled),
+    )

@@ -1,0 +1,41 @@
+"""The addresses that clients of a proxy use for a service."""
+from __future__ import annotations
+
+import msgspec
+
+from pilot.model.service import Registry, Service
+
+
+class Families(msgspec.Struct, frozen=True, cache_hash=True):
+    """Which of a service's virtual addresses a proxy may meet. `dual`: those of both families; `auto`: allocated ones."""
+
+    ipv4: bool = True
+    ipv6: bool = False
+    dual: bool = False
+    auto: bool = False
+
+
+def virtual_addresses(service: Service, families: Families, one: bool) -> tuple[str, ...]:
+    """The addresses that a proxy's clients may use for a host name.
+
+    Of those that a ServiceEntry lists only the last is used, whatever its family: istiod makes a service of each and keeps the
+    last. `one`: of the allocated ones only the first of the proxy's families.
+    """
+    if service.registry is Registry.KUBERNETES:
+        return _of_families(service.addresses, families)
+    if service.addresses:
+        return service.addresses[-1:]
+    if not families.auto:
+        return ()
+    if not one:
+        return _of_families(service.auto_addresses, families)
+    usable = [a for v6 in (False, True) for a in service.auto_addresses if (":" in a) is v6 and (families.ipv6 if v6 else families.ipv4)]
+    return tuple(usable[:1])
+
+
+def _of_families(addresses: tuple[str, ...], families: Families) -> tuple[str, ...]:
+    """Those of the proxy's family; where it has both, of the first address's, or all of them."""
+    if families.dual:
+        return addresses
+    usable = [a for a in addresses if (families.ipv6 if ":" in a else families.ipv4)]
+    return tuple(a for a in usable if (":" in a) is (":" in addresses[0])) if families.ipv4 and families.ipv6 else tuple(usable)

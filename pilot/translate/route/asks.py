@@ -1,0 +1,90 @@
+"""What the rules of a VirtualService ask of whoever they are built for, so that equals share what is built."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pilot.derive import derived, hub
+from pilot.lib.hosts import full_name, is_wildcard, subset_of
+from pilot.model.config.object import ObjectKey
+from pilot.model.config.virtual_service import HTTPMatchRequest, VirtualService
+from pilot.model.facets import Labels
+from pilot.model.inputs import Mesh
+from pilot.model.views.virtual_services import virtual_service
+from pilot.translate.route.destination import DestinationKey, destination_key
+
+
+class Asks(msgspec.Struct, frozen=True, cache_hash=True):
+    """`conditional`: there may be no route at all, for some port or source. `namespace`, `labels`: what is asked of the source.
+
+    `targets`: hosts that requests are sent to; `hashed`: destinations that some DestinationRule may ask to hash for.
+    """
+
+    conditional: bool = False
+    namespace: bool = False
+    labels: frozenset[str] = frozenset()
+    targets: frozenset[str] = frozenset()
+    hashed: tuple[DestinationKey, ...] = ()
+
+    def source(self, namespace: str, labels: Labels) -> tuple[str, Labels]:
+        """A source as far as it is asked for."""
+        return namespace if self.namespace else "", frozenset(item for item in labels if item[0] in self.labels) if self.labels else frozenset()
+
+
+def combine(many: Iterable[Asks]) -> Asks:
+    """What all of them ask together."""
+    items = tuple(many)
+    return Asks(
+        any(a.conditional for a in items),
+        any(a.namespace for a in items),
+        frozenset().union(*(a.labels for a in items)),
+        frozenset().union(*(a.targets for a in items)),
+        tuple(dict.fromkeys(key for a in items for key in a.hashed)),
+    )
+
+
+@derived
+def asks_of(db: Mesh, key: ObjectKey) -> Asks | None:
+    """What a VirtualService asks; None where it has no HTTP rules."""
+    found = virtual_service(db, key)
+    if found is None or not found.spec.http:
+        return None
+    matches = [m for rule in found.spec.http for m in rule.match]
+    return Asks(
+        conditional=all(rule.match and all(_is_conditional(m) for m in rule.match) for rule in found.spec.http),
+        namespace=any(m.source_namespace for m in matches),
+        labels=frozenset(k for m in matches for k in m.source_labels),
+        targets=frozenset(_targets(found.spec)),
+        hashed=tuple(k for k in dict.fromkeys(_destinations(found.spec)) if may_hash(db, k.host)),
+    )
+
+
+def _is_conditional(match: HTTPMatchRequest) -> bool:
+    return bool(match.port or match.gateways or match.source_labels or match.source_namespace)
+
+
+def _destinations(spec: VirtualService) -> Iterable[DestinationKey]:
+    return (destination_key(d.destination) for rule in spec.http for d in rule.route if d.destination is not None)
+
+
+def _targets(spec: VirtualService) -> Iterable[str]:
+    for rule in spec.http:
+        leads = (*(d.destination for d in rule.route), rule.mirror, *(m.destination for m in rule.mirrors))
+        yield from (d.host for d in leads if d is not None)
+
+
+# -- hashing ---------------------------------------------------------------------------------------------------------------
+
+@hub
+def hashing_hosts(db: Mesh) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Hosts for which any DestinationRule of the mesh asks for consistent hashing: exact ones, and wildcards."""
+    rows = ((key, db.destination_rules.get(key)) for key in db.destination_rules.keys("hashing", True))
+    hosts = {full_name(row.spec.host, key.namespace, db.settings.domain) for key, row in rows if row is not None}
+    return frozenset(h for h in hosts if not is_wildcard(h)), tuple(sorted(h for h in hosts if is_wildcard(h)))
+
+
+def may_hash(db: Mesh, host: str) -> bool:
+    """May there be consistent hashing for a host, for any client?"""
+    exact, wildcards = hashing_hosts(db)
+    return host in exact or any(subset_of(host, w) for w in wildcards)

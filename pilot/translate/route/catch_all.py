@@ -1,0 +1,35 @@
+"""What happens to requests for hosts that a sidecar does not know: the outbound traffic policy."""
+from __future__ import annotations
+
+from envoy.config.route.v3 import route_components_pb2
+
+from pilot.model.views.sidecar_scope import OutboundPolicy
+from pilot.translate.durations import NO_TIME
+from pilot.translate.names import ALLOW_ANY_DYNAMIC_DNS_CLUSTER, PASSTHROUGH_CLUSTER
+from pilot.translate.route.destination import cluster_of
+
+ALLOW_ANY, DYNAMIC_DNS, BLOCK_ALL = "allow_any", "allow_any_dynamic_dns", "block_all"
+BAD_GATEWAY = 502
+
+
+def build_catch_all(policy: OutboundPolicy, attempt_count: bool, forwarded_host: bool) -> route_components_pb2.VirtualHost:
+    """They go where they were sent to, to the egress proxy that the Sidecar names, or are refused."""
+    name, cluster = _cluster(policy)
+    route = route_components_pb2.Route(name=name, match=route_components_pb2.RouteMatch(prefix="/"))
+    if cluster:
+        route.route.CopyFrom(
+            route_components_pb2.RouteAction(
+                cluster=cluster, timeout=NO_TIME, max_grpc_timeout=NO_TIME, append_x_forwarded_host=forwarded_host
+            )
+        )
+    else:
+        route.direct_response.status = BAD_GATEWAY
+    return route_components_pb2.VirtualHost(name=name, domains=["*"], routes=[route], include_request_attempt_count=attempt_count)
+
+
+def _cluster(policy: OutboundPolicy) -> tuple[str, str]:
+    if policy.mode == "ALLOW_ANY":
+        return ALLOW_ANY, cluster_of(policy.egress_proxy, None, 0) if policy.egress_proxy is not None else PASSTHROUGH_CLUSTER
+    if policy.dynamic_dns:
+        return DYNAMIC_DNS, ALLOW_ANY_DYNAMIC_DNS_CLUSTER
+    return BLOCK_ALL, ""

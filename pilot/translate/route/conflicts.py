@@ -1,0 +1,44 @@
+"""Domains that several virtual hosts claim: Envoy takes a route configuration only where each domain stands once."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pilot.translate.route.domains import Domains
+
+DEFAULT_PORT = 80
+
+
+class Claimant(NamedTuple):
+    """A host and port, and the domains that it claims. `service`: its name is one that no other host may take for a short name."""
+
+    key: tuple[str, int]
+    service: bool
+    domains: Domains
+
+
+def settle(claimants: Iterable[Claimant], contested: frozenset[str] | None) -> Mapping[tuple[str, int], tuple[str, ...]]:
+    """What each has to do without: the first that claims a domain has it, a short name yields to the service of that very name.
+
+    `contested`: the domains (in lower case) to settle. None: all of them, of a listener of all ports, where in addition names
+    without a port are those of port 80.
+    """
+    claims = list(claimants)
+    known = {name for c in claims if c.service for name in (c.key[0], f"{c.key[0]}:{c.key[1]}")}
+    taken: set[str] = set()
+    out: dict[tuple[str, int], tuple[str, ...]] = {}
+    for key, _, domains in claims:
+        dropped: dict[str, None] = {}
+        for name in domains.names:
+            lower = name.lower()
+            if contested is not None and lower not in contested:
+                continue
+            if lower in taken or (name in domains.short and name in known):
+                dropped[name] = None
+            else:
+                taken.add(lower)
+        if contested is None and key[1] != DEFAULT_PORT:
+            dropped |= dict.fromkeys(name for name in domains.names if ":" not in name)
+        if dropped:
+            out[key] = tuple(dropped)
+    return out

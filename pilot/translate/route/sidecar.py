@@ -1,0 +1,115 @@
+"""Outbound route configurations of sidecars.
+
+A configuration is the concatenation of its segments, a segment that of its virtual hosts. So an edit of one VirtualService builds
+one virtual host, the segment that it is in, and joins: nothing else is parsed, built or compared.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from pilot.derive import derived
+from pilot.model.inputs import Mesh
+from pilot.model.protocol import parse_protocol
+from pilot.model.service import Protocol
+from pilot.model.views.imports import egress_services
+from pilot.model.views.sidecar_routing import SidecarRouting
+from pilot.model.views.sidecar_scope import EgressListener, egress_listeners, outbound_traffic_policy
+from pilot.model.views.virtual_services import Lens, viewers
+from pilot.translate.names import HTTP_PROXY
+from pilot.translate.resource import Resource
+from pilot.translate.route.catch_all import build_catch_all
+from pilot.translate.route.configuration import as_field, build_route_configuration
+from pilot.translate.route.domains import far
+from pilot.translate.route.segment import SegmentKey, host_asks, segment_hosts
+from pilot.translate.route.table import TableKey, refs_by_port, table
+from pilot.translate.route.view import View, build_view, host_key, segment_view
+from pilot.translate.route.virtual_host import virtual_host
+
+UNIX = "unix://"
+
+
+# -- names -----------------------------------------------------------------------------------------------------------------
+
+def parse_name(name: str) -> tuple[str, int] | None:
+    """Host and port of `80` (no host) or of `host:80`, the routes of one sniffed service. Port 0 for `http_proxy` and Unix sockets.
+
+    None for a name that is none of these.
+    """
+    if name == HTTP_PROXY or name.startswith(UNIX):
+        return "", 0
+    host, _, port = name.rpartition(":")
+    return (host, int(port)) if port.isascii() and port.isdecimal() else None
+
+
+def find_listener(listeners: Iterable[EgressListener], name: str, port: int) -> int | None:
+    """The index of the egress listener that routes of that name are for: its own port or socket, else the first of all ports."""
+    for index, listener in enumerate(listeners):
+        if listener.port is None or (listener.port.number == port and (port or listener.bind == name)):
+            return index
+    return None
+
+
+# -- configurations --------------------------------------------------------------------------------------------------------
+
+@derived
+def sidecar_routes(db: Mesh, name: str, routing: SidecarRouting) -> Resource | None:
+    """The route configuration that a listener asks for by name; None where no listener would."""
+    parsed = parse_name(name)
+    index = find_listener(egress_listeners(db, routing.scope), name, parsed[1]) if parsed is not None else None
+    if parsed is None or index is None:
+        return None
+    host, port = parsed
+    key = table_key(db, routing, index, port)
+    if host:
+        return build_route_configuration(name, _sniffed(db, key, host, routing))
+    return build_route_configuration(name, (*_virtual_hosts(db, key, routing), catch_all(db, routing)))
+
+
+@derived
+def table_key(db: Mesh, routing: SidecarRouting, index: int, port: int) -> TableKey:
+    """What a proxy sees of a port through an egress listener."""
+    listener = egress_listeners(db, routing.scope)[index]
+    if listener.port is not None and parse_protocol(listener.port.protocol) is Protocol.HTTP_PROXY:
+        port = 0
+    namespace = routing.scope.namespace
+    lens = Lens(namespace if namespace in viewers(db) else "", None if listener.hosts.everything else listener.hosts)
+    refs = refs_by_port(db, egress_services(db, routing.scope, index)).get(port, ())
+    return TableKey(refs, port, lens, far(routing.dns_domain) if port else routing.dns_domain, routing.families)
+
+
+def _virtual_hosts(db: Mesh, key: TableKey, routing: SidecarRouting) -> Iterable[bytes]:
+    found = table(db, key)
+    for segment in found.segments:
+        yield segment_bytes(db, segment, segment_view(db, segment, found, routing))
+    for host in found.others:
+        asks = host_asks(db, host)
+        dropped = found.dropped.get((host.host, host.port), ())
+        view = build_view(db, asks, key.dns_domain, (((host.host, host.port), dropped),) if dropped else (), found, routing)
+        yield virtual_host(db, host_key(host, asks, key.port, view))
+
+
+@derived
+def segment_bytes(db: Mesh, segment: SegmentKey, view: View) -> bytes:
+    """The virtual hosts of a segment, as fields."""
+    return b"".join([virtual_host(db, host_key(h, host_asks(db, h), segment.port, view)) for h in segment_hosts(db, segment)])
+
+
+def _sniffed(db: Mesh, key: TableKey, hostname: str, routing: SidecarRouting) -> Iterable[bytes]:
+    """The virtual host of one service, for any domain: the listener is for its addresses alone."""
+    found = table(db, key)
+    segment = found.by_hostname.get(hostname)
+    if segment is None:
+        return
+    view = segment_view(db, segment, found, routing)
+    for host in segment_hosts(db, segment):
+        if host.ref is not None and host.ref.hostname == hostname:
+            yield virtual_host(db, replace(host_key(host, host_asks(db, host), key.port, view), sniffed=True, dropped=()))
+
+
+@derived
+def catch_all(db: Mesh, routing: SidecarRouting) -> bytes:
+    """The virtual host for all that is not known, as a field."""
+    policy = outbound_traffic_policy(db, routing.scope)
+    return as_field(build_catch_all(policy, routing.attempt_count, routing.forwarded_host).SerializeToString(deterministic=True))

@@ -1,0 +1,192 @@
+"""Which virtual hosts a route configuration has: the services of a port, by namespace, and hosts that only VirtualServices know.
+
+A table is shared by all proxies that see the same; what differs between them (short names, sources, hashing) is put in when a
+segment is built.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from pilot.derive import derived, hub
+from pilot.lib.hosts import is_wildcard, matches
+from pilot.model.config.object import ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.service import ServiceRef
+from pilot.model.views.imports import Import
+from pilot.model.views.services import service, service_refs
+from pilot.model.views.virtual_services import Binding, Lens, egress_bindings
+from pilot.model.virtual_addresses import Families
+from pilot.translate.route.asks import asks_of
+from pilot.translate.route.conflicts import Claimant, settle
+from pilot.translate.route.destination import Target
+from pilot.translate.route.segment import Host, SegmentKey, host_domains, segment_claims, segment_hosts
+from pilot.translate.route.session import session_of
+
+DEFAULT_PORT = 80
+
+
+class TableKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """`refs`: services in sight that have the port, by age. `port`: 0 for all ports, which then are told apart by Host headers.
+
+    `dns_domain`: of clients of no namespace in particular, as far as that can be told from the proxy's.
+    """
+
+    refs: tuple[ServiceRef, ...]
+    port: int
+    lens: Lens
+    dns_domain: str
+    families: Families
+
+
+class Table(NamedTuple):
+    """`dropped`: domains that a host does not get because another one has them, by host and port.
+
+    `targets`: services in sight of which routes to them must know more than the name. `dotless`: host names that may look like the
+    short name of another service.
+    """
+
+    segments: tuple[SegmentKey, ...]
+    by_hostname: Mapping[str, SegmentKey]
+    others: tuple[Host, ...]
+    dropped: Mapping[tuple[str, int], tuple[str, ...]]
+    targets: Mapping[str, Target]
+    dotless: frozenset[str]
+
+
+@derived
+def refs_by_port(db: Mesh, imports: tuple[Import, ...]) -> Mapping[int, tuple[ServiceRef, ...]]:
+    """The services that have a port, by age; under 0 all of them."""
+    found: dict[int, list[ServiceRef]] = {0: []}
+    for item in imports:
+        seen = service(db, item.ref)
+        if seen is not None:
+            for number in (0, *dict.fromkeys(p.number for p in item.visible_ports(seen))):
+                found.setdefault(number, []).append(item.ref)
+    return {number: tuple(refs) for number, refs in found.items()}
+
+
+@derived
+def table(db: Mesh, key: TableKey) -> Table:
+    """The virtual hosts of a route configuration."""
+    by_namespace: dict[str, list[ServiceRef]] = {}
+    for ref in key.refs:
+        by_namespace.setdefault(ref.namespace, []).append(ref)
+    segments = tuple(SegmentKey(tuple(refs), key.port, key.lens) for refs in by_namespace.values())
+    bindings = egress_bindings(db, key.lens.viewer, key.lens.hosts)
+    hosts = [host for segment in segments for host in segment_hosts(db, segment)]
+    others = _other_hosts(db, key, bindings, hosts)
+    return Table(
+        segments=segments,
+        by_hostname={ref.hostname: segment for segment in segments for ref in segment.refs},
+        others=others,
+        dropped=_dropped(db, key, segments, bindings, hosts, others),
+        targets=_targets(db, key),
+        dotless=frozenset(ref.hostname.lower() for ref in key.refs if "." not in ref.hostname),
+    )
+
+
+# -- hosts of VirtualServices that are no services in sight ----------------------------------------------------------------
+
+def _other_hosts(db: Mesh, key: TableKey, bindings: tuple[Binding, ...], hosts: list[Host]) -> tuple[Host, ...]:
+    """They are on the ports of the services that the same VirtualService routes; without any such service on port 80."""
+    services: dict[str, list[int]] = {ref.hostname.lower(): [] for ref in key.refs}
+    by_rule: dict[ObjectKey, set[int]] = {}
+    for host in hosts:
+        services[host.host].append(host.port)
+        for rule in host.rules:
+            by_rule.setdefault(rule, set()).add(host.port)
+    found: dict[tuple[str, int], list[ObjectKey]] = {}
+    for bound in bindings:
+        unknown = _unknown(bound.hosts, services)
+        if not unknown or asks_of(db, bound.key) is None:
+            continue
+        ports = by_rule.get(bound.key, set()).union(*(services.get(h.lower(), ()) for h in bound.hosts))
+        for port in sorted(ports) or ((DEFAULT_PORT,) if key.port == DEFAULT_PORT else ()):
+            for name in unknown:
+                found.setdefault((name, port), []).append(bound.key)
+    return tuple(Host(name, port, None, _tried(db, rules)) for (name, port), rules in found.items())
+
+
+def _unknown(hosts: Iterable[str], services: Mapping[str, list[int]]) -> list[str]:
+    """Exact hosts first. A wildcard that overlaps with any service stands for that."""
+    names = [h.lower() for h in hosts]
+    exact = [h for h in names if not is_wildcard(h) and h not in services]
+    return exact + [h for h in names if is_wildcard(h) and not any(matches(s, h) for s in services)]
+
+
+def _tried(db: Mesh, rules: list[ObjectKey]) -> tuple[ObjectKey, ...]:
+    out: list[ObjectKey] = []
+    for rule in dict.fromkeys(rules):
+        out.append(rule)
+        asks = asks_of(db, rule)
+        if asks is not None and not asks.conditional:
+            break
+    return tuple(out)
+
+
+# -- domains that several hosts claim --------------------------------------------------------------------------------------
+
+def _dropped(
+    db: Mesh, key: TableKey, segments: tuple[SegmentKey, ...], bindings: tuple[Binding, ...], hosts: list[Host], others: tuple[Host, ...]
+) -> Mapping[tuple[str, int], tuple[str, ...]]:
+    contested = _contested(db, key, segments, others)
+    if not contested and key.port:
+        return {}
+    places = {bound.key: i for i, bound in enumerate(bindings)}
+    ages = {ref: i for i, ref in enumerate(key.refs)}
+    ordered = sorted((*others, *hosts), key=lambda host: _place(host, places, ages))
+    claimants = [Claimant((h.host, h.port), h.ref is not None, host_domains(db, h, key.dns_domain, key.families, key.port)) for h in ordered]
+    return settle(claimants, contested if key.port else None)
+
+
+def _contested(db: Mesh, key: TableKey, segments: tuple[SegmentKey, ...], others: tuple[Host, ...]) -> frozenset[str]:
+    """Domains that more than one host claims."""
+    seen = {host.host for host in others}
+    contested: set[str] = set()
+    for segment in segments:
+        claims = segment_claims(db, segment, key.dns_domain, key.families)
+        contested |= claims.repeated
+        contested |= seen & claims.domains
+        seen |= claims.domains
+    return frozenset(contested)
+
+
+def _place(host: Host, places: Mapping[ObjectKey, int], ages: Mapping[ServiceRef, int]) -> tuple[int, bool, int, bool, int]:
+    """Hosts with a VirtualService come before those without, in the order of these, and in that port 80 before others; the ports of
+    a service without one are in its own order."""
+    age = ages[host.ref] if host.ref is not None else 0
+    if not host.rules:
+        return len(places), True, age, False, 0
+    return places.get(host.rules[0], 0), host.ref is not None, age, host.port != DEFAULT_PORT, host.port
+
+
+# -- services that routes must know more of --------------------------------------------------------------------------------
+
+@hub
+def _peculiar(db: Mesh) -> frozenset[str]:
+    """Host names of services that routes to them treat in a special way: aliases, and those with sticky sessions."""
+    refs: Iterable[ServiceRef] = ()
+    if db.settings.persistent_sessions:
+        refs = (r for r in service_refs(db) if (s := service(db, r)) is not None and session_of(s) is not None)
+    names = (f"{k.name}.{k.namespace}.svc.{db.settings.domain}" for k in db.services.keys("external", True))
+    return frozenset((*names, *(r.hostname for r in refs)))
+
+
+def _targets(db: Mesh, key: TableKey) -> Mapping[str, Target]:
+    """The services that routes to them must know: where all ports are served, each, for its port may have to be inferred."""
+    peculiar = _peculiar(db)
+    if key.port and not peculiar:
+        return {}
+    return {ref.hostname: target_of(db, ref, key.port) for ref in key.refs if not key.port or ref.hostname in peculiar}
+
+
+def target_of(db: Mesh, ref: ServiceRef, port: int) -> Target:
+    """A service as routes to it see it from a listener port."""
+    found = service(db, ref)
+    if found is None:
+        return Target()
+    ports = (port,) if port else tuple(p.number for p in found.ports)
+    return Target(ports, found.external_name, session_of(found) if db.settings.persistent_sessions else None)

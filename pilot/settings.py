@@ -167,6 +167,12 @@ class Settings:
     endpoint_telemetry_label: bool = setting(True, "Name the workload of each endpoint in its metadata.", env="PILOT_ENDPOINT_TELEMETRY_LABEL")
     resolve_gateways: bool = setting(True, "Resolve the host names of gateways between networks.", env="RESOLVE_HOSTNAME_GATEWAYS")
 
+    # Routes
+    absolute_domains: bool = setting(
+        True, "Virtual hosts answer to names with the final dot too.", env="PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN"
+    )
+    no_shadow_suffix: bool = setting(True, "Mirrored requests keep their host, without -shadow.", env="DISABLE_SHADOW_HOST_SUFFIX")
+
     # Gateways
     scope_gateway_to_namespace: bool = setting(False, "A router takes only Gateways of its own namespace.", env="PILOT_SCOPE_GATEWAY_TO_NAMESPACE")
     filter_gateway_clusters: bool = setting(False, "Send a router only the clusters that its routes name.", env="PILOT_FILTER_GATEWAY_CLUSTER_CONFIG")

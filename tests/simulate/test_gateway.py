@@ -1,0 +1,175 @@
+"""Where requests go through a gateway."""
+from __future__ import annotations
+
+import pytest
+
+from tests.simulate.envoy import Answer, Envoy, Request
+from tests.support.world import World, proxy
+
+SERVICES = """
+apiVersion: v1
+kind: Service
+metadata: {name: shop, namespace: shop}
+spec: {clusterIP: 10.96.0.1, selector: {app: shop}, ports: [{name: http, port: 80}, {name: tcp, port: 9000}, {name: tls, port: 443}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: blog, namespace: blog}
+spec: {clusterIP: 10.96.0.2, selector: {app: blog}, ports: [{name: http, port: 8000}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: edge, namespace: edge}
+spec:
+  clusterIP: 10.96.0.3
+  selector: {istio: ingress}
+  ports: [{name: http, port: 80, targetPort: 8080}, {name: https, port: 443, targetPort: 8443}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: edge-0, namespace: edge, labels: {istio: ingress}}
+spec: {containers: [{name: proxy, image: proxy}]}
+status: {phase: Running, podIP: 10.1.0.8, podIPs: [{ip: 10.1.0.8}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: shop, namespace: shop}
+spec: {host: shop, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]}
+"""
+GATEWAY = """
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: edge}
+spec:
+  selector: {istio: ingress}
+  servers:
+    - {port: {number: 80, name: http, protocol: HTTP}, hosts: [shop/shop.example.com, "blog/*.example.com"], tls: {httpsRedirect: true}}
+    - {port: {number: 8081, name: http-other, protocol: HTTP}, hosts: ["*"]}
+    - {port: {number: 443, name: https, protocol: HTTPS}, hosts: ["*.example.com"], tls: {mode: SIMPLE, credentialName: wild}}
+    - {port: {number: 443, name: tls, protocol: TLS}, hosts: [raw.example.com], tls: {mode: PASSTHROUGH}}
+    - {port: {number: 9000, name: tcp, protocol: TCP}, hosts: ["*"]}
+    - {port: {number: 9443, name: tls-tcp, protocol: TLS}, hosts: [tcp.example.com], tls: {mode: MUTUAL, credentialName: tcp}}
+    - {port: {number: 15443, name: tls-mesh, protocol: TLS}, hosts: ["*.local"], tls: {mode: AUTO_PASSTHROUGH}}
+"""
+ROUTES = """
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: shop, namespace: shop}
+spec:
+  hosts: [shop.example.com]
+  gateways: [edge/edge]
+  http:
+    - match: [{uri: {prefix: /beta}, headers: {x-user: {exact: ann}}}]
+      route: [{destination: {host: shop, subset: v2, port: {number: 80}}}]
+    - match: [{uri: {exact: /old}}]
+      redirect: {uri: /new}
+    - match: [{uri: {prefix: /only-other}, port: 8081}]
+      directResponse: {status: 418}
+    - route:
+        - {destination: {host: shop, subset: v1, port: {number: 80}}, weight: 90}
+        - {destination: {host: shop, subset: v2, port: {number: 80}}, weight: 10}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: blog, namespace: blog}
+spec: {hosts: [blog.example.com], gateways: [edge/edge], http: [{route: [{destination: {host: blog}}]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: rogue, namespace: rogue}
+spec: {hosts: [shop.example.com], gateways: [edge/edge], http: [{match: [{uri: {prefix: /stolen}}], directResponse: {status: 200}}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: raw, namespace: shop}
+spec:
+  hosts: [raw.example.com, tcp.example.com]
+  gateways: [edge/edge]
+  tls: [{match: [{sniHosts: [raw.example.com]}], route: [{destination: {host: shop, port: {number: 443}}}]}]
+  tcp: [{route: [{destination: {host: shop, port: {number: 9000}}}]}]
+"""
+SHOP = "shop.shop.svc.cluster.local"
+SPLIT = f"90% outbound|80|v1|{SHOP}, 10% outbound|80|v2|{SHOP}"
+V2 = f"outbound|80|v2|{SHOP}"
+BLOG = "outbound|8000||blog.blog.svc.cluster.local"
+
+
+def envoy(*texts: str, **metadata: str) -> Envoy:
+    world = World()
+    for text in texts:
+        world.apply(text)
+    found = world.resources(world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}, **metadata)))
+    assert not world.failures
+    return Envoy(found)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Envoy:
+    return envoy(SERVICES, GATEWAY, ROUTES)
+
+
+def https(host: str, path: str = "/", **headers: str) -> Request:
+    return Request(8443, host, path, sni=host, alpn="h2", headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        # TLS that ends at the gateway, routed by host, path and header
+        (https("shop.example.com"), SPLIT),
+        (https("shop.example.com", "/beta", x_user="ann"), V2),
+        (https("shop.example.com", "/beta", x_user="bob"), SPLIT),
+        (https("shop.example.com", "/old"), "redirect"),
+        (https("blog.example.com"), BLOG),
+        (https("unknown.example.com"), "404"),
+        (https("unknown.example.org"), "no chain"),
+        # a port of the host's name does not matter
+        (Request(8443, "blog.example.com:443", sni="blog.example.com", alpn="h2"), BLOG),
+        # plain HTTP is redirected; a host that is limited to a namespace only where that has routes for it
+        (Request(8080, "shop.example.com"), "redirect"),
+        (Request(8080, "anything.example.com"), "404"),
+        # conditions on ports
+        (https("shop.example.com", "/only-other"), SPLIT),
+        (Request(8081, "shop.example.com", "/only-other"), "direct"),
+        # a server's hosts are for the namespaces that it names; where it names none, for all
+        (https("shop.example.com", "/stolen"), "direct"),
+        (Request(8080, "shop.example.com", "/stolen"), "redirect"),
+        # TLS that is passed on
+        (Request(8443, sni="raw.example.com", alpn="h2"), f"outbound|443||{SHOP}"),
+        # TCP, plain and behind TLS that ends at the gateway
+        (Request(9000), f"outbound|9000||{SHOP}"),
+        (Request(9443, sni="tcp.example.com"), f"outbound|9000||{SHOP}"),
+        (Request(9443, sni="other.example.com"), "no chain"),
+        # mesh TLS by the cluster that its handshake names, only with a protocol of the mesh
+        (Request(15443, sni=f"outbound_.80_.v1_.{SHOP}", alpn="istio"), f"outbound_.80_.v1_.{SHOP}"),
+        (Request(15443, sni=f"outbound_.80_.v1_.{SHOP}", alpn="h2"), "no chain"),
+        (Request(15443, sni="outbound_.80_._.unknown.local", alpn="istio"), "no chain"),
+        (Request(1234), "no listener"),
+    ],
+)
+def test_where_requests_go(gateway: Envoy, request_: Request, answer: str) -> None:
+    assert gateway.send(request_).went == answer
+
+
+def test_where_tls_ends(gateway: Envoy) -> None:
+    assert gateway.send(https("blog.example.com")).terminated
+    assert gateway.send(Request(9443, sni="tcp.example.com")).terminated
+    assert not gateway.send(Request(8443, sni="raw.example.com", alpn="h2")).terminated
+
+
+def test_a_pod_without_privileges_has_no_low_ports() -> None:
+    low = GATEWAY.replace("number: 9000", "number: 900")
+    assert envoy(SERVICES, low, ROUTES).send(Request(900)).went == f"outbound|9000||{SHOP}"
+    assert envoy(SERVICES, low, ROUTES, UNPRIVILEGED_POD="true").send(Request(900)).went == "no listener"
+
+
+def test_nothing_selects_another_router() -> None:
+    assert not envoy(SERVICES, GATEWAY.replace("istio: ingress", "istio: egress"), ROUTES).listeners
+
+
+def test_a_gateway_without_routes_answers_404() -> None:
+    found = envoy(SERVICES, GATEWAY)
+    assert found.send(https("shop.example.com")) == Answer("404", "no route", True)
+    assert found.send(Request(8080, "shop.example.com")).went == "404"
+    assert found.send(Request(9000)).went == "no listener"
+    assert found.send(Request(8081, "x")) == Answer("404", "no route")

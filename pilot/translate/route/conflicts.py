@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pilot.translate.route.domains import Domains
 
 DEFAULT_PORT = 80
+NEAR = "@"  # before the namespace whose clients alone may use a short name
 
 
 class Claimant(NamedTuple):
@@ -31,10 +32,10 @@ def settle(claimants: Iterable[Claimant], contested: frozenset[str] | None) -> M
         dropped: dict[str, None] = {}
         for name in domains.names:
             lower = name.lower()
-            if contested is not None and lower not in contested:
+            if contested is not None and lower not in contested and NEAR not in lower:
                 continue
             if lower in taken or (name in domains.short and name in known):
-                dropped[name] = None
+                dropped[name.partition(NEAR)[0]] = None
             else:
                 taken.add(lower)
         if contested is None and key[1] != DEFAULT_PORT:

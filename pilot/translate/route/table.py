@@ -20,8 +20,9 @@ from pilot.model.views.services import service, service_refs
 from pilot.model.views.virtual_services import Binding, Lens, egress_bindings
 from pilot.model.virtual_addresses import Families
 from pilot.translate.route.asks import asks_of
-from pilot.translate.route.conflicts import Claimant, settle
+from pilot.translate.route.conflicts import NEAR, Claimant, settle
 from pilot.translate.route.destination import Target
+from pilot.translate.route.domains import Domains, kubernetes_namespace
 from pilot.translate.route.segment import Host, SegmentKey, host_domains, segment_claims, segment_hosts
 from pilot.translate.route.session import session_of
 
@@ -138,8 +139,18 @@ def _dropped(
     places = {bound.key: i for i, bound in enumerate(bindings)}
     ages = {ref: i for i, ref in enumerate(key.refs)}
     ordered = sorted((*others, *hosts), key=lambda host: _place(host, places, ages))
-    claimants = [Claimant((h.host, h.port), h.ref is not None, host_domains(db, h, key.dns_domain, key.families, key.port)) for h in ordered]
+    claimants = [Claimant((h.host, h.port), h.ref is not None, _claims(db, h, key)) for h in ordered]
     return settle(claimants, contested if key.port else None)
+
+
+def _claims(db: Mesh, host: Host, key: TableKey) -> Domains:
+    """What a host claims. Its short names are claimed from other hosts of the same namespace alone: they are marked with it."""
+    names, short = host_domains(db, host, key.dns_domain, key.families, key.port)
+    if key.port:
+        for namespace in dict.fromkeys(kubernetes_namespace(n) for n in (host.host, *host.aliases)):
+            near = host_domains(db, host, namespace + key.dns_domain, key.families, key.port).names if namespace else ()
+            names += tuple(f"{name}{NEAR}{namespace}" for name in near if name not in names)
+    return Domains(names, short)
 
 
 def _contested(db: Mesh, key: TableKey, segments: tuple[SegmentKey, ...], others: tuple[Host, ...]) -> frozenset[str]:

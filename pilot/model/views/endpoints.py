@@ -14,7 +14,7 @@ from pilot.model.views.endpoint_slices import slice_endpoints
 from pilot.model.views.entry_services import parse_address
 from pilot.model.views.pods import selectable_pods
 from pilot.model.views.service_rules import service_rules
-from pilot.model.views.services import service
+from pilot.model.views.services import claimed_hosts, service
 from pilot.model.views.workload_entries import make_workload, selectable_entries
 from pilot.model.workload import UNIX, Workload
 
@@ -29,9 +29,9 @@ def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ..
     if found is None or not ports:
         return ()
     port = next((p for p in ports if p.protocol is not Protocol.UDP), ports[0])
-    declared = _declared_endpoints(db, found, port)
     if found.registry is not Registry.KUBERNETES:
-        return declared
+        return _declared_endpoints(db, found, port)
+    declared = _declared_endpoints(db, found, port) if ref.hostname in claimed_hosts(db, ref.namespace) else ()
     return (*declared, *slice_endpoints(db, found, port), *_selected_entries(db, found, port))
 
 

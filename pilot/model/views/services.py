@@ -99,6 +99,13 @@ def _nature(s: Service) -> tuple[object, ...]:
 
 # -- lists of services -----------------------------------------------------------------------------------------------------
 
+@hub
+def claimed_hosts(db: Mesh, namespace: str) -> frozenset[str]:
+    """The host names that ServiceEntries of a namespace claim."""
+    rows = (db.service_entries.get(key) for key in db.service_entries.keys("namespace", namespace))
+    return frozenset(h for row in rows if row is not None for h in row.spec.hosts)
+
+
 @derived
 def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
     return db.service_entries.all_keys()

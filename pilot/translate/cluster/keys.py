@@ -128,14 +128,9 @@ def find_destination(db: Mesh, key: ClusterKey, sources: Sources, sni_routed: bo
     return Destination(found, port, rule, subset, sni_routed, db.settings.redis_filter and port.protocol is Protocol.REDIS)
 
 
-@derived
-def _is_eds(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType) -> bool:
+def find_eds_destination(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType) -> Destination | None:
+    """What a key stands for where the endpoints of its cluster come by EDS, else None. No node of its own."""
     to = find_destination(db, key, sources)
     if to is None or is_dynamic(to.service):
-        return False
-    return bool(find_shape(to, proxy_type, cluster_defaults(db)).final == cluster_pb2.Cluster.EDS)
-
-
-def is_eds(db: Mesh, key: ClusterKey, outbound: Outbound) -> bool:
-    """Do the endpoints of a cluster come by EDS?"""
-    return _is_eds(db, key, rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels), outbound.type)
+        return None
+    return to if find_shape(to, proxy_type, cluster_defaults(db)).final == cluster_pb2.Cluster.EDS else None

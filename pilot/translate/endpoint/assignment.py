@@ -10,25 +10,59 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from pilot.derive import Gather, derived
 from pilot.model.facets import Outbound
 from pilot.model.inputs import Mesh
-from pilot.model.service import ServiceRef
+from pilot.model.proxy import NodeType
 from pilot.model.views.destination_rules import Sources, rule_ref
 from pilot.model.views.endpoints import endpoints
-from pilot.model.views.networks import all_network_gateways, network_gateways
-from pilot.model.views.services import service
+from pilot.model.views.networks import NetworkGateways, all_network_gateways, network_gateways
 from pilot.translate import names
-from pilot.translate.cluster.keys import ClusterKey, is_eds, placeless_keys
+from pilot.translate.cluster.build import Destination
+from pilot.translate.cluster.keys import ClusterKey, find_destination, find_eds_destination, placeless_keys
 from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment
-from pilot.translate.endpoint.inputs import endpoint_policy, presentation, takes_mtls, vantage
-from pilot.translate.endpoint.vantage import Vantage
+from pilot.translate.endpoint.inputs import endpoint_policy, is_everywhere_alike, presentation, takes_mtls, vantage
+from pilot.translate.endpoint.vantage import Vantage, anywhere
 from pilot.translate.resource import ENDPOINT, Resource
 
 
 @derived
-def _load_assignment(db: Mesh, ref: ServiceRef, port: int, subset: str, sources: Sources, seen_from: Vantage, sni: bool) -> Resource:
-    """The endpoints of an EDS cluster. `sni`: of that which a gateway finds by SNI."""
-    name = names.dns_srv(port, subset, ref.hostname) if sni else names.outbound_cluster(port, subset, ref.hostname)
-    return Resource.of(ENDPOINT, _build(db, name, ref, port, subset, sources, seen_from, sni, inline=False), name)
+def _load_assignment(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType, seen_from: Vantage, sni: bool) -> Resource | None:
+    to = find_eds_destination(db, key, sources, proxy_type)
+    if to is None or (sni and to.service.mesh_external):
+        return None
+    built = _build(db, key, to, seen_from, sni, network_gateways(db), inline=False)
+    return Resource.of(ENDPOINT, built, built.cluster_name)
 
+
+def _resolve(db: Mesh, key: ClusterKey, outbound: Outbound, sni: bool) -> Resource | None:
+    """What a client gets for a key: its DestinationRule, and from where it sees the endpoints, decide."""
+    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
+    if is_everywhere_alike(db, outbound):
+        seen_from = anywhere(outbound.reach.cluster_id)
+    else:
+        to = find_eds_destination(db, key, sources, outbound.type)
+        if to is None:
+            return None
+        seen_from = vantage(db, endpoint_policy(db, to, False), outbound)
+    return _load_assignment(db, key, sources, outbound.type, seen_from, sni)
+
+
+@derived
+def _assignment_for(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+    return _resolve(db, key, outbound, sni=False)
+
+
+@derived
+def _sni_assignment_for(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+    return _resolve(db, key, outbound, sni=True)
+
+
+endpoints_of: Gather[ClusterKey, [Outbound], Resource] = Gather("endpoints", placeless_keys, _assignment_for)
+"""The endpoints of a proxy's outbound clusters."""
+
+sni_endpoints_of: Gather[ClusterKey, [Outbound], Resource] = Gather("endpoints reached by SNI", placeless_keys, _sni_assignment_for)
+"""Those of the clusters that a gateway forwards to by SNI, which take mesh mTLS and nothing else."""
+
+
+# -- clusters that hold their endpoints --------------------------------------------------------------------------------------
 
 def inline_assignment(db: Mesh, key: ClusterKey, outbound: Outbound, sni: bool = False) -> endpoint_pb2.ClusterLoadAssignment | None:
     """The endpoints of a cluster that holds them itself (STATIC, STRICT_DNS, LOGICAL_DNS); None where it has none.
@@ -36,49 +70,27 @@ def inline_assignment(db: Mesh, key: ClusterKey, outbound: Outbound, sni: bool =
     The message is shared: copy it, do not change it. No node of its own.
     """
     sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
-    policy = endpoint_policy(db, key.ref, key.port, key.subset, sources, True)
-    return _inline_load_assignment(db, key.ref, key.port, key.subset, sources, vantage(db, policy, outbound), sni)
+    to = find_destination(db, key, sources)
+    if to is None:
+        return None
+    return _inline_load_assignment(db, key, sources, vantage(db, endpoint_policy(db, to, True), outbound), sni)
 
 
 @derived
 def _inline_load_assignment(
-    db: Mesh, ref: ServiceRef, port: int, subset: str, sources: Sources, seen_from: Vantage, sni: bool
+    db: Mesh, key: ClusterKey, sources: Sources, seen_from: Vantage, sni: bool
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
-    name = names.dns_srv(port, subset, ref.hostname) if sni else names.outbound_cluster(port, subset, ref.hostname)
-    built = _build(db, name, ref, port, subset, sources, seen_from, sni, inline=True)
+    to = find_destination(db, key, sources)
+    if to is None:
+        return None
+    built = _build(db, key, to, seen_from, sni, all_network_gateways(db), inline=True)
     return built if built.endpoints else None
 
 
 def _build(
-    db: Mesh, name: str, ref: ServiceRef, port: int, subset: str, sources: Sources, seen_from: Vantage, sni: bool, inline: bool
+    db: Mesh, key: ClusterKey, to: Destination, seen_from: Vantage, sni: bool, gateways: NetworkGateways, inline: bool
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    found = service(db, ref)
-    if found is None:
-        return endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
-    policy = endpoint_policy(db, ref, port, subset, sources, inline)
-    gateways = all_network_gateways(db) if inline else network_gateways(db)
-    rules = Rules(policy, seen_from, gateways, presentation(db, found), sni, inline)
-    return build_cluster_load_assignment(name, endpoints(db, ref, port), rules, lambda e: takes_mtls(db, e, policy))
-
-
-@derived
-def _assignment_for(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
-    return _resolve(db, key, outbound, sni=False) if is_eds(db, key, outbound) else None
-
-
-@derived
-def _sni_assignment_for(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
-    found = service(db, key.ref)
-    if found is None or found.mesh_external or not is_eds(db, key, outbound):
-        return None
-    return _resolve(db, key, outbound, sni=True)
-
-
-def _resolve(db: Mesh, key: ClusterKey, outbound: Outbound, sni: bool) -> Resource:
-    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
-    policy = endpoint_policy(db, key.ref, key.port, key.subset, sources, False)
-    return _load_assignment(db, key.ref, key.port, key.subset, sources, vantage(db, policy, outbound), sni)
-
-
-endpoints_of: Gather[ClusterKey, [Outbound], Resource] = Gather("endpoints_of", placeless_keys, _assignment_for)
-sni_endpoints_of: Gather[ClusterKey, [Outbound], Resource] = Gather("sni_endpoints_of", placeless_keys, _sni_assignment_for)
+    name = names.dns_srv(key.port, key.subset, key.ref.hostname) if sni else key.name
+    policy = endpoint_policy(db, to, inline)
+    rules = Rules(policy, seen_from, gateways, presentation(db, to.service), sni, inline)
+    return build_cluster_load_assignment(name, endpoints(db, key.ref, key.port), rules, lambda e: takes_mtls(db, e, policy))

@@ -4,13 +4,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import msgspec
-from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
+from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.lib.addresses import is_ip
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.views.networks import NetworkGateways
 from pilot.translate.endpoint.group import Group, build_assignment, group_by_locality
-from pilot.translate.endpoint.lb_endpoint import Presentation, build_lb_endpoint, drains
+from pilot.translate.endpoint.lb_endpoint import Member, Presentation, drains
 from pilot.translate.endpoint.policy import EndpointPolicy
 from pilot.translate.endpoint.split_horizon import only_mtls, through_gateways
 from pilot.translate.endpoint.spread import spread
@@ -33,22 +33,14 @@ def build_cluster_load_assignment(
     name: str, endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]
 ) -> endpoint_pb2.ClusterLoadAssignment:
     """The assignment of a cluster; `takes_mtls` tells whether mesh mTLS is used to an endpoint."""
-    return build_assignment(name, build_groups(endpoints, rules, takes_mtls))
-
-
-def build_locality_endpoints(
-    endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]
-) -> list[endpoint_components_pb2.LocalityLbEndpoints]:
-    """The same as the list inside of an assignment; empty where there is no endpoint."""
-    return [group.build() for group in build_groups(endpoints, rules, takes_mtls)]
+    return build_assignment(name, build_groups(endpoints, rules, takes_mtls), rules.show)
 
 
 def build_groups(endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]) -> list[Group]:
     """The endpoints that a client gets, by locality and priority."""
-    members = [(e, build_lb_endpoint(e, takes_mtls(e), rules.show)) for e in endpoints if is_sent(e, rules)]
-    groups = group_by_locality(members)
+    groups = group_by_locality([Member(e, takes_mtls(e), e.weight or 1) for e in endpoints if is_sent(e, rules)])
     if rules.gateways.gateways:
-        groups = through_gateways(groups, rules.gateways, rules.vantage, rules.show)
+        groups = through_gateways(groups, rules.gateways, rules.vantage)
     if rules.sni:
         groups = only_mtls(groups)
     balance = rules.policy.balance

@@ -1,44 +1,46 @@
-"""Endpoints of one locality and priority, together with what they were made from."""
+"""Endpoints of one locality and priority."""
 from __future__ import annotations
 
-import msgspec
-from envoy.config.core.v3 import base_pb2
-from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
-from google.protobuf import wrappers_pb2
+from collections.abc import Iterable
 
-from pilot.model.endpoint import Endpoint, Locality
+import msgspec
+from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
+
+from pilot.model.endpoint import Locality
+from pilot.translate.endpoint.lb_endpoint import Member, Presentation, fill_lb_endpoint
 
 MAX_WEIGHT = 2**32 - 1
-Member = tuple[Endpoint, endpoint_components_pb2.LbEndpoint]
 
 
 class Group(msgspec.Struct):
-    """`weight` None: not said. It is filled by one step after the other and never shared."""
+    """`weight` None: not said. One step after the other fills it; it is never shared."""
 
     locality: Locality
-    members: list[Member] = []
+    members: list[Member]
     priority: int = 0
     weight: int | None = None
 
     def weigh(self) -> None:
         """Its weight is that of its members; without members it says none."""
-        self.weight = min(sum(m.load_balancing_weight.value for _, m in self.members), MAX_WEIGHT) if self.members else None
+        self.weight = min(sum(m.weight for m in self.members), MAX_WEIGHT) if self.members else None
 
-    def build(self) -> endpoint_components_pb2.LocalityLbEndpoints:
-        """As Envoy's message."""
-        return endpoint_components_pb2.LocalityLbEndpoints(
-            locality=base_pb2.Locality(region=self.locality.region, zone=self.locality.zone, sub_zone=self.locality.subzone),
-            lb_endpoints=[m for _, m in self.members],
-            priority=self.priority,
-            load_balancing_weight=wrappers_pb2.UInt32Value(value=self.weight) if self.weight is not None else None,
-        )
+    def fill(self, message: endpoint_components_pb2.LocalityLbEndpoints, show: Presentation) -> None:
+        """Fill an empty message."""
+        where = message.locality
+        where.SetInParent()
+        where.region, where.zone, where.sub_zone = self.locality.region, self.locality.zone, self.locality.subzone
+        for member in self.members:
+            fill_lb_endpoint(message.lb_endpoints.add(), member, show)
+        if self.weight is not None:
+            message.load_balancing_weight.value = self.weight
+        message.priority = self.priority
 
 
-def group_by_locality(members: list[Member]) -> list[Group]:
+def group_by_locality(members: Iterable[Member]) -> list[Group]:
     """The members by their localities, as these were written, in their order."""
     groups: dict[str, Group] = {}
     for member in members:
-        e = member[0]
+        e = member.endpoint
         group = groups.get(e.locality_text)
         if group is None:
             group = groups[e.locality_text] = Group(e.locality, [])
@@ -49,6 +51,9 @@ def group_by_locality(members: list[Member]) -> list[Group]:
     return found
 
 
-def build_assignment(name: str, groups: list[Group]) -> endpoint_pb2.ClusterLoadAssignment:
+def build_assignment(name: str, groups: Iterable[Group], show: Presentation) -> endpoint_pb2.ClusterLoadAssignment:
     """The assignment of a cluster."""
-    return endpoint_pb2.ClusterLoadAssignment(cluster_name=name, endpoints=[g.build() for g in groups])
+    built = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
+    for group in groups:
+        group.fill(built.endpoints.add(), show)
+    return built

@@ -1,18 +1,18 @@
 """What of the mesh one cluster's endpoints are made by, as derived values."""
 from __future__ import annotations
 
-from pilot.derive import derived, hub
+from pilot.derive import hub
 from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION
 from pilot.model.endpoint import Endpoint
 from pilot.model.facets import Outbound
 from pilot.model.inputs import Mesh
-from pilot.model.service import Service, ServiceRef
+from pilot.model.service import Service
 from pilot.model.views.cluster_local import is_cluster_local
-from pilot.model.views.destination_rules import Sources, merged_rule
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.mtls import mtls_mode
 from pilot.model.views.networks import all_network_gateways
-from pilot.model.views.services import service
+from pilot.model.views.placement import placement
+from pilot.translate.cluster.build import Destination
 from pilot.translate.endpoint.lb_endpoint import Presentation
 from pilot.translate.endpoint.policy import EndpointPolicy, MeshBalance, Sending, build_endpoint_policy
 from pilot.translate.endpoint.vantage import Vantage, build_vantage
@@ -25,26 +25,17 @@ def mesh_balance(db: Mesh) -> MeshBalance:
     return MeshBalance(mesh.locality_lb_setting, mesh.zone_aware_lb_setting, mesh.default_traffic_policy)
 
 
-@derived
-def endpoint_policy(db: Mesh, ref: ServiceRef, port: int, subset: str, sources: Sources, inline: bool) -> EndpointPolicy:
-    """Which endpoints the cluster of a service's port and subset has, for clients with that DestinationRule. `inline`: the cluster
-    holds its endpoints itself."""
-    found = service(db, ref)
-    if found is None:
-        return EndpointPolicy()
-    rule = merged_rule(db, sources) if sources else None
+def endpoint_policy(db: Mesh, to: Destination, inline: bool) -> EndpointPolicy:
+    """Which endpoints a cluster has and how they are arranged. `inline`: it holds them itself. No node of its own."""
     settings = db.settings
-    sending = Sending(settings.send_unhealthy_endpoints, settings.always_send_unhealthy_endpoints, settings.persistent_session_label)
-    return build_endpoint_policy(
-        found,
-        port,
-        subset,
-        rule.spec if rule is not None else None,
-        mesh_balance(db),
-        inline,
-        sending,
-        is_cluster_local(db, ref.hostname),
-    )
+    sending = Sending(settings.send_unhealthy_endpoints, settings.always_send_unhealthy_endpoints)
+    return build_endpoint_policy(to, mesh_balance(db), inline, sending, is_cluster_local(db, to.service.hostname))
+
+
+def is_everywhere_alike(db: Mesh, outbound: Outbound) -> bool:
+    """Whether no cluster's endpoints depend on where the client runs, except on its cluster. No node of its own."""
+    matters = placement(db)
+    return not (matters.locality or matters.node or matters.network or outbound.reach.networks)
 
 
 def vantage(db: Mesh, policy: EndpointPolicy, outbound: Outbound) -> Vantage:

@@ -12,9 +12,9 @@ from pilot.model.config.destination_rule import (
 )
 from pilot.model.config.mesh_config import DefaultTrafficPolicy
 from pilot.model.facets import Labels
-from pilot.model.service import Service
 from pilot.model.views.locality_lb import effective_locality
-from pilot.translate.cluster.traffic_policy import build_policy, build_subset_policy
+from pilot.translate.cluster.build import Destination
+from pilot.translate.cluster.traffic_policy import NOTHING, build_policy, build_subset_policy
 from pilot.translate.endpoint.balance import Balance, build_balance
 
 
@@ -46,48 +46,33 @@ class Sending(msgspec.Struct, frozen=True):
 
     unhealthy: bool = True
     always_unhealthy: bool = False
-    session_label: str = ""
 
 
-def build_endpoint_policy(
-    service: Service,
-    port: int,
-    subset: str,
-    rule: DestinationRule | None,
-    mesh: MeshBalance,
-    inline: bool,
-    sending: Sending,
-    cluster_local: bool,
-) -> EndpointPolicy:
+def build_endpoint_policy(to: Destination, mesh: MeshBalance, inline: bool, sending: Sending, cluster_local: bool) -> EndpointPolicy:
     """Of one cluster. `inline`: it holds its endpoints; with EDS the mesh's outlier detection does not count."""
-    part = _subset(rule, subset)
-    policy = build_policy(rule.traffic_policy if rule is not None else None, port, mesh.defaults if inline else None)
-    if part is not None:
-        policy = build_subset_policy(policy, part.traffic_policy, port)
+    service, port = to.service, to.port.number
+    spec = to.rule.spec if to.rule is not None else None
+    policy = NOTHING
+    if spec is not None or (inline and mesh.defaults is not None):
+        policy = build_policy(spec.traffic_policy if spec is not None else None, port, mesh.defaults if inline else None)
+    if to.subset is not None:
+        policy = build_subset_policy(policy, to.subset.traffic_policy, port)
     outlier = policy.outlier_detection
-    effective = effective_locality(policy.load_balancer, service, mesh.locality, mesh.zones)
     always = sending.always_unhealthy or bool(service.traffic_distribution)
     return EndpointPolicy(
-        labels=frozenset(part.labels.items()) if part is not None else frozenset(),
-        mtls=_mtls(rule, part, subset, port),
+        labels=frozenset(to.subset.labels.items()) if to.subset is not None else frozenset(),
+        mtls=_mtls(spec, to.subset, port) if spec is not None else None,
         unhealthy=always or (sending.unhealthy and not (outlier is not None and outlier.min_health_percent > 0)),
-        sticky=bool(dict(service.labels).get(sending.session_label)) if service.labels else False,
+        sticky=bool(service.session_label),
         node_local=service.node_local,
         cluster_local=cluster_local,
-        balance=build_balance(effective, outlier is not None),
+        balance=build_balance(effective_locality(policy.load_balancer, service, mesh.locality, mesh.zones), outlier is not None),
     )
 
 
-def _subset(rule: DestinationRule | None, name: str) -> Subset | None:
-    return next((s for s in rule.subsets if s.name == name), None) if rule is not None and name else None
-
-
-def _mtls(rule: DestinationRule | None, part: Subset | None, subset: str, port: int) -> bool | None:
+def _mtls(rule: DestinationRule, subset: Subset | None, port: int) -> bool | None:
     """Whether the rule asks for mesh mTLS: the subset's word, else the rule's, for the port before for all."""
-    if rule is None or (subset and part is None):
-        return None
-    said = _tls_mode(part.traffic_policy, port) if part is not None else None
-    said = said or _tls_mode(rule.traffic_policy, port)
+    said = (_tls_mode(subset.traffic_policy, port) if subset is not None else "") or _tls_mode(rule.traffic_policy, port)
     return said == "ISTIO_MUTUAL" if said else None
 
 

@@ -8,37 +8,34 @@ from pilot.lib.addresses import is_ipv4, is_ipv6
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.views.networks import NetworkGateway, NetworkGateways
 from pilot.translate.endpoint.group import MAX_WEIGHT, Group
-from pilot.translate.endpoint.lb_endpoint import TLS_MODE, TRANSPORT_SOCKET_MATCH, LbEndpoint, Presentation, build_lb_endpoint
+from pilot.translate.endpoint.lb_endpoint import Member
 from pilot.translate.endpoint.vantage import Vantage
 
 
-def through_gateways(groups: list[Group], gateways: NetworkGateways, vantage: Vantage, show: Presentation) -> list[Group]:
+def through_gateways(groups: list[Group], gateways: NetworkGateways, vantage: Vantage) -> list[Group]:
     """The groups as a client reaches them. Weights are multiplied, so that an endpoint's divides evenly among its gateways.
 
     Only mesh mTLS passes a gateway, for it routes by SNI: other endpoints behind one are left out.
     """
-    return [_reach(group, gateways, vantage, show) for group in groups]
+    return [_reach(group, gateways, vantage) for group in groups]
 
 
-def _reach(group: Group, gateways: NetworkGateways, vantage: Vantage, show: Presentation) -> Group:
+def _reach(group: Group, gateways: NetworkGateways, vantage: Vantage) -> Group:
     out = Group(group.locality, [], group.priority)
     loads: dict[NetworkGateway, int] = {}
-    for e, message in group.members:
-        weight = min(message.load_balancing_weight.value * gateways.scale, MAX_WEIGHT)
+    for member in group.members:
+        e = member.endpoint
+        weight = min(member.weight * gateways.scale, MAX_WEIGHT)
         into = [g for g in gateways.into(e.network, e.cluster_id) if g.port]
-        unknown = not vantage.network and e.network
-        if not into or (vantage.in_network(e.network) and not unknown):
+        if not into or (vantage.network and vantage.in_network(e.network)) or not e.network:
             if e.addresses[0]:
-                message.load_balancing_weight.value = weight
-                out.members.append((e, message))
+                out.members.append(member._replace(weight=weight))
             continue
         reachable = [g for g in into if _reaches(vantage, g.address)]
-        if reachable and is_mtls(message):
+        if reachable and is_mtls(member):
             for g in reachable:
                 loads[g] = loads.get(g, 0) + weight // len(reachable)
-    for g in sorted(loads, key=lambda g: (g.address, g.port)):
-        e = _gateway_endpoint(g, loads[g] or 1)
-        out.members.append((e, build_lb_endpoint(e, True, show)))
+    out.members += [Member(_gateway_endpoint(g), True, loads[g] or 1) for g in sorted(loads, key=lambda g: (g.address, g.port))]
     out.weigh()
     return out
 
@@ -46,27 +43,19 @@ def _reach(group: Group, gateways: NetworkGateways, vantage: Vantage, show: Pres
 def only_mtls(groups: list[Group]) -> list[Group]:
     """The groups with none but endpoints of mesh mTLS: all that a gateway may pass connections on to by SNI."""
     for group in groups:
-        group.members = [m for m in group.members if is_mtls(m[1])]
+        group.members = [m for m in group.members if is_mtls(m)]
         group.weigh()
     return groups
 
 
-def is_mtls(message: LbEndpoint) -> bool:
+def is_mtls(member: Member) -> bool:
     """Whether connections to an endpoint use mesh mTLS."""
-    match = message.metadata.filter_metadata
-    return TRANSPORT_SOCKET_MATCH in match and match[TRANSPORT_SOCKET_MATCH].fields[TLS_MODE].string_value == "istio"
+    return member.transport == "istio"
 
 
-def _gateway_endpoint(g: NetworkGateway, weight: int) -> Endpoint:
+def _gateway_endpoint(g: NetworkGateway) -> Endpoint:
     return Endpoint(
-        addresses=(g.address,),
-        port=g.port,
-        port_name="",
-        network=g.network,
-        cluster_id=g.cluster,
-        weight=weight,
-        health=Health.UNKNOWN,
-        tls_mode="istio",
+        addresses=(g.address,), port=g.port, port_name="", network=g.network, cluster_id=g.cluster, health=Health.UNKNOWN, tls_mode="istio"
     )
 
 

@@ -8,7 +8,8 @@ from pilot.lib.labels import split_locality
 from pilot.model.config.destination_rule import Distribute, Failover
 from pilot.model.endpoint import Locality
 from pilot.translate.endpoint.balance import Balance
-from pilot.translate.endpoint.group import Group, Member
+from pilot.translate.endpoint.group import Group
+from pilot.translate.endpoint.lb_endpoint import Member
 from pilot.translate.endpoint.vantage import Vantage, distance
 
 _LOCALITY_STEPS, _REGION_STEPS = 5, 3
@@ -60,7 +61,7 @@ def _split(group: Group, asked: tuple[str, ...], client: tuple[str, ...]) -> lis
     """The members of a group by their distance, as groups of that priority."""
     by_distance: dict[int, list[Member]] = {}
     for member in group.members:
-        by_distance.setdefault(distance(member[0], asked, client), []).append(member)
+        by_distance.setdefault(distance(member.endpoint, asked, client), []).append(member)
     parts = [Group(group.locality, by_distance[d], d) for d in sorted(by_distance)]
     for part in parts:
         part.weigh()

@@ -1,6 +1,8 @@
 """From where one cluster's endpoints are seen: of a client's place only what they depend on, so that clients share them."""
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from pilot.lib import labels as label
@@ -32,19 +34,22 @@ class Vantage(msgspec.Struct, frozen=True, cache_hash=True):
         return not network or not self.network or network == self.network
 
 
-EVERYWHERE = Vantage()
+@lru_cache(maxsize=256)
+def anywhere(cluster_id: str) -> Vantage:
+    """Of every client of a cluster."""
+    return Vantage(cluster_id=cluster_id)
 
 
 def build_vantage(policy: EndpointPolicy, outbound: Outbound, multi_network: bool) -> Vantage:
     """Of a client, for a cluster of this policy."""
     reach, balance = outbound.reach, policy.balance
-    if balance is None and not multi_network and not reach.networks and not policy.node_local and not policy.cluster_local:
-        return EVERYWHERE
+    if balance is None and not multi_network and not reach.networks and not policy.node_local:
+        return anywhere(reach.cluster_id)
     return Vantage(
         locality=reach.locality if balance is not None and balance.needs_locality else Locality(),
         nearness=_nearness(balance.failover_priority, outbound) if balance is not None else (),
         node=reach.node if policy.node_local else "",
-        cluster_id=reach.cluster_id if policy.cluster_local or policy.node_local else "",
+        cluster_id=reach.cluster_id,
         network=reach.network if multi_network else "",
         networks=reach.networks,
         ipv4=reach.ipv4 if multi_network else True,

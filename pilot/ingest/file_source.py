@@ -10,7 +10,7 @@ from pilot.ingest.batch import Batch, Edit
 from pilot.ingest.decode import Decoded, decode_document
 from pilot.ingest.documents import Document, SyntaxFault, read_documents
 from pilot.ingest.ledger import Ledger
-from pilot.ingest.lines import line_finder
+from pilot.ingest.lines import Lines
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
@@ -123,7 +123,7 @@ class FileSource:
         return []
 
     def _decode(self, data: bytes, path: str, index: int, document: Document) -> Decoded:
-        decoded = decode_document(document.plain, path, line_finder(data, index, document.line), self._revision)
+        decoded = decode_document(document.plain, path, Lines(data, index, document.line), self._revision)
         if document.repeated:
             subject = next((ObjectRef(e.object.kind, *e.key) for e in decoded.entries), ObjectRef())
             decoded = decoded._replace(problems=(*decoded.problems, *_repeated(document, subject, path)))

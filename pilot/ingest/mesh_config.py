@@ -2,22 +2,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from pilot.ingest import shape
 from pilot.model.config.mesh_config import DEFAULT_PROVIDERS, MeshConfig
 from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.problem import ObjectRef, Problem
+from pilot.model.problem import ObjectRef, Problem, Severity
+from pilot.model.validate.mesh import validate_mesh_config, validate_mesh_networks
 
+T = TypeVar("T")
 MESH = ObjectRef("MeshConfig", "", "mesh")
 NETWORKS = ObjectRef("MeshNetworks", "", "networks")
 _BUILT_IN = msgspec.to_builtins(DEFAULT_PROVIDERS)
 
 
 def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[Problem]]:
-    """The mesh config of the layers, lowest first, over the built-in defaults; None with problems where one is not right.
+    """The mesh config of the layers, lowest first, over the built-in defaults, and its problems; None where one is an error.
 
     A field replaces that of a lower layer, except: `defaultConfig` and `defaultProviders` merge by field, `proxyMetadata` and
     `proxyHeaders` in it too, `extensionProviders` by name, `trustDomainAliases` add up.
@@ -30,15 +32,21 @@ def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[P
             return None, _of(MESH, problems)
         merged = _over(merged, plain)
     merged["extensionProviders"] = _by_name(_BUILT_IN, merged.get("extensionProviders", ()))
-    return shape.convert(merged, MeshConfig), []
+    mesh: MeshConfig = shape.convert(merged, MeshConfig)
+    return _judged(mesh, _of(MESH, validate_mesh_config(mesh)))
 
 
 def decode_mesh_networks(plain: Any) -> tuple[MeshNetworks | None, list[Problem]]:
-    """The mesh networks, or None with problems."""
+    """The mesh networks and their problems; None where one is an error."""
     plain = shape.without_nulls({} if plain is None else plain, MeshNetworks, any_spelling=True)
     if problems := shape.violations(plain, MeshNetworks):
         return None, _of(NETWORKS, problems)
-    return shape.convert(plain, MeshNetworks), []
+    networks: MeshNetworks = shape.convert(plain, MeshNetworks)
+    return _judged(networks, _of(NETWORKS, validate_mesh_networks(networks)))
+
+
+def _judged(value: T, problems: list[Problem]) -> tuple[T | None, list[Problem]]:
+    return None if any(p.severity is Severity.ERROR for p in problems) else value, problems
 
 
 def _over(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:

@@ -128,7 +128,7 @@ DEFAULT_PROVIDERS = (
 
 class MeshConfig(Strict, frozen=True):
     """The defaults are those that hold where nobody says anything; a message that somebody writes replaces the default one as a whole
-    (`defaultConfig`, `defaultProviders` and `extensionProviders` excepted, see `ingest.mesh_source`).
+    (`defaultConfig`, `defaultProviders` and `extensionProviders` excepted, see `ingest.mesh_config`).
     """
 
     proxy_listen_port: Int32 = 15001

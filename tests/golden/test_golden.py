@@ -20,7 +20,7 @@ CASES = sorted(path.parent for path in pathlib.Path(__file__).parent.glob("cases
 
 def build(case: pathlib.Path) -> tuple[dict[str, dict[str, dict[str, bytes]]], list[str]]:
     """{proxy: {type URL: {name: serialized Any}}}, and what failed on the way."""
-    world = World(read(case / "mesh.yaml"))
+    world = World(read(case / "mesh.yaml"), environ=yaml.safe_load(read(case / "env.yaml")))
     world.apply(read(case / "objects.yaml"))
     found = {}
     for spec in yaml.safe_load(read(case / "proxies.yaml")):

@@ -11,7 +11,10 @@ from envoy_data_plane.google.protobuf import Any as SecondAny
 from envoy_data_plane.message_pool import default_message_pool
 from google.protobuf import any_pb2, descriptor_pool, message_factory
 
-ISTIO_ONLY = frozenset({"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig"})  # not among Envoy's messages
+UNKNOWN = frozenset({  # to the second decoder
+    "istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig",
+    "udpa.type.v1.TypedStruct",
+})  # fmt: skip
 
 
 def check_same_content(any_bytes: bytes) -> int:
@@ -21,7 +24,7 @@ def check_same_content(any_bytes: bytes) -> int:
     """
     wrapped = any_pb2.Any.FromString(any_bytes)
     name = wrapped.type_url.rpartition("/")[2]
-    if name in ISTIO_ONLY:
+    if name in UNKNOWN:
         return 0
     second = _second_class(name).parse(wrapped.value)
     inner = 0

@@ -1,0 +1,82 @@
+"""The delta variant of xDS: requests and responses carry what changed.
+
+Where the reference and the protocol's text differ, the text wins, because Envoy follows it: a name that is subscribed to again is
+answered again, and a stale nonce does not make the changes of subscription in the same request void (Envoy sends each once).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from pilot.serve.frames import Batch, Parts
+from pilot.serve.session import Answer, Received, Session, warms_of
+from pilot.serve.snapshot import Change, View
+from pilot.serve.subscription import Subscription
+from pilot.serve.types import NAMED
+from pilot.translate.resource import CLUSTER, ENDPOINT
+
+STAR = "*"
+
+
+class DeltaSession(Session):
+    """DeltaDiscoveryRequest in, DeltaDiscoveryResponse out."""
+
+    def receive(self, request: Any) -> Received:
+        if request.HasField("error_detail"):
+            return self._reject(request)
+        subscription = self.subscriptions.get(request.type_url)
+        if subscription is None:
+            self._first(request)
+            self._warm(request.type_url)
+            return Received()
+        nonce = request.response_nonce
+        acknowledged = bool(nonce) and nonce == subscription.nonce_sent
+        if acknowledged:
+            subscription.last_error, subscription.nonce_acked = "", nonce
+        if self._resubscribe(subscription, tuple(request.resource_names_subscribe), tuple(request.resource_names_unsubscribe)):
+            self._warm(request.type_url)
+        return Received(acknowledged, stale=bool(nonce) and not acknowledged)
+
+    def _first(self, request: Any) -> None:
+        """Everything is wanted where `*` is, or, of a type that has no names, where nothing is named."""
+        retained = frozenset(request.initial_resource_versions)
+        wanted = (retained | frozenset(request.resource_names_subscribe)) - frozenset(request.resource_names_unsubscribe)
+        wildcard = STAR in wanted or (not request.resource_names_subscribe and request.type_url not in NAMED)
+        names = self._name_sets.none if wildcard else self._name_sets.of(wanted)
+        self._open(Subscription(request.type_url, names, wildcard, retained if wildcard else frozenset()))
+
+    def _resubscribe(self, subscription: Subscription, added: tuple[str, ...], removed: tuple[str, ...]) -> bool:
+        """Whether the change is to be answered: with the names that were added, or with everything by a `*`."""
+        if not added and not removed:
+            return False
+        if STAR in removed:
+            subscription.wildcard = False
+        elif STAR in added and not subscription.wildcard:
+            subscription.wildcard = subscription.owes_all = True
+        subscription.wanted = self._name_sets.change(subscription.wanted, added, (*removed, STAR))
+        subscription.owed = subscription.wanted.all.intersection(subscription.owed.union(added))
+        return subscription.owes_all or bool(subscription.owed)
+
+    def _warm(self, type_url: str) -> None:
+        """Clusters that are sent on request may be warming in an Envoy that will not ask for their endpoints again.
+
+        https://github.com/envoyproxy/envoy/issues/13009
+        """
+        if type_url == CLUSTER and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:
+            endpoints.owes_all = True
+
+    def _parts(self, batch: Batch) -> Parts:
+        return batch.delta
+
+    def _everything(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer:
+        gone = {name for change in changes for name in change.removed}
+        if subscription.owes_all:
+            gone |= {name for name in subscription.retained if view.get(name) is None}
+            batches = [snapshot.batch for snapshot in view.snapshots]
+        else:
+            changed = {r.name for r in chain.from_iterable(c.batch.resources for c in changes)} if subscription.owed else ()
+            owed = view.pick(subscription.owed.difference(changed))
+            batches = [*(c.batch for c in changes), owed.batch]
+            gone.update(owed.missing)
+        return Answer(subscription.type_url, view, tuple(batches), self._removed(subscription.type_url, sorted(gone)), warms_of(changes))

@@ -1,0 +1,107 @@
+"""The derived groups that connections follow: each is watched and compared once, whoever shares it."""
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, Generic, TypeVar
+
+from pilot.derive import UNSET, Database, Node
+from pilot.serve.snapshot import Snapshot, View
+from pilot.translate.profile.plan import Group
+
+R = TypeVar("R", bound=Hashable)
+
+
+class Watched:
+    """One group: its node, and the snapshot of the value that it last had."""
+
+    __slots__ = ("feeds", "node", "snapshot", "value")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.feeds: dict[Feed[Any], None] = {}
+        self.value: Any = UNSET
+        self.snapshot: Snapshot | None = None
+
+
+class Feed(Generic[R]):
+    """All groups of one type in a plan, and who follows them, the oldest reader first."""
+
+    __slots__ = ("_db", "_seen", "_view", "groups", "readers", "stale", "watched")
+
+    def __init__(self, db: Database, groups: tuple[Group, ...], watched: tuple[Watched, ...]) -> None:
+        self._db, self.groups, self.watched = db, groups, watched
+        self.readers: dict[R, None] = {}
+        self.stale = True
+        self._seen: tuple[Snapshot | None, ...] = ()
+        self._view: View | None = None
+
+    @property
+    def view(self) -> View | None:
+        """What the groups hold now: their last good values. None until each has been computed once without an error."""
+        if self.stale:
+            self.stale = False
+            seen = tuple(self._snapshot(watched) for watched in self.watched)
+            snapshots = tuple(s for s in seen if s is not None)
+            if len(snapshots) == len(seen) and (self._view is None or seen != self._seen):
+                self._seen, self._view = seen, View(self.groups, snapshots)
+        return self._view
+
+    def _snapshot(self, watched: Watched) -> Snapshot | None:
+        if watched.node.stale:
+            self._db.refresh(watched.node)
+        value = watched.node.value
+        if value is not watched.value:
+            watched.value, watched.snapshot = value, Snapshot(value.values())
+        return watched.snapshot
+
+
+class Feeds(Generic[R]):
+    """Opens feeds for readers, and tells which of them a commit reached."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._feeds: dict[tuple[Group, ...], Feed[R]] = {}
+        self._groups: dict[Group, Watched] = {}
+        self._by_node: dict[Node, Watched] = {}
+
+    def open(self, groups: tuple[Group, ...], reader: R) -> Feed[R]:
+        """The feed of some groups, with one more reader."""
+        feed = self._feeds.get(groups)
+        if feed is None:
+            feed = self._feeds[groups] = Feed(self._db, groups, tuple(self._watch(group) for group in groups))
+            for watched in feed.watched:
+                watched.feeds[feed] = None
+        feed.readers[reader] = None
+        return feed
+
+    def close(self, feed: Feed[R], reader: R) -> None:
+        """Undo `open`; a feed without readers is given up."""
+        feed.readers.pop(reader, None)
+        if feed.readers:
+            return
+        del self._feeds[feed.groups]
+        for group, watched in zip(feed.groups, feed.watched, strict=True):
+            watched.feeds.pop(feed, None)
+            if not watched.feeds:
+                del self._groups[group], self._by_node[watched.node]
+                self._db.unwatch(watched.node)
+
+    def reached(self, nodes: Iterable[Node]) -> dict[Feed[R], None]:
+        """The feeds of the nodes that a commit reports; each looks again when it is read."""
+        feeds: dict[Feed[R], None] = {}
+        for node in nodes:
+            if watched := self._by_node.get(node):
+                for feed in watched.feeds:
+                    feed.stale = True
+                    feeds[feed] = None
+        return feeds
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def _watch(self, group: Group) -> Watched:
+        watched = self._groups.get(group)
+        if watched is None:
+            node = self._db.watch(group.fn, *group.args)
+            watched = self._groups[group] = self._by_node[node] = Watched(node)
+        return watched

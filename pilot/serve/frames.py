@@ -1,0 +1,58 @@
+"""Responses as bytes, put together from resources that were serialized once.
+
+Fields of a protobuf message may come in any order and repeated ones concatenate, so a response is its head, the frames of the
+resources and its tail. DiscoveryResponse and DeltaDiscoveryResponse number the fields that both have alike:
+version 1, resources 2, type URL 4, nonce 5; names of removed resources are field 6 of the latter.
+https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/discovery/v3/discovery.proto
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.translate.resource import Resource, length_delimited
+
+Parts = tuple[bytes, ...]
+
+
+class Batch:
+    """Resources that are sent together; the parts of their frames are listed once for each protocol variant."""
+
+    __slots__ = ("_delta", "_sotw", "resources", "size")
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self.resources = tuple(resources)
+        self.size = sum(len(r.frame) for r in self.resources)
+        self._delta: Parts | None = None
+        self._sotw: Parts | None = None
+
+    def __len__(self) -> int:
+        return len(self.resources)
+
+    @property
+    def delta(self) -> Parts:
+        """For a DeltaDiscoveryResponse."""
+        if self._delta is None:
+            self._delta = tuple(part for r in self.resources for part in (r.head, r.frame))
+        return self._delta
+
+    @property
+    def sotw(self) -> Parts:
+        """For a DiscoveryResponse."""
+        if self._sotw is None:
+            self._sotw = tuple(r.frame for r in self.resources)
+        return self._sotw
+
+
+NOTHING = Batch(())
+
+
+def head(version: str) -> bytes:
+    """What a response starts with."""
+    return length_delimited(1, version.encode())
+
+
+def tail(type_url: str, nonce: str, removed: Iterable[str] = ()) -> bytes:
+    """What a response ends with."""
+    parts = [length_delimited(4, type_url.encode()), length_delimited(5, nonce.encode())]
+    parts += (length_delimited(6, name.encode()) for name in removed)
+    return b"".join(parts)

@@ -1,0 +1,85 @@
+"""Writes what connections lack: one response at a time a connection, bounded over all of them."""
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+
+from pilot.lib.metrics import Metrics
+from pilot.serve.connection import Connection
+from pilot.serve.discovery import Discovery
+from pilot.serve.flight import BytesInFlight, Turns
+from pilot.serve.session import Answer
+
+Write = Callable[[bytes], Awaitable[None]]
+WRITE_TIMEOUT = 60.0
+
+
+class Pusher:
+    """Turns what changed into writes. Nothing is prepared for a connection before its turn, so a slow one costs no memory."""
+
+    def __init__(self, discovery: Discovery, metrics: Metrics, bytes_in_flight: int) -> None:
+        self._discovery, self._metrics = discovery, metrics
+        self._flight = BytesInFlight(bytes_in_flight)
+        self._turns = Turns()
+        self._writing: dict[Connection, float] = {}
+
+    async def serve(self, connection: Connection, write: Write) -> None:
+        """Write to a connection whatever it lacks, for as long as it lives."""
+        while True:
+            await connection.changed.wait()
+            connection.changed.clear()
+            await self._turns.turn()
+            since, connection.dirty_since = connection.dirty_since, None
+            started = time.monotonic()
+            wrote = False
+            while await self._write_next(connection, write):
+                wrote = True
+            if since is not None and wrote:
+                self._metrics.dequeued(started - since, {})
+                self._metrics.converged(time.monotonic() - since)
+
+    async def _write_next(self, connection: Connection, write: Write) -> bool:
+        """Write the next response, if there is one."""
+        started = time.monotonic()
+        answer = self._discovery.next_answer(connection)
+        if answer is None:
+            return False
+        size = answer.size
+        waits = not self._flight.take(size)
+        if waits:
+            await self._flight.wait(size)
+        try:
+            if waits:
+                answer = self._discovery.next_answer(connection)  # the state of now counts, not that of before the wait
+            if answer is not None:
+                await self._write(connection, answer, write, started)
+        finally:
+            self._flight.give_back(size)
+        return answer is not None
+
+    async def _write(self, connection: Connection, answer: Answer, write: Write, started: float) -> None:
+        version = self._discovery.version
+        nonce = f"{version}{uuid.uuid4()}"
+        message = connection.session.encode(answer, version, nonce)
+        connection.session.sent(answer, nonce, time.time())
+        writing = self._writing[connection] = time.monotonic()
+        try:
+            await write(message)
+        except Exception:
+            self._metrics.send_failed(answer.type_url)
+            raise
+        finally:
+            del self._writing[connection]
+        now = time.monotonic()
+        self._metrics.sent(answer.type_url, len(message), now - started, now - writing)
+
+    def sweep(self) -> int:
+        """End the streams whose proxies have taken nothing for `WRITE_TIMEOUT` seconds; how many."""
+        limit = time.monotonic() - WRITE_TIMEOUT
+        stuck = [connection for connection, since in self._writing.items() if since < limit]
+        for connection in stuck:
+            self._metrics.write_timed_out()
+            if connection.end is not None:
+                connection.end()
+        return len(stuck)

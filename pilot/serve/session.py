@@ -1,0 +1,162 @@
+"""One ADS stream as a state machine, without I/O: requests and changed views in, answers out.
+
+A session remembers what it was asked and what it has sent, never what it is going to send: `next_answer` compares with the
+views of now, so that however many changes come while a proxy is slow, it gets the last one, once.
+https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
+"""
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from pilot.serve import frames
+from pilot.serve.frames import Batch, Parts
+from pilot.serve.names import NameSets
+from pilot.serve.snapshot import Change, View
+from pilot.serve.subscription import Subscription
+from pilot.serve.types import NEVER_REMOVED, placeholder, rank
+from pilot.translate.resource import ENDPOINT
+
+ViewOf = Callable[[str], View | None]
+
+
+class Received(NamedTuple):
+    """What a request said of the responses before it: an ACK, a NACK with gRPC code and message, a stale nonce, or nothing."""
+
+    acknowledged: bool = False
+    stale: bool = False
+    rejected: tuple[int, str] | None = None
+
+
+class Answer(NamedTuple):
+    """One response: the view that it brings the proxy to, its resources, the names that are gone, and what Envoy then waits for."""
+
+    type_url: str
+    view: View
+    batches: tuple[Batch, ...]
+    removed: tuple[str, ...] = ()
+    warms: frozenset[str] = frozenset()
+
+    @property
+    def size(self) -> int:
+        """In bytes, of the resources alone."""
+        return sum(batch.size for batch in self.batches)
+
+    @property
+    def resources(self) -> int:
+        """How many there are."""
+        return sum(len(batch) for batch in self.batches)
+
+
+class Session(abc.ABC):
+    """The subscriptions of one stream, in the order in which their types are answered."""
+
+    def __init__(self, name_sets: NameSets) -> None:
+        self.subscriptions: dict[str, Subscription] = {}
+        self._name_sets = name_sets
+
+    @abc.abstractmethod
+    def receive(self, request: Any) -> Received:
+        """Take a request (a DiscoveryRequest or DeltaDiscoveryRequest), which may make `next_answer` owe something."""
+
+    @abc.abstractmethod
+    def _parts(self, batch: Batch) -> Parts:
+        """A batch in this variant's frames."""
+
+    @abc.abstractmethod
+    def _everything(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer:
+        """The answer to a wildcard subscription, some of whose resources changed or are owed."""
+
+    def next_answer(self, view_of: ViewOf) -> Answer | None:
+        """The first response that the proxy lacks, in warming order. `sent` follows when it is on its way.
+
+        `view_of` gives the present view of a type, or None where there is none: then the proxy keeps what it has.
+        """
+        for subscription in self.subscriptions.values():
+            view = view_of(subscription.type_url)
+            if view is None or not subscription.is_behind(view):
+                continue
+            answer = self._answer(subscription, view)
+            if answer is not None:
+                return answer
+            subscription.sent = view
+        return None
+
+    def sent(self, answer: Answer, nonce: str, now: float) -> None:
+        """An answer is on its way under this nonce, at Unix time `now`."""
+        subscription = self.subscriptions[answer.type_url]
+        subscription.sent, subscription.nonce_sent, subscription.sent_at = answer.view, nonce, now
+        subscription.owes_all, subscription.owed, subscription.retained = False, frozenset(), frozenset()
+        endpoints = self.subscriptions.get(ENDPOINT)
+        if answer.warms and endpoints is not None:  # Envoy takes changed clusters into use when it gets their endpoints, changed or not
+            endpoints.owe(answer.warms & endpoints.wanted.all)
+
+    def encode(self, answer: Answer, version: str, nonce: str) -> bytes:
+        """The bytes of a response."""
+        parts: list[bytes] = [frames.head(version)]
+        for batch in answer.batches:
+            parts += self._parts(batch)
+        parts.append(frames.tail(answer.type_url, nonce, answer.removed))
+        return b"".join(parts)
+
+    def owes(self) -> bool:
+        """Whether something is to be sent that did not change."""
+        return any(s.owes_all or s.owed for s in self.subscriptions.values())
+
+    def owe_everything(self) -> None:
+        """Send all again."""
+        for subscription in self.subscriptions.values():
+            subscription.owes_all = True
+
+    def _open(self, subscription: Subscription) -> None:
+        known = {**self.subscriptions, subscription.type_url: subscription}
+        self.subscriptions = dict(sorted(known.items(), key=lambda item: rank(item[0])))
+
+    def _reject(self, request: Any) -> Received:
+        subscription = self.subscriptions.get(request.type_url)
+        if subscription is not None:
+            subscription.last_error = request.error_detail.message
+        return Received(rejected=(request.error_detail.code, request.error_detail.message))
+
+    def _answer(self, subscription: Subscription, view: View) -> Answer | None:
+        changes = view.since(subscription.sent) if subscription.sent not in (None, view) else ()
+        if subscription.wildcard:
+            if not (changes or subscription.owed or subscription.owes_all):
+                return None
+            return self._everything(subscription, view, changes)
+        if subscription.owes_all:
+            selection = view.select(subscription.wanted)
+            return self._named(subscription, view, [selection.batch], selection.missing, changes)
+        return self._changed(subscription, view, changes)
+
+    def _changed(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer | None:
+        """Those of the changed resources that were asked for, and those that are owed."""
+        wanted, owed = subscription.wanted.all, subscription.owed
+        batches: list[Batch] = []
+        for change in changes:
+            found = [r for r in change.batch.resources if r.name in wanted and r.name not in owed]
+            if found:
+                batches.append(change.batch if len(found) == len(change.batch) else Batch(found))
+        gone = [name for change in changes for name in change.removed if name in wanted and name not in owed]
+        if owed:
+            selection = view.pick(owed)
+            batches.append(selection.batch)
+            gone += selection.missing
+        return self._named(subscription, view, batches, gone, changes) if batches or gone else None
+
+    def _named(self, subscription: Subscription, view: View, batches: list[Batch], gone: Iterable[str], changes: Iterable[Change]) -> Answer | None:
+        """The answer to a subscription by name: what there is, and what there is not (any more)."""
+        type_url = subscription.type_url
+        names = sorted(gone)
+        if stand_ins := [r for name in names if (r := placeholder(type_url, name)) is not None]:
+            batches.append(Batch(stand_ins))
+        return Answer(type_url, view, tuple(batches), self._removed(type_url, names), warms_of(changes))
+
+    def _removed(self, type_url: str, names: Sequence[str]) -> tuple[str, ...]:
+        return () if type_url in NEVER_REMOVED else tuple(names)
+
+
+def warms_of(changes: Iterable[Change]) -> frozenset[str]:
+    """The names of the endpoints that Envoy waits for after the changes."""
+    return frozenset[str]().union(*(change.warms for change in changes))

@@ -1,0 +1,116 @@
+"""What a group of resources was at one moment, and what became of it: computed once for all proxies that share it."""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
+
+from pilot.serve.frames import Batch
+from pilot.serve.names import Names
+from pilot.translate.resource import Resource
+
+
+class Change(NamedTuple):
+    """From one snapshot to another: resources that came or differ, names that went, and what the new ones make Envoy wait for."""
+
+    batch: Batch
+    removed: tuple[str, ...]
+    warms: frozenset[str]
+
+
+class Snapshot:
+    """The resources of one group by name. Compared by identity."""
+
+    __slots__ = ("__weakref__", "_batch", "_changes", "by_name")
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self.by_name: dict[str, Resource] = {}
+        for resource in resources:
+            self.by_name.setdefault(resource.name, resource)
+        self._batch: Batch | None = None
+        self._changes: weakref.WeakKeyDictionary[Snapshot, Change] = weakref.WeakKeyDictionary()
+
+    @property
+    def batch(self) -> Batch:
+        """All of it."""
+        if self._batch is None:
+            self._batch = Batch(self.by_name.values())
+        return self._batch
+
+    def since(self, old: Snapshot) -> Change:
+        """The change from `old` to this."""
+        found = self._changes.get(old)
+        if found is None:
+            found = self._changes[old] = change_of(old.by_name, self.by_name)
+        return found
+
+
+def change_of(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> Change:
+    """What turns `old` into `new`; an equal resource is no change."""
+    resources = [r for name, r in new.items() if (before := old.get(name)) is not r and before != r]
+    removed = tuple(name for name in old if name not in new)
+    return Change(Batch(resources), removed, frozenset(r.warms for r in resources if r.warms))
+
+
+class Selection(NamedTuple):
+    """The resources of some names, and the names that there is none for, sorted."""
+
+    batch: Batch
+    missing: tuple[str, ...]
+
+
+class View:
+    """All resources of a type that one class of proxies is to have: a snapshot for each group of their plan, no name in two.
+
+    `groups` tells which groups these are: two views with equal `groups` are compared group by group.
+    """
+
+    __slots__ = ("__weakref__", "_selections", "groups", "snapshots")
+
+    def __init__(self, groups: Hashable, snapshots: tuple[Snapshot, ...]) -> None:
+        self.groups = groups
+        self.snapshots = snapshots if _are_disjoint(snapshots) else (Snapshot(r for s in snapshots for r in s.by_name.values()),)
+        self._selections: weakref.WeakKeyDictionary[Names, Selection] = weakref.WeakKeyDictionary()
+
+    def get(self, name: str) -> Resource | None:
+        for snapshot in self.snapshots:
+            if name in snapshot.by_name:
+                return snapshot.by_name[name]
+        return None
+
+    def select(self, names: Names) -> Selection:
+        """The resources of a set of names, in this view's order."""
+        found = self._selections.get(names)
+        if found is None:
+            found = self._selections[names] = self.pick(names.all)
+        return found
+
+    def pick(self, wanted: frozenset[str]) -> Selection:
+        """Like `select`, of names that nobody else is likely to ask for."""
+        if len(wanted) < 10:
+            resources = [r for name in sorted(wanted) if (r := self.get(name)) is not None]
+        else:
+            resources = [r for s in self.snapshots for name, r in s.by_name.items() if name in wanted]
+        missing = wanted.difference(*(s.by_name for s in self.snapshots)) if len(resources) < len(wanted) else ()
+        return Selection(Batch(resources), tuple(sorted(missing)))
+
+    def since(self, old: View) -> tuple[Change, ...]:
+        """What changed from `old` to this, a change a group where the groups are the same."""
+        if self.groups == old.groups and len(self.snapshots) == len(old.snapshots):
+            pairs = zip(old.snapshots, self.snapshots, strict=True)
+            changes = tuple(new.since(before) for before, new in pairs if before is not new)
+        else:
+            changes = (change_of(old.union(), self.union()),)
+        return tuple(self._settled(c) if len(self.snapshots) > 1 and c.removed else c for c in changes)
+
+    def union(self) -> dict[str, Resource]:
+        """All of it by name."""
+        return {name: r for s in self.snapshots for name, r in s.by_name.items()}
+
+    def _settled(self, change: Change) -> Change:
+        """Without the removal of names that are in another group now."""
+        return change._replace(removed=tuple(name for name in change.removed if self.get(name) is None))
+
+
+def _are_disjoint(snapshots: tuple[Snapshot, ...]) -> bool:
+    return all(a.by_name.keys().isdisjoint(b.by_name.keys()) for i, a in enumerate(snapshots) for b in snapshots[:i])

@@ -1,0 +1,64 @@
+"""The state-of-the-world variant of xDS: a request names all that is wanted, a response to a wildcard carries all there is."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pilot.serve.frames import Batch, Parts
+from pilot.serve.session import Answer, Received, Session, warms_of
+from pilot.serve.snapshot import Change, View
+from pilot.serve.subscription import Subscription
+from pilot.serve.types import NAMED
+from pilot.translate.resource import CLUSTER, ENDPOINT
+
+
+class SotwSession(Session):
+    """DiscoveryRequest in, DiscoveryResponse out."""
+
+    def receive(self, request: Any) -> Received:
+        type_url = request.type_url
+        if request.HasField("error_detail"):
+            return self._reject(request)
+        if type_url in NAMED and not request.resource_names:
+            self.subscriptions.pop(type_url, None)
+            return Received()
+        subscription = self.subscriptions.get(type_url)
+        names = frozenset(request.resource_names)
+        if subscription is None or not request.response_nonce:  # the first of this stream; a nonce is of an earlier one
+            self._open(Subscription(type_url, self._name_sets.of(names), wildcard=type_url not in NAMED))
+            self._warm(type_url)
+            return Received()
+        if request.response_nonce != subscription.nonce_sent:
+            return Received(stale=True)
+        subscription.last_error, subscription.nonce_acked = "", request.response_nonce
+        self._rename(subscription, names)
+        return Received(acknowledged=True)
+
+    def _rename(self, subscription: Subscription, names: frozenset[str]) -> None:
+        """Take the names of an acknowledgement: those that were added are answered."""
+        known = subscription.wanted.all
+        subscription.owes_all, subscription.respond = subscription.owes_all or subscription.respond, False
+        if names == known:
+            return
+        subscription.wanted = self._name_sets.of(names)
+        if subscription.wildcard:
+            subscription.owes_all = True
+        else:
+            subscription.owed = (subscription.owed & names) | (names - known)
+
+    def _warm(self, type_url: str) -> None:
+        """Clusters that are sent on a first request may be warming: Envoy then asks for endpoints in what looks like an ACK.
+
+        https://github.com/envoyproxy/envoy/issues/13009
+        """
+        if type_url == CLUSTER and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:
+            endpoints.respond = True
+
+    def _parts(self, batch: Batch) -> Parts:
+        return batch.sotw
+
+    def _removed(self, type_url: str, names: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+    def _everything(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer:
+        return Answer(subscription.type_url, view, tuple(snapshot.batch for snapshot in view.snapshots), warms=warms_of(changes))

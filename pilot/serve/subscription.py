@@ -1,0 +1,43 @@
+"""What one connection watches of one type, and how far it is."""
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pilot.serve.names import Names
+from pilot.serve.snapshot import View
+
+WILDCARD = frozenset({"*"})
+
+
+class Subscription:
+    """`names` are those asked for, next to everything where `wildcard`. `sent` is the view that the proxy has been brought to.
+
+    What is owed although it did not change: all of it (`owes_all`), or the names in `owed`. `retained`: names that a reconnecting
+    client says it still has. `respond`: the next acknowledgement is answered in full, because Envoy may wait for it.
+    """
+
+    __slots__ = (
+        "last_error", "nonce_acked", "nonce_sent", "owed", "owes_all", "respond", "retained", "sent", "sent_at", "type_url", "wanted", "wildcard"
+    )  # fmt: skip
+
+    def __init__(self, type_url: str, wanted: Names, wildcard: bool, retained: frozenset[str] = frozenset()) -> None:
+        self.type_url, self.wanted, self.wildcard, self.retained = type_url, wanted, wildcard, retained
+        self.nonce_sent = self.nonce_acked = self.last_error = ""
+        self.sent_at = 0.0
+        self.sent: View | None = None
+        self.owes_all = True
+        self.owed: frozenset[str] = frozenset()
+        self.respond = False
+
+    @property
+    def names(self) -> Collection[str]:
+        """As the proxy asked."""
+        return WILDCARD | self.wanted.all if self.wildcard else self.wanted.all
+
+    def owe(self, names: frozenset[str]) -> None:
+        """Answer these names, changed or not."""
+        self.owed = self.owed | names if self.owed else names
+
+    def is_behind(self, view: View) -> bool:
+        """Whether there may be something to send."""
+        return view is not self.sent or self.owes_all or bool(self.owed)

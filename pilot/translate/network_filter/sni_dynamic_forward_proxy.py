@@ -7,7 +7,7 @@ from envoy.extensions.filters.network.sni_dynamic_forward_proxy.v3 import sni_dy
 
 from pilot.translate.typed import pack
 
-NAME = "envoy.filters.network.sni_dynamic_forward_proxy"
+NAME = "envoy.extensions.filters.network.sni_dynamic_forward_proxy"
 
 
 def build_sni_dynamic_forward_proxy(port: int, cache: dns_cache_pb2.DnsCacheConfig) -> listener_components_pb2.Filter:

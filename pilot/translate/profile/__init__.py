@@ -5,7 +5,6 @@ from pilot.derive import derived
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.translate.profile.gateway import gateway_plan
-from pilot.translate.profile.gateway import gateway_plan
 from pilot.translate.profile.plan import Plan
 from pilot.translate.profile.sidecar import sidecar_plan
 

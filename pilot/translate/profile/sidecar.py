@@ -4,10 +4,11 @@ from __future__ import annotations
 from pilot.derive import derived
 from pilot.model.facets import OutboundListening, Tags
 from pilot.model.inputs import Mesh
-from pilot.model.views.classify import inbound_facet, outbound_facet, outbound_listening, tags
+from pilot.model.views.classify import inbound_facet, listening, outbound_facet, outbound_listening, tags
 from pilot.model.views.sidecar_routing import sidecar_routing
 from pilot.translate.cluster.groups import sidecar_cluster_groups
 from pilot.translate.endpoint.assignment import endpoints_of
+from pilot.translate.listener.inbound import inbound_listeners
 from pilot.translate.listener.outbound import http_listeners, http_listeners_of_others, serves_headless, tcp_listeners, tcp_listeners_of_others
 from pilot.translate.listener.virtual_outbound import capture_listeners
 from pilot.translate.profile.plan import Group, Plan
@@ -22,7 +23,10 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
     return Plan({
         CLUSTER: sidecar_cluster_groups(db, outbound, inbound),
         ENDPOINT: (Group(endpoints_of, (outbound,)),),
-        LISTENER: (*_outbound_listeners(db, outbound_listening(db, node_id), tags(db, node_id), inbound.ips[0]),),
+        LISTENER: (
+            *_outbound_listeners(db, outbound_listening(db, node_id), tags(db, node_id), inbound.ips[0]),
+            Group(inbound_listeners, (inbound, listening(db, node_id))),
+        ),
         ROUTE: (Group(route_configurations, (outbound_listening(db, node_id), sidecar_routing(db, node_id))),),
     })
 

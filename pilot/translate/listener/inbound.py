@@ -1,0 +1,169 @@
+"""Inbound listeners of sidecars: the one that captures everything, and those that a Sidecar has on ports of the pod.
+
+What clients must come with, and which ports the proxy knows, decide the chains. Chains for ports that nothing names are shared by
+all proxies of a namespace, those of a port by the pods of its service; a workload's own are only the tags of its spans.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from envoy.config.core.v3 import base_pb2
+from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
+
+from pilot.derive import derived
+from pilot.model.config.gateway import ServerTLSSettings
+from pilot.model.facets import Inbound, Listening, SecretServers, TlsFiles
+from pilot.model.inputs import Mesh
+from pilot.model.service import Protocol
+from pilot.model.views.jwt import jwt_rules
+from pilot.model.views.mesh import mesh_config
+from pilot.model.views.trust import trust_domains
+from pilot.translate import names
+from pilot.translate.access_log import build_listener_access_logs
+from pilot.translate.durations import build_duration
+from pilot.translate.http_filter.jwt_authn import JwtRules
+from pilot.translate.listener.address import build_additional, build_address, wildcards
+from pilot.translate.listener.build import EXACT_BALANCE, SocketOptions
+from pilot.translate.listener.defaults import listener_defaults
+from pilot.translate.listener.http import HttpClass, http_template, tracing_part
+from pilot.translate.listener.inbound_chain import InboundChain, InboundSpec, Materials, build_chains
+from pilot.translate.listener.inbound_ports import passthrough_specs, port_specs
+from pilot.translate.listener.listener_filter import ORIGINAL_DST, ORIGINAL_SRC, Inspection, build_inspectors
+from pilot.translate.listener.outbound import socket_options
+from pilot.translate.listener.outbound_chains import plaintext_alpns
+from pilot.translate.listener.parts import ListenerParts, assemble, split_chain
+from pilot.translate.network_filter.metadata_exchange import build_metadata_exchange
+from pilot.translate.network_filter.tcp_proxy import build_tcp_proxy, to_cluster
+from pilot.translate.resource import Resource
+from pilot.translate.route.inbound import build_inbound_routes
+from pilot.translate.transport_socket import ServerCertificates, build_downstream, build_inbound_context, build_server_context
+from pilot.translate.transport_socket.downstream import HTTP_ALPN, PEER_ALPN
+
+BLACK_HOLE_CHAIN = "virtualInbound-blackhole"
+
+
+class Guard(msgspec.Struct, frozen=True, cache_hash=True):
+    """What a proxy proves itself with and asks of its clients, beside the mode of its TLS."""
+
+    tls_files: TlsFiles = TlsFiles()
+    secret_servers: SecretServers = SecretServers()
+    jwt: JwtRules = ()
+
+
+# -- chains ------------------------------------------------------------------------------------------------------------------
+
+@derived
+def inbound_chains(db: Mesh, spec: InboundSpec, guard: Guard, listening: Listening) -> tuple[InboundChain, ...]:
+    """The chains of one port, shared by all workloads that serve it alike."""
+    routes = build_inbound_routes(spec.cluster, spec.host, spec.port.number, spec.protocol, mesh_config(db).default_inbound_http_retry_policy)
+    kind = HttpClass(side="inbound", grpc_web=spec.protocol is Protocol.GRPC_WEB, http2=spec.protocol.is_http2, jwt=guard.jwt)
+    own = server_socket(db, spec.tls, guard) if spec.tls is not None and spec.mode == "DISABLE" else None
+    materials = Materials(
+        first=_first_filters(db, listening),
+        manager=http_template(db, kind, listening),
+        http_tls=own or mesh_socket(db, guard, False),
+        tcp_tls=own or mesh_socket(db, guard, True),
+        options=socket_options(db, listening),
+    )
+    return build_chains(spec, routes, materials, plaintext_alpns(db.settings.http10))
+
+
+def _first_filters(db: Mesh, listening: Listening) -> tuple[listener_components_pb2.Filter, ...]:
+    exchange = db.settings.metadata_exchange and listening.features.metadata_exchange
+    return (build_metadata_exchange(db.settings.metadata_exchange_labels),) if exchange else ()
+
+
+@derived
+def mesh_socket(db: Mesh, guard: Guard, peers: bool) -> base_pb2.TransportSocket:
+    """Mutual TLS of the mesh. `peers`: TCP, over which the proxies may exchange metadata first."""
+    settings = db.settings
+    exchange = peers and settings.metadata_exchange and not settings.disable_metadata_exchange_alpn
+    certificates = ServerCertificates(guard.tls_files, guard.secret_servers)
+    alpn = PEER_ALPN if exchange else HTTP_ALPN
+    return build_downstream(build_inbound_context(certificates, alpn, trust_domains(db), mesh_config(db).mesh_mTLS, settings.compliance_policy))
+
+
+@derived
+def server_socket(db: Mesh, tls: ServerTLSSettings, guard: Guard) -> base_pb2.TransportSocket:
+    """TLS that a Sidecar ends on a port of its own."""
+    certificates = ServerCertificates(TlsFiles(), guard.secret_servers)
+    context = build_server_context(tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.compliance_policy)
+    return build_downstream(context)
+
+
+@derived
+def black_hole_chain(db: Mesh, listening: Listening) -> InboundChain:
+    """For connections to the capturing port itself, which would be captured again and again."""
+    port = listener_defaults(db).inbound_port
+    chain = listener_components_pb2.FilterChain(
+        name=BLACK_HOLE_CHAIN, filters=[*_first_filters(db, listening), build_tcp_proxy(to_cluster(names.BLACK_HOLE_CLUSTER))]
+    )
+    chain.filter_chain_match.destination_port.value = port
+    return InboundChain(split_chain(chain), port, Inspection())
+
+
+# -- listeners ---------------------------------------------------------------------------------------------------------------
+
+@derived
+def inbound_listeners(db: Mesh, inbound: Inbound, listening: Listening) -> Mapping[str, Resource]:
+    """The inbound listeners of a workload."""
+    guard = Guard(inbound.tls_files, inbound.secret_servers, jwt_rules(db, inbound.scope.namespace, inbound.labels))
+    options = socket_options(db, listening)._replace(exact_balance=listening.exact_balance_inbound)
+    captured: list[InboundChain] = []
+    found: list[ListenerParts] = []
+    for spec in port_specs(db, inbound, listening):
+        chains = inbound_chains(db, spec, guard, listening)
+        if spec.to_port:
+            head = build_inbound(spec.name, spec.bind, spec.number, chains, options)
+            found.append(_join(head, chains))
+        else:
+            captured += chains
+    if listening.interception != "NONE":
+        unnamed = [c for spec in passthrough_specs(db, inbound, listening) for c in inbound_chains(db, spec, guard, listening)]
+        everything = [black_hole_chain(db, listening), *unnamed, *captured]
+        binds = wildcards(listening.ipv4, listening.ipv6)
+        binds = binds if db.settings.dual_stack else binds[:1]
+        head = build_inbound(names.VIRTUAL_INBOUND, binds, listener_defaults(db).inbound_port, everything, options, listening.interception)
+        found.append(_join(head, everything))
+    tracing = tracing_part(db, listening, inbound.tags)
+    return {parts.name: assemble(parts, tracing) for parts in found}
+
+
+def _join(head: listener_pb2.Listener, chains: Sequence[InboundChain]) -> ListenerParts:
+    return ListenerParts(head.name, head.SerializeToString(deterministic=True), tuple(c.parts for c in chains))
+
+
+def build_inbound(
+    name: str, binds: Sequence[str], port: int, chains: Sequence[InboundChain], options: SocketOptions, captures: str = ""
+) -> listener_pb2.Listener:
+    """A listener without its chains. `captures`: how traffic is captured for it (REDIRECT, TPROXY), "" for one on a port of the pod."""
+    listener = listener_pb2.Listener(
+        name=name,
+        address=build_address(binds[0], port),
+        additional_addresses=build_additional(binds[1:], port),
+        traffic_direction=base_pb2.INBOUND,
+        continue_on_listener_filters_timeout=True,
+        listener_filters_timeout=build_duration(options.detection_timeout),
+        access_log=build_listener_access_logs(options.access_logs),
+    )
+    if options.accepts:
+        listener.max_connections_to_accept_per_socket_event.value = options.accepts
+    if options.exact_balance:
+        listener.connection_balance_config.CopyFrom(EXACT_BALANCE)
+    if captures:
+        listener.listener_filters.append(ORIGINAL_DST)
+    if captures == "TPROXY":
+        listener.transparent.value = True
+        listener.listener_filters.append(ORIGINAL_SRC)
+    listener.listener_filters.extend(build_inspectors(_inspections(chains)))
+    return listener
+
+
+def _inspections(chains: Sequence[InboundChain]) -> dict[int, Inspection]:
+    """What the chains of each port need to know together."""
+    found: dict[int, Inspection] = {}
+    for chain in chains:
+        before = found.get(chain.port, Inspection())
+        found[chain.port] = Inspection(before.tls or chain.inspection.tls, before.http or chain.inspection.http)
+    return found

@@ -1,0 +1,168 @@
+"""Inbound filter chains: for each port of a workload, by what it speaks and by which TLS its clients may come with."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+from envoy.config.core.v3 import base_pb2
+from envoy.config.listener.v3 import listener_components_pb2
+from envoy.config.route.v3 import route_pb2
+
+from pilot.model.config.gateway import ServerTLSSettings
+from pilot.model.config.object import ObjectKey
+from pilot.model.service import Port, Protocol
+from pilot.model.views.mtls import Mode
+from pilot.translate import names
+from pilot.translate.listener.address import listener_name
+from pilot.translate.listener.build import SocketOptions, build_source, build_tcp_filters
+from pilot.translate.listener.chain_spec import RAW_BUFFER
+from pilot.translate.listener.http import with_routes
+from pilot.translate.listener.listener_filter import Inspection
+from pilot.translate.listener.parts import ChainParts, split_chain
+from pilot.translate.network_filter.tcp_proxy import TcpRoute, TcpSettings
+
+TLS = "tls"
+DETECTED_HTTP = frozenset(("http/1.1", "h2c"))
+MESH_HTTP_ALPNS = ("istio-http/1.0", "istio-http/1.1", "istio-h2")
+MESH_TCP_ALPNS = ("istio-peer-exchange", "istio")
+MESH_ALPNS = ("istio", "istio-peer-exchange", *MESH_HTTP_ALPNS)
+CATCH_ALL_HTTP_CHAIN = "virtualInbound-catchall-http"
+
+
+class Match(NamedTuple):
+    """What a connection must be like. `http`: the chain speaks HTTP; `ends_tls`: it ends the TLS of the mesh (or the user's)."""
+
+    http: bool
+    transport: str
+    alpns: tuple[str, ...] = ()
+    ends_tls: bool = False
+
+
+def find_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) -> tuple[Match, ...]:
+    """The chains of a port. `plaintext`: what inspection says of HTTP without TLS.
+
+    PERMISSIVE takes the mesh's TLS, which its ALPN tells apart, and what is not of the mesh as it comes. Where the protocol is not
+    known, the clients' proxies tell by ALPN what they have detected, and inspection tells of those without.
+    """
+    known = protocol is not Protocol.UNSUPPORTED
+    http = protocol.is_http
+    if mode == "STRICT":
+        if known:
+            return (Match(http, TLS, ends_tls=True),)
+        return Match(True, TLS, MESH_HTTP_ALPNS, True), Match(False, TLS, ends_tls=True)
+    if mode == "PERMISSIVE":
+        if http:
+            return Match(True, TLS, MESH_ALPNS, True), Match(True, RAW_BUFFER)
+        if known:
+            return Match(False, TLS, MESH_ALPNS, True), Match(False, TLS), Match(False, RAW_BUFFER)
+        return (
+            Match(True, TLS, MESH_HTTP_ALPNS, True),
+            Match(True, RAW_BUFFER, plaintext),
+            Match(False, TLS, MESH_TCP_ALPNS, True),
+            Match(False, RAW_BUFFER),
+            Match(False, TLS),
+        )
+    if known:
+        return (Match(http, RAW_BUFFER),)
+    return Match(True, RAW_BUFFER, plaintext), Match(False, RAW_BUFFER)
+
+
+class InboundSpec(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """What the chains of one port are made by.
+
+    `number`: that the workload listens on, 0 for all that nothing names; `port`: of the service, `host` its name; `cluster`: where it
+    leads; `bind`: as names have it; `tls`: what a Sidecar ends here; `source`: that Sidecar; `stat_prefix`: of TCP.
+    """
+
+    number: int
+    port: Port
+    host: str
+    cluster: str
+    mode: Mode
+    stat_prefix: str
+    bind: tuple[str, ...] = ()
+    to_port: bool = False
+    tls: ServerTLSSettings | None = None
+    source: ObjectKey | None = None
+
+    @property
+    def passthrough(self) -> bool:
+        """Is it for ports that no service or Sidecar names?"""
+        return not self.host
+
+    @property
+    def protocol(self) -> Protocol:
+        """What is spoken behind the TLS that ends here."""
+        if self.tls is None:
+            return self.port.protocol
+        return {Protocol.HTTPS: Protocol.HTTP, Protocol.TLS: Protocol.TCP}.get(self.port.protocol, self.port.protocol)
+
+    @property
+    def name(self) -> str:
+        """Of a listener of its own, and in statistics."""
+        return listener_name(self.bind[0], self.number)
+
+    def matches(self, plaintext: tuple[str, ...]) -> tuple[Match, ...]:
+        """The chains. TLS of a Sidecar's own counts only where the mesh's is off."""
+        if self.tls is not None and self.mode == "DISABLE":
+            return (Match(self.protocol.is_http, TLS, ends_tls=True),)
+        return find_matches(self.protocol, self.mode, plaintext)
+
+
+class InboundChain(NamedTuple):
+    """A chain, and what must be known of a connection to choose it."""
+
+    parts: ChainParts
+    port: int
+    inspection: Inspection
+
+
+class Materials(NamedTuple):
+    """What the chains of a proxy are put together from: the filters before all others, a serialized manager without statistics and
+    routes, the sockets that end TLS, and how listeners are made."""
+
+    first: tuple[listener_components_pb2.Filter, ...]
+    manager: bytes
+    http_tls: base_pb2.TransportSocket | None
+    tcp_tls: base_pb2.TransportSocket | None
+    options: SocketOptions
+
+
+def build_chains(
+    spec: InboundSpec, routes: route_pb2.RouteConfiguration, materials: Materials, plaintext: tuple[str, ...]
+) -> tuple[InboundChain, ...]:
+    """The chains of a port."""
+    matches = spec.matches(plaintext)
+    stat_prefix = f"{spec.cluster};" if spec.passthrough else f"inbound_{spec.name};"
+    manager = materials.manager + with_routes(stat_prefix, routes) if any(m.http for m in matches) else b""
+    tcp = [] if all(m.http for m in matches) else _build_tcp(spec, materials.options)
+    return tuple(_build_chain(spec, m, materials, manager, tcp) for m in matches)
+
+
+def _build_tcp(spec: InboundSpec, options: SocketOptions) -> list[listener_components_pb2.Filter]:
+    settings = TcpSettings(idle_timeout=options.idle_timeout)
+    return build_tcp_filters(spec.protocol, TcpRoute(spec.stat_prefix, ((spec.cluster, 0),), settings=settings), options)
+
+
+def _build_chain(
+    spec: InboundSpec, match: Match, materials: Materials, manager: bytes, tcp: list[listener_components_pb2.Filter]
+) -> InboundChain:
+    socket = (materials.http_tls if match.http else materials.tcp_tls) if match.ends_tls else None
+    chain = listener_components_pb2.FilterChain(name=_name(spec, match.http), filters=materials.first, transport_socket=socket)
+    condition = chain.filter_chain_match
+    condition.transport_protocol = match.transport
+    condition.application_protocols.extend(match.alpns)
+    if spec.number:
+        condition.destination_port.value = spec.number
+    if spec.source is not None:
+        chain.metadata.CopyFrom(build_source("sidecar", spec.source))
+    if not match.http:
+        chain.filters.extend(tcp)
+    inspection = Inspection(match.transport == TLS, not DETECTED_HTTP.isdisjoint(match.alpns))
+    return InboundChain(split_chain(chain, manager if match.http else b""), spec.number, inspection)
+
+
+def _name(spec: InboundSpec, http: bool) -> str:
+    if spec.passthrough:
+        return CATCH_ALL_HTTP_CHAIN if http else names.VIRTUAL_INBOUND
+    return spec.name

@@ -54,8 +54,9 @@ def _asked_by_virtual_service(db: Mesh, key: ObjectKey, _: str) -> frozenset[str
     found = virtual_service(db, key)
     if found is None:
         return None
-    matches: Iterable[Any] = (m for r in (*found.spec.http, *found.spec.tcp, *found.spec.tls) for m in r.match)
-    return frozenset(k for m in matches for k in m.source_labels) or None
+    spec = found.spec
+    by_rule: Iterable[Iterable[Any]] = (*(r.match for r in spec.http), *(r.match for r in spec.tcp), *(r.match for r in spec.tls))
+    return frozenset(k for matches in by_rule for m in matches for k in m.source_labels) or None
 
 
 _asked_by_virtual_services: Gather[ObjectKey, [str], frozenset[str]] = Gather("source_labels", _virtual_service_keys, _asked_by_virtual_service)

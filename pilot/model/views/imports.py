@@ -206,7 +206,6 @@ def find_leads(spec: VirtualService) -> tuple[Leads, ...]:
         namespaces = tuple(sorted({n for n in sources if n}))
         for to in (*(w.destination for w in route.route), route.mirror, *(m.destination for m in route.mirrors)):
             add(to, namespaces)
-    for l4 in (*spec.tcp, *spec.tls):
-        for weighted in l4.route:
-            add(weighted.destination, ())
+    for weighted in (w for routes in (*(r.route for r in spec.tcp), *(r.route for r in spec.tls)) for w in routes):
+        add(weighted.destination, ())
     return tuple(Leads(host, () if 0 in ports else tuple(sorted(ports)), namespaces) for (host, namespaces), ports in found.items())

@@ -48,7 +48,7 @@ def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2
     return hcm_pb2.HttpFilter(name=NAME, typed_config=pack(config))
 
 
-def _any(requirements: list[Requirement]) -> Requirement:
+def _any(requirements: list[config_pb2.JwtRequirement]) -> config_pb2.JwtRequirement:
     return Requirement(requires_any=config_pb2.JwtRequirementOrList(requirements=requirements))
 
 

@@ -10,7 +10,7 @@ from pilot.translate.typed import pack_struct
 
 NAME = "istio.metadata_exchange"  # older than its type: telemetry of users refers to it
 CONFIG = "io.istio.http.peer_metadata.Config"
-_DISCOVERY = [{"istio_headers": {}}, {"workload_discovery": {}}]
+_DISCOVERY: list[dict[str, Any]] = [{"istio_headers": {}}, {"workload_discovery": {}}]
 
 
 def _build(fields: dict[str, Any], labels: tuple[str, ...]) -> hcm_pb2.HttpFilter:

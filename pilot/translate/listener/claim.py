@@ -55,12 +55,12 @@ class Place(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 class Claim(NamedTuple):
     """A port of a service that asks for an address.
 
-    `index`: of the egress listener; `port`: as it is listened on; `cluster_port`: where it leads without any rule; `address`: of the
+    `listener`: index of the egress listener; `port`: as it is listened on; `cluster_port`: where it leads without any rule; `address`: of the
     service, "" for a network; `cidrs`: destinations that tell it from others at the same address; `per_pod`: these are of one pod.
     """
 
     ref: ServiceRef
-    index: int
+    listener: int
     port: Port
     cluster_port: int
     binds: tuple[str, ...]

@@ -78,17 +78,20 @@ def http_template(db: Mesh, kind: HttpClass, listening: Listening) -> bytes:
         resolving.append(build_dynamic_forward_proxy(cache))
     authn = [build_jwt_authn(kind.jwt)] if kind.jwt else []
     manager = build_http_connection_manager(options, build_http_filters(filters, authn, resolving), build_http_access_logs(defaults.access_logs))
-    return manager.SerializeToString(deterministic=True)
+    template: bytes = manager.SerializeToString(deterministic=True)
+    return template
 
 
 def over_rds(stat_prefix: str, routes: str) -> bytes:
     """What a manager has of its own: routes that come over RDS. To be added to a template."""
-    return Manager(stat_prefix=stat_prefix, rds=rds(routes)).SerializeToString(deterministic=True)
+    own: bytes = Manager(stat_prefix=stat_prefix, rds=rds(routes)).SerializeToString(deterministic=True)
+    return own
 
 
 def with_routes(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes:
     """What a manager has of its own: routes inside of it. To be added to a template."""
-    return Manager(stat_prefix=stat_prefix, route_config=routes).SerializeToString(deterministic=True)
+    own: bytes = Manager(stat_prefix=stat_prefix, route_config=routes).SerializeToString(deterministic=True)
+    return own
 
 
 @derived

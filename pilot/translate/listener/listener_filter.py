@@ -51,16 +51,18 @@ def build_inspectors(by_port: Mapping[int, Inspection]) -> list[listener_compone
     return found
 
 
-def _limited(inspector: listener_components_pb2.ListenerFilter, disabled: Predicate) -> listener_components_pb2.ListenerFilter:
+def _limited(
+    inspector: listener_components_pb2.ListenerFilter, disabled: listener_components_pb2.ListenerFilterChainMatchPredicate
+) -> listener_components_pb2.ListenerFilter:
     limited = Filter(filter_disabled=disabled)
     limited.MergeFrom(inspector)
     return limited
 
 
-def _ports(ports: Iterable[int]) -> Predicate:
+def _ports(ports: Iterable[int]) -> listener_components_pb2.ListenerFilterChainMatchPredicate:
     ranges = [Predicate(destination_port_range=range_pb2.Int32Range(start=p, end=p + 1)) for p in ports]
     return ranges[0] if len(ranges) == 1 else Predicate(or_match=Predicate.MatchSet(rules=ranges))
 
 
-def _not(predicate: Predicate) -> Predicate:
+def _not(predicate: listener_components_pb2.ListenerFilterChainMatchPredicate) -> listener_components_pb2.ListenerFilterChainMatchPredicate:
     return Predicate(not_match=predicate)

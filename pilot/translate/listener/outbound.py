@@ -209,9 +209,9 @@ def http_listeners_of_others(db: Mesh, facet: OutboundListening, tags: Tags, add
 
 
 @derived
-def _slot_routes(db: Mesh, slot: Slot, facet: OutboundListening) -> tuple[str, ...]:
+def _slot_routes(db: Mesh, slot: Slot, facet: OutboundListening) -> tuple[str, ...] | None:
     spec = listener_spec(db, slot, facet)
-    return tuple(dict.fromkeys(c.http.routes for c in spec.chains if c.http is not None)) if spec is not None else ()
+    return tuple(dict.fromkeys(c.http.routes for c in spec.chains if c.http is not None)) if spec is not None else None
 
 
 _routes_by_slot: Gather[Slot, [OutboundListening], tuple[str, ...]] = Gather("routes_by_slot", _http_slots, _slot_routes)

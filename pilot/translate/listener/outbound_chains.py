@@ -52,7 +52,7 @@ def http_chain(db: Mesh, claim: Claim, facet: OutboundListening, detected: bool)
 
 def tcp_chains(db: Mesh, claim: Claim, facet: OutboundListening) -> list[ChainSpec]:
     """The chains of TCP or TLS."""
-    ruled = l4_virtual_services(db, facet.scope, claim.index)
+    ruled = l4_virtual_services(db, facet.scope, claim.listener)
     keys = for_host(ruled, claim.ref.hostname) if ruled else []
     services = [(key, row.spec) for key in keys if (row := virtual_service(db, key)) is not None]
     client = Client(facet.scope.namespace, facet.labels)

@@ -50,7 +50,8 @@ def split_chain(chain: listener_components_pb2.FilterChain, manager: bytes = b""
 
 def serialize_tracing(tracing: hcm_pb2.HttpConnectionManager.Tracing | None) -> bytes:
     """As a part of a manager."""
-    return hcm_pb2.HttpConnectionManager(tracing=tracing).SerializeToString(deterministic=True)
+    part: bytes = hcm_pb2.HttpConnectionManager(tracing=tracing).SerializeToString(deterministic=True)
+    return part
 
 
 def assemble(parts: ListenerParts, tracing: bytes) -> Resource:

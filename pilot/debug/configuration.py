@@ -11,7 +11,9 @@ from pilot.ingest.catalogue import KINDS
 from pilot.model.config.object import Object
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem
+from pilot.model.proxy import NodeType
 from pilot.model.views.virtual_services import delegation_problems
+from pilot.translate.profile.gateway_problems import gateway_problems
 
 _ISTIO = ".istio.io"
 
@@ -43,6 +45,8 @@ def problemz(sources: Sources, query: Query) -> Any:
 def _between_objects(db: Mesh) -> Iterator[Problem]:
     for key, _ in sorted(db.virtual_services.rows()):
         yield from delegation_problems(db, key)
+    routers = (node_id for node_id, proxy in sorted(db.proxies.rows()) if proxy.type is NodeType.ROUTER)
+    yield from dict.fromkeys(problem for node_id in routers for problem in gateway_problems(db, node_id))
 
 
 def show_problem(p: Problem) -> dict[str, Any]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 
+from pilot.translate.profile.gateway_problems import gateway_problems
 from tests.simulate.envoy import Answer, Envoy, Request
 from tests.support.world import World, proxy
 
@@ -173,3 +174,15 @@ def test_a_gateway_without_routes_answers_404() -> None:
     assert found.send(Request(8080, "shop.example.com")).went == "404"
     assert found.send(Request(9000)).went == "no listener"
     assert found.send(Request(8081, "x")) == Answer("404", "no route")
+
+
+def test_what_a_router_is_asked_in_vain_is_said() -> None:
+    world = World()
+    younger_gateway = GATEWAY.replace("name: edge, namespace: edge", "name: young, namespace: shop")
+    younger_rule = "---" + ROUTES.split("---")[-1].replace("name: raw", "name: raw-again")
+    for text in (SERVICES, GATEWAY, ROUTES + younger_rule, younger_gateway):
+        world.apply(text)
+    node_id = world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}))
+    found = {(str(p.object), p.path) for p in gateway_problems(world.mesh, node_id)}
+    assert ("Gateway shop/young", "spec.servers[2]") in found
+    assert ("VirtualService shop/raw-again", "spec.tls[0].match[0].sniHosts") in found

@@ -48,7 +48,7 @@ def chains(servers: list[Server], *bound: Layer4, targets: tuple[TargetPort, ...
     gateway = merge([(GATEWAY, servers)], targets, quic)
     by_key = {ServerKey(GATEWAY, i): s for i, s in enumerate(servers)}
     slots = plan_slots(gateway, "0.0.0.0", unprivileged=False)
-    return {slot: list(plan_chains(ports, slot.quic, by_key, {GATEWAY: bound})) for slot, ports in slots.items()}
+    return {slot: list(plan_chains(ports, slot.quic, by_key, {GATEWAY: bound}).chains) for slot, ports in slots.items()}
 
 
 def only(servers: list[Server], *bound: Layer4) -> list[PlannedChain]:

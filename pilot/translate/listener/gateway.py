@@ -26,6 +26,8 @@ from pilot.translate.listener.gateway_chains import (
     MeshChain,
     Passages,
     PlainChain,
+    Planned,
+    Repeated,
     Slot,
     SniChain,
     TcpChain,
@@ -66,18 +68,31 @@ _layer4_services: Gather[ObjectKey, [str, ObjectKey], Layer4] = Gather("layer4_o
 
 
 @derived
-def _chain_keys(db: Mesh, slot: Slot, selected: Selection, front: Front) -> tuple[Chain, ...]:
+def _planned(db: Mesh, slot: Slot, selected: Selection, front: Front) -> Planned:
     ports = _slots(db, selected, front).get(slot, ())
     servers = {m.key: s for p in ports for m in p.servers if (s := server(db, m.key)) is not None}
     gateways = dict.fromkeys(key.gateway for key in servers)
     bound = {g: tuple(_layer4_services(db, front.scope.namespace, g).values()) for g in gateways}
-    chains: list[Chain] = []
-    for planned in plan_chains(ports, slot.quic, servers, bound):
+    return plan_chains(ports, slot.quic, servers, bound)
+
+
+@derived
+def _chain_keys(db: Mesh, slot: Slot, selected: Selection, front: Front) -> tuple[Chain, ...]:
+    chains: dict[Chain, None] = {}
+    for planned in _planned(db, slot, selected, front).chains:
         if isinstance(planned, Passages):
-            chains += passages(db, sni_hosts(servers[planned.server]), front.scope, front.labels)
+            found = server(db, planned.server)
+            names = sni_hosts(found) if found is not None else ()
+            chains |= dict.fromkeys(passages(db, names, front.scope, front.labels))
         else:
-            chains.append(planned)
-    return tuple(dict.fromkeys(chains))
+            chains[planned] = None
+    return tuple(chains)
+
+
+@derived
+def repeated_names(db: Mesh, selected: Selection, front: Front) -> tuple[Repeated, ...]:
+    """Conditions of TLS rules that have no chain in the listeners of a router."""
+    return tuple(again for slot in _slot_keys(db, selected, front) for again in _planned(db, slot, selected, front).repeated)
 
 
 # -- chains ----------------------------------------------------------------------------------------------------------------

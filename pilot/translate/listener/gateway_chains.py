@@ -72,6 +72,15 @@ class Passages(NamedTuple):
     server: ServerKey
 
 
+class Repeated(NamedTuple):
+    """A condition of a TLS rule that has no chain, for some of its names are in the conditions of an older one."""
+
+    virtual_service: ObjectKey
+    rule: int
+    match: int
+    names: tuple[str, ...]
+
+
 Chain = PlainChain | HttpsChain | TcpChain | SniChain | MeshChain
 PlannedChain = PlainChain | HttpsChain | TcpChain | SniChain | Passages
 
@@ -107,20 +116,28 @@ def plan_slots(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> d
     return found
 
 
+class Planned(NamedTuple):
+    """The chains of a listener, and what has none."""
+
+    chains: tuple[PlannedChain, ...]
+    repeated: tuple[Repeated, ...] = ()
+
+
 def plan_chains(
     ports: Sequence[MergedPort], quic: bool, servers: Mapping[ServerKey, Server], bound: Mapping[ObjectKey, Sequence[Layer4]]
-) -> tuple[PlannedChain, ...]:
+) -> Planned:
     """The chains of a listener. `bound`: the VirtualServices of each Gateway that has TCP or TLS rules, in order of precedence."""
     if quic:
-        return tuple(HttpsChain(s.key, s.route) for p in ports for s in p.quic if s.route is not None)
+        return Planned(tuple(HttpsChain(s.key, s.route) for p in ports for s in p.quic if s.route is not None))
     planner = _Planner(servers, bound)
-    return tuple(chain for port in ports for chain in planner.port(port))
+    return Planned(tuple(chain for port in ports for chain in planner.port(port)), tuple(planner.repeated))
 
 
 class _Planner:
     def __init__(self, servers: Mapping[ServerKey, Server], bound: Mapping[ObjectKey, Sequence[Layer4]]) -> None:
         self.servers, self.bound = servers, bound
         self.taken: set[str] = set()  # names of TLS rules
+        self.repeated: list[Repeated] = []
 
     def port(self, port: MergedPort) -> Iterator[PlannedChain]:
         if parse_protocol(port.protocol).is_http:
@@ -149,10 +166,14 @@ class _Planner:
     def _tls(self, key: ServerKey, server: Server) -> Iterator[SniChain]:
         for service in self._services(key, server):
             for position, matches in service.tls:
-                for match in matches:
-                    if applies(match, server, key.gateway) and self.taken.isdisjoint(match.sni_hosts):
-                        self.taken.update(match.sni_hosts)
-                        yield SniChain(key, service.key, position, match.sni_hosts)
+                for index, match in enumerate(matches):
+                    if not applies(match, server, key.gateway):
+                        continue
+                    if again := tuple(h for h in match.sni_hosts if h in self.taken):
+                        self.repeated.append(Repeated(service.key, position, index, again))
+                        continue
+                    self.taken.update(match.sni_hosts)
+                    yield SniChain(key, service.key, position, match.sni_hosts)
 
     def _services(self, key: ServerKey, server: Server) -> Iterator[Layer4]:
         return (s for s in self.bound.get(key.gateway, ()) if shares_host(server.hosts, s.key.namespace, s.hosts))

@@ -1,6 +1,7 @@
 """An xDS resource, serialized once and shared by every proxy that gets it."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -37,14 +38,16 @@ class Resource:
 
     __slots__ = ("frame", "head", "name", "warms")
 
-    def __init__(self, name: str, type_url: str, value: bytes, warms: str = "") -> None:
+    def __init__(self, name: str, type_url: str, value: bytes, warms: str = "", more: Sequence[bytes] = ()) -> None:
+        """`more`: pieces of the serialized message that follow `value`; large ones are copied once."""
         head = _ANY_HEADS.get(type_url)
         if head is None:
             head = _ANY_HEADS[type_url] = length_delimited(1, type_url.encode())
-        size = varint(len(value))
-        length = len(head) + 1 + len(size) + len(value)
+        total = len(value) + sum(map(len, more))
+        size = varint(total)
+        length = len(head) + 1 + len(size) + total
         self.name, self.warms = name, warms
-        self.frame = b"".join((b"\x12", varint(length), head, b"\x12", size, value))
+        self.frame = b"".join((b"\x12", varint(length), head, b"\x12", size, value, *more))
         named = length_delimited(3, name.encode())
         self.head = b"".join((b"\x12", varint(len(named) + len(self.frame)), named))
 

@@ -192,13 +192,24 @@ def bindings_for(db: Mesh, namespace: str, gateway: str) -> tuple[Binding, ...]:
     """What a namespace sees that is bound to a gateway (`mesh` or `namespace/name`)."""
     everything = listing(db)
     own, other = everything.private.get((namespace, gateway), ()), everything.exported.get((namespace, gateway), ())
-    return own + other + everything.public.get(gateway, ())
+    public = everything.public.get(gateway, ())
+    return own + other + public if own or other else public
 
 
 @derived
 def virtual_services_for(db: Mesh, namespace: str, gateway: str) -> tuple[ObjectKey, ...]:
     """Keys of what a namespace sees that is bound to a gateway (`mesh` or `namespace/name`), in the order they are tried."""
-    return tuple(b.key for b in bindings_for(db, namespace, gateway))
+    return _keys(db, bindings_for(db, namespace, gateway), gateway)
+
+
+def _keys(db: Mesh, bindings: tuple[Binding, ...], gateway: str) -> tuple[ObjectKey, ...]:
+    """Of bindings; those that all see are listed once, not for each that does."""
+    return _public_keys(db, gateway) if bindings is listing(db).public.get(gateway) else tuple(b.key for b in bindings)
+
+
+@hub
+def _public_keys(db: Mesh, gateway: str) -> tuple[ObjectKey, ...]:
+    return tuple(b.key for b in listing(db).public.get(gateway, ()))
 
 
 @derived
@@ -211,7 +222,8 @@ def viewers(db: Mesh) -> frozenset[str]:
 @derived
 def egress_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[ObjectKey, ...]:
     """Keys of those that egress listener `index` of a scope imports, in the order they are tried."""
-    return tuple(b.key for b in egress_bindings(db, scope.namespace, None if scope.gateway else egress_listeners(db, scope)[index].hosts))
+    hosts = None if scope.gateway else egress_listeners(db, scope)[index].hosts
+    return _keys(db, egress_bindings(db, scope.namespace, hosts), MESH)
 
 
 @derived

@@ -34,7 +34,7 @@ _WEBSOCKET = Manager.UpgradeConfig(upgrade_type="websocket")
 _REQUEST_ID = hcm_pb2.RequestIDExtension(typed_config=pack(uuid_pb2.UuidRequestIdConfig(use_request_id_for_trace_sampling=_YES)))
 _PRESERVE_CASE = protocol_pb2.Http1ProtocolOptions.HeaderKeyFormat(
     stateful_formatter=extension_pb2.TypedExtensionConfig(
-        name="envoy.http.stateful_header_formatters.preserve_case", typed_config=pack(preserve_case_pb2.PreserveCaseFormatterConfig())
+        name="preserve_case", typed_config=pack(preserve_case_pb2.PreserveCaseFormatterConfig())
     )
 )
 _ADS = config_source_pb2.ConfigSource(

@@ -27,6 +27,11 @@ class Asks(msgspec.Struct, frozen=True, cache_hash=True):
     targets: frozenset[str] = frozenset()
     hashed: tuple[DestinationKey, ...] = ()
 
+    @property
+    def plain(self) -> bool:
+        """Nothing of the source, and no hashing."""
+        return not (self.namespace or self.labels or self.hashed)
+
     def source(self, namespace: str, labels: Labels) -> tuple[str, Labels]:
         """A source as far as it is asked for."""
         return namespace if self.namespace else "", frozenset(item for item in labels if item[0] in self.labels) if self.labels else frozenset()

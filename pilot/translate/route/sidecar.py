@@ -100,8 +100,9 @@ def table_key(db: Mesh, routing: SidecarRouting, index: int, port: int) -> Table
 
 def _virtual_hosts(db: Mesh, key: TableKey, routing: SidecarRouting) -> Iterable[bytes]:
     found = table(db, key)
+    plain: dict[str, View] = {}
     for segment in found.segments:
-        yield segment_bytes(db, segment, segment_view(db, segment, found, routing))
+        yield segment_bytes(db, segment, segment_view(db, segment, found, routing, plain))
     for host in found.others:
         asks = host_asks(db, host)
         dropped = found.dropped.get((host.host, host.port), ())
@@ -121,7 +122,7 @@ def _sniffed(db: Mesh, key: TableKey, hostname: str, routing: SidecarRouting) ->
     segment = found.by_hostname.get(hostname)
     if segment is None:
         return
-    view = segment_view(db, segment, found, routing)
+    view = segment_view(db, segment, found, routing, {})
     for host in segment_hosts(db, segment):
         if host.ref is not None and host.ref.hostname == hostname:
             yield virtual_host(db, replace(host_key(host, host_asks(db, host), key.port, view), sniffed=True, dropped=()))

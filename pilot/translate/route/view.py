@@ -36,14 +36,19 @@ class View(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     forwarded_host: bool
 
 
-def segment_view(db: Mesh, segment: SegmentKey, table: Table, routing: SidecarRouting) -> View:
-    """What a segment needs."""
+def segment_view(db: Mesh, segment: SegmentKey, table: Table, routing: SidecarRouting, plain: dict[str, View]) -> View:
+    """What a segment needs. `plain`: views by DNS domain, for segments that ask for nothing else; it is added to."""
     needs = segment_needs(db, segment)
     domain = domain_for(routing.dns_domain, needs) if segment.port else routing.dns_domain
     dropped: Dropped = ()
     if table.dropped or (table.dotless and domain == routing.dns_domain):
         dropped = _dropped(segment_hosts(db, segment), table, domain)
-    return build_view(db, needs.asks, domain, dropped, table, routing)
+    if dropped or table.targets or not needs.asks.plain:
+        return build_view(db, needs.asks, domain, dropped, table, routing)
+    view = plain.get(domain)
+    if view is None:
+        view = plain[domain] = build_view(db, needs.asks, domain, (), table, routing)
+    return view
 
 
 def build_view(db: Mesh, asks: Asks, domain: str, dropped: Dropped, table: Table, routing: SidecarRouting) -> View:

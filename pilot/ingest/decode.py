@@ -33,6 +33,9 @@ class Metadata(Lenient, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
+Row = tuple[str, ObjectKey]
+
+
 class Entry(NamedTuple):
     """A row: the attribute of `Mesh`, its key, and the object."""
 
@@ -46,7 +49,7 @@ class Decoded(NamedTuple):
 
     entries: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
-    refused: tuple[tuple[str, ObjectKey], ...] = ()
+    refused: tuple[Row, ...] = ()
 
 
 def nowhere(_: str) -> int:
@@ -61,7 +64,7 @@ def decode_document(plain: Any, file: str = "", line_of: Callable[[str], int] = 
     """
     entries: list[Entry] = []
     problems: list[Problem] = []
-    refused: list[tuple[str, ObjectKey]] = []
+    refused: list[Row] = []
     for prefix, item in _objects(plain, ""):
         entry, found, row = _decode(item, revision)
         problems += (msgspec.structs.replace(p, file=file, line=line_of(_join(prefix, p.path))) for p in found)
@@ -87,27 +90,19 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}.{path}" if prefix and path else prefix or path
 
 
-def _decode(plain: Any, revision: str) -> tuple[Entry | None, list[Problem], tuple[str, ObjectKey] | None]:
+def _decode(plain: Any, revision: str) -> tuple[Entry | None, list[Problem], Row | None]:
     """The entry, or the problems that refuse it with the row that it would be; nothing at all for what is not read."""
-    found = _identify(plain)
-    if not isinstance(found, Kind):
-        return None, found, None
-    kind, subject = found, ObjectRef(found.name)
-    try:
-        metadata = shape.convert(plain.get("metadata") or {}, Metadata)
-    except msgspec.ValidationError:
-        pruned = shape.without_nulls(plain["metadata"], Metadata)
-        if problems := list(below("metadata", shape.violations(pruned, Metadata))):
-            return None, _of(subject, problems), None
-        metadata = shape.convert(pruned, Metadata)
-    if metadata.labels.get(REVISION_LABEL, revision) != revision and revision:
+    kind = _identify(plain)
+    if not isinstance(kind, Kind):
+        return None, kind, None
+    metadata, problems = _decode_metadata(plain.get("metadata"))
+    if revision and metadata.labels.get(REVISION_LABEL, revision) != revision:
         return None, [], None
     namespace = (metadata.namespace or "default") if kind.namespaced else ""
-    subject = ObjectRef(kind.name, namespace, metadata.name)
-    problems = list(_check_metadata(metadata))
-    if any(p.path in ("metadata.name", "metadata.namespace") for p in problems):
-        return None, _of(subject, problems), None
-    key = ObjectKey(namespace, metadata.name)
+    subject, key = ObjectRef(kind.name, namespace, metadata.name), ObjectKey(namespace, metadata.name)
+    if problems:
+        named = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
+        return None, _of(subject, problems), (kind.table, key) if named else None
     problems += _check_fields(kind, plain)
     body = _body(kind, plain, metadata)
     try:
@@ -115,15 +110,28 @@ def _decode(plain: Any, revision: str) -> tuple[Entry | None, list[Problem], tup
     except msgspec.ValidationError:
         body = shape.without_nulls(body, kind.spec)
         problems += _placed(kind, shape.violations(body, kind.spec))
-        if problems:
-            return None, _of(subject, problems), (kind.table, key)
-        spec = shape.convert(body, kind.spec)
+        spec = None if problems else shape.convert(body, kind.spec)
+    if problems:
+        return None, _of(subject, problems), (kind.table, key)
     annotations = {k: v for k, v in metadata.annotations.items() if "istio.io" in k or "kubernetes.io/ingress.class" in k}
     decoded = Object(kind.name, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp))
-    problems += kind.validate(decoded)
+    problems = _of(subject, kind.validate(decoded))
     if any(p.severity is Severity.ERROR for p in problems):
-        return None, _of(subject, problems), (kind.table, key)
-    return Entry(kind.table, key, decoded), _of(subject, problems), None
+        return None, problems, (kind.table, key)
+    return Entry(kind.table, key, decoded), problems, None
+
+
+def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
+    """The metadata, as far as it is right where there are problems."""
+    try:
+        metadata = shape.convert(plain or {}, Metadata)
+    except msgspec.ValidationError:
+        pruned = shape.without_nulls(plain, Metadata)
+        if problems := list(below("metadata", shape.violations(pruned, Metadata))):
+            namespace, name = _named(plain)
+            return Metadata(name=name, namespace=namespace), problems
+        metadata = shape.convert(pruned, Metadata)
+    return metadata, list(_check_metadata(metadata))
 
 
 def _identify(plain: Any) -> Kind | list[Problem]:
@@ -138,15 +146,13 @@ def _identify(plain: Any) -> Kind | list[Problem]:
     group, _, number = version.rpartition("/")
     kind = CATALOGUE.get((group, str(name)))
     if kind is None:
-        subject = [ObjectRef(str(name), *_named(plain.get("metadata")))]
+        subject = ObjectRef(str(name), *_named(plain.get("metadata")))
         message = f"{version} {name} is not a kind that is supported: it has no effect"
-        return _of(subject[0], [warning("unknown-kind", "kind", message)]) if is_ours(group) else []
+        return _of(subject, [warning("unknown-kind", "kind", message)]) if is_ours(group) else []
     if number not in kind.versions:
-        subject = [ObjectRef(kind.name, *_named(plain.get("metadata")))]
+        subject = ObjectRef(kind.name, *_named(plain.get("metadata")))
         message = f"{kind.name} is read in {', '.join(kind.versions)}, not {number}"
-        return _of(subject[0], [error("unknown-version", "apiVersion", message)])
-    if not isinstance(plain.get("metadata", {}), dict | None):
-        return _of(ObjectRef(kind.name), [error("wrong-type", "metadata", "expected a mapping")])
+        return _of(subject, [error("unknown-version", "apiVersion", message)])
     return kind
 
 

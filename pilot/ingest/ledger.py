@@ -9,12 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilot.ingest.batch import Edit
-from pilot.ingest.decode import Decoded
+from pilot.ingest.decode import Decoded, Row
 from pilot.ingest.problems import ProblemStore
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object
 from pilot.model.problem import ObjectRef, Problem, Severity
-
-Row = tuple[str, ObjectKey]
 
 
 class _Source:

@@ -1,0 +1,68 @@
+"""Everything that a user can write wrong: each mistake gets its problem, where it is, and disturbs nothing else."""
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+
+from pilot.ingest.batch import Batch
+from pilot.ingest.catalogue import CATALOGUE
+from pilot.ingest.file_source import FileSource
+from pilot.ingest.problems import ProblemStore
+from pilot.lib.duration import parse_duration
+from pilot.model.config.object import ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.problem import Severity
+from tests.support.bad_objects import Bad, bad_objects
+from tests.support.clock import VirtualClock
+
+BAD_OBJECTS = bad_objects()
+NEIGHBOUR = """
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: good, namespace: shop}
+spec: {hosts: [good.example.com], resolution: NONE, ports: [{number: 80, name: http, protocol: HTTP}]}
+"""
+
+
+def load(folder: pathlib.Path) -> tuple[Mesh, ProblemStore]:
+    mesh, problems = Mesh(), ProblemStore()
+    batch = Batch(mesh, VirtualClock(), parse_duration("100ms"), parse_duration("10s"), lambda _: None)
+    FileSource(str(folder), batch, problems).load_initial()
+    batch.flush()
+    return mesh, problems
+
+
+@pytest.mark.parametrize("bad", [pytest.param(bad, id=bad.name) for bad in BAD_OBJECTS])
+def test_a_mistake_is_told_and_its_neighbours_go_on(bad: Bad, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "mixed.yaml"
+    file.write_text(f"---{NEIGHBOUR}---\n{bad.text}---{NEIGHBOUR.replace('good', 'other')}")
+    mesh, problems = load(tmp_path)
+
+    assert [(p.code, p.path) for p in problems] == [(bad.code, bad.path)]
+    problem = next(iter(problems))
+    assert problem.severity is (Severity.WARNING if bad.warns else Severity.ERROR)
+    assert problem.message
+    assert problem.file == str(file)
+    assert 1 < problem.line <= 1 + len(file.read_text().splitlines())
+    assert ObjectKey("shop", "good") in dict(mesh.service_entries.rows())
+    assert ObjectKey("shop", "other") in dict(mesh.service_entries.rows())
+    rows = {key for kind in CATALOGUE.values() for key, _ in getattr(mesh, kind.table).rows() if key.name == "bad"}
+    assert bool(rows) == (bad.warns and bad.code != "unknown-kind")
+
+
+@pytest.mark.parametrize("bad", [pytest.param(bad, id=bad.name) for bad in BAD_OBJECTS])
+def test_a_mistake_names_its_object(bad: Bad, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "one.yaml").write_text(bad.text)
+    _, problems = load(tmp_path)
+    problem = next(iter(problems))
+    if kind := re.search(r"^kind: (\w+)", bad.text, re.MULTILINE):
+        assert problem.object.kind == kind[1]
+    if "name: bad, namespace: shop" in bad.text:
+        assert problem.object[1:] == ("shop", "bad")
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(BAD_OBJECTS) >= 100
+    assert len({bad.name for bad in BAD_OBJECTS}) == len(BAD_OBJECTS)

@@ -1,0 +1,275 @@
+"""Services: what Kubernetes Services and ServiceEntries declare, who sees them, in which order."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilot.model.config.mesh_config import MatchRule, Policy, ServiceEntryVisibility
+from pilot.model.config.selector import LabelSelector, LabelSelectorRequirement
+from pilot.model.protocol import port_protocol
+from pilot.model.service import PUBLIC, Protocol, Registry, Resolution, Service, ServiceRef
+from pilot.model.views.services import entry_services, is_visible, refs_by_hostname, refs_in_namespace, service, service_refs, visible_refs
+from pilot.model.views.visibility import entry_visibility, limit_export, resolve_export_to, selects
+from tests.support.objects import Plain, make, world
+from tests.support.world import rows_of
+
+ALPHA = ServiceRef("alpha.a.svc.cluster.local", "a")
+
+
+def kubernetes(spec: str = "{}", name: str = "alpha", **metadata: Any) -> Plain:
+    return make("Service", name, spec, **metadata)
+
+
+def entry(spec: str, name: str = "ext", **metadata: Any) -> Plain:
+    return make("ServiceEntry", name, spec, **metadata)
+
+
+def find(*objects: Plain, ref: ServiceRef = ALPHA, **environ: str) -> Service:
+    made = service(world(*objects, **environ).mesh, ref)
+    assert made is not None
+    return made
+
+
+# -- protocols ---------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("number", "name", "transport", "app_protocol", "expected"),
+    [
+        (80, "http", "TCP", None, Protocol.HTTP),
+        (80, "HTTP-web", "TCP", None, Protocol.HTTP),
+        (80, "http2-x", "TCP", None, Protocol.HTTP2),
+        (80, "grpc-web", "TCP", None, Protocol.GRPC_WEB),
+        (80, "grpc-web-x", "TCP", None, Protocol.GRPC_WEB),
+        (80, "grpc-x", "TCP", None, Protocol.GRPC),
+        (80, "http_proxy", "TCP", None, Protocol.HTTP_PROXY),
+        (80, "httpx", "TCP", None, Protocol.UNSUPPORTED),
+        (80, "", "TCP", None, Protocol.UNSUPPORTED),
+        (3306, "db", "TCP", None, Protocol.TCP),
+        (27017, "", "TCP", None, Protocol.TCP),
+        (3306, "http", "TCP", None, Protocol.HTTP),
+        (3306, "db", "TCP", "mysql", Protocol.MYSQL),
+        (80, "http", "TCP", "tcp", Protocol.TCP),
+        (80, "http", "TCP", "kubernetes.io/h2c", Protocol.HTTP2),
+        (80, "tcp", "TCP", "kubernetes.io/ws", Protocol.HTTP),
+        (80, "tcp", "TCP", "kubernetes.io/wss", Protocol.HTTPS),
+        (80, "http", "TCP", "example.com/own", Protocol.UNSUPPORTED),
+        (53, "http", "UDP", "http", Protocol.UDP),
+        (80, "hbone", "TCP", None, Protocol.UNSUPPORTED),
+    ],
+)
+def test_protocol_of_a_port(number: int, name: str, transport: str, app_protocol: str | None, expected: Protocol) -> None:
+    assert port_protocol(number, name, transport, app_protocol) is expected
+
+
+# -- Kubernetes Services -----------------------------------------------------------------------------------------------------
+
+def test_cluster_ip() -> None:
+    ports = "[{name: http, port: 80, targetPort: web}, {name: other, port: 81}]"
+    made = find(kubernetes(f"{{clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], selector: {{b: x, a: y}}, ports: {ports}}}"))
+    assert (made.registry, made.resolution, made.addresses, made.headless) == (Registry.KUBERNETES, Resolution.CLIENT_SIDE_LB, ("10.0.0.1",), False)
+    assert made.selector == (("a", "y"), ("b", "x"))
+    assert [(p.number, p.target) for p in made.ports] == [(80, "web"), (81, 81)]
+    assert made.export_to == PUBLIC
+
+
+@pytest.mark.parametrize(
+    ("spec", "resolution", "addresses"),
+    [
+        ("{clusterIP: None}", Resolution.PASSTHROUGH, ()),
+        ("{}", Resolution.CLIENT_SIDE_LB, ()),
+        ("{clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, 'fd00::1']}", Resolution.CLIENT_SIDE_LB, ("10.0.0.1", "fd00::1")),
+        ("{type: ExternalName, externalName: x.example.com}", Resolution.ALIAS, ()),
+        ("{type: ExternalName, externalName: x.example.com, clusterIP: None}", Resolution.PASSTHROUGH, ()),
+        ("{type: ClusterIP, externalName: x.example.com, clusterIP: 10.0.0.1}", Resolution.CLIENT_SIDE_LB, ("10.0.0.1",)),
+    ],
+)
+def test_resolution_and_addresses(spec: str, resolution: Resolution, addresses: tuple[str, ...]) -> None:
+    made = find(kubernetes(spec))
+    assert (made.resolution, made.addresses) == (resolution, addresses)
+    assert made.mesh_external == (made.external_name != "")
+
+
+def test_behaviour_that_a_service_asks_for() -> None:
+    accounts = "{alpha.istio.io/canonical-serviceaccounts: 'spiffe://x/ns/y/sa/z, w', alpha.istio.io/kubernetes-serviceaccounts: other}"
+    labels = "{istio.io/persistent-session: 'c:/p', istio.io/persistent-session-header: x-h}"
+    made = find(kubernetes("{publishNotReadyAddresses: true, internalTrafficPolicy: Local}", labels=labels, annotations=accounts))
+    assert made.publish_not_ready
+    assert made.node_local
+    assert (made.session_label, made.session_header_label) == ("c:/p", "x-h")
+    assert made.service_accounts == ("spiffe://x/ns/y/sa/z", "w", "spiffe://cluster.local/ns/a/sa/other")
+
+
+DISTRIBUTION = "networking.istio.io/traffic-distribution"
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotation", "of_namespace", "expected"),
+    [
+        ("{trafficDistribution: PreferClose}", "", "", "PreferSameZone"),
+        ("{trafficDistribution: PreferSameNode}", "PreferClose", "", "PreferSameNode"),
+        ("{trafficDistribution: preferclose}", "", "", ""),
+        ("{}", "preferSAMEzone", "PreferSameNode", "PreferSameZone"),
+        ("{}", "anything", "PreferSameNode", ""),
+        ("{}", "", "PreferSameNode", "PreferSameNode"),
+        ("{}", "", "", ""),
+    ],
+)
+def test_traffic_distribution(spec: str, annotation: str, of_namespace: str, expected: str) -> None:
+    namespace = make("Namespace", "a", annotations=f"{{{DISTRIBUTION}: '{of_namespace}'}}")
+    made = find(namespace, kubernetes(spec, annotations=f"{{{DISTRIBUTION}: '{annotation}'}}"))
+    assert made.traffic_distribution == expected
+
+
+# -- ServiceEntries ----------------------------------------------------------------------------------------------------------
+
+X = ServiceRef("x.example.com", "a")
+
+
+def test_entry() -> None:
+    ports, addresses = "[{number: 80, name: http, protocol: http, targetPort: 8080}]", "[10.0.0.1, 10.1.0.0/16, 10.2.0.3/32]"
+    made = find(
+        entry(
+            f"{{hosts: [x.example.com], ports: {ports}, resolution: STATIC, location: MESH_INTERNAL, addresses: {addresses},"
+            " subjectAltNames: [san], endpoints: [{address: 10.9.9.9}]}",
+            labels="{istio.io/persistent-session: c}",
+            annotations="{istio.io/connect-strategy: race_first_tcp_connect}",
+        ),
+        ref=X,
+    )
+    assert (made.registry, made.resolution, made.mesh_external) == (Registry.EXTERNAL, Resolution.CLIENT_SIDE_LB, False)
+    assert made.addresses == ("10.0.0.1", "10.1.0.0/16", "10.2.0.3")
+    assert [(p.number, p.protocol, p.target) for p in made.ports] == [(80, Protocol.HTTP, 8080)]
+    assert (made.service_accounts, made.race_connect, made.session_label) == (("san",), True, "c")
+
+
+def test_of_entries_with_one_name_the_oldest_has_it_and_others_like_it_add_ports() -> None:
+    young = "[{number: 81, name: b, protocol: HTTP}, {number: 80, name: c, protocol: TCP}]"
+    mesh = world(
+        entry(f"{{hosts: [x.example.com], resolution: DNS, ports: {young}}}", "young", day=2),
+        entry("{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: a, protocol: HTTP}]}", "old", day=1),
+        entry("{hosts: [x.example.com], resolution: NONE, ports: [{number: 82, name: d, protocol: TCP}]}", "other", day=3),
+    ).mesh
+    merged = service(mesh, X)
+    assert merged is not None
+    assert merged.source.name == "old"
+    assert [(p.number, p.name) for p in merged.ports] == [(80, "a"), (81, "b")]
+    assert [s.source.name for s in entry_services(mesh, X)] == ["old", "young", "other"]
+
+
+def test_a_kubernetes_service_has_its_name_before_any_entry() -> None:
+    taken = entry("{hosts: [alpha.a.svc.cluster.local], resolution: NONE, ports: [{number: 80, name: http}]}", day=1)
+    mesh = world(kubernetes("{clusterIP: 10.0.0.1}", day=2), taken).mesh
+    made = service(mesh, ALPHA)
+    assert made is not None
+    assert made.registry is Registry.KUBERNETES
+    assert service_refs(mesh) == (ALPHA,)
+
+
+def test_labels_of_the_canonical_service_where_asked_for() -> None:
+    plain = entry("{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http}]}", labels="{version: v3}")
+    assert dict(find(plain, ref=X, LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES="true").labels) == {
+        "version": "v3",
+        "service.istio.io/canonical-name": "ext",
+        "service.istio.io/canonical-revision": "v3",
+    }
+
+
+# -- who sees them -----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("said", "defaults", "expected"),
+    [
+        ((), (), PUBLIC),
+        (("*",), (".",), PUBLIC),
+        ((), (".",), {"a"}),
+        ((".", "b"), (), {"a", "b"}),
+        (("~",), (), set()),
+        (("~", "b"), (), set()),
+        (("~", "*"), (), PUBLIC),
+    ],
+)
+def test_export_to(said: tuple[str, ...], defaults: tuple[str, ...], expected: set[str]) -> None:
+    assert resolve_export_to(said, defaults, "a") == expected
+
+
+LIMITS = ServiceEntryVisibility(
+    default_visibility="PUBLIC",
+    apply_to_sidecars=True,
+    policies=(
+        Policy("NAMESPACE", (MatchRule(LabelSelector({"trust": "low"})),)),
+        Policy("NONE", (MatchRule(LabelSelector({"kubernetes.io/metadata.name": "dark"})),)),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("exported", "namespace", "labels", "expected"),
+    [
+        (PUBLIC, "a", {}, PUBLIC),
+        (PUBLIC, "a", {"trust": "low"}, {"a"}),
+        (frozenset({"b"}), "a", {"trust": "low"}, set()),
+        (frozenset({"a", "b"}), "a", {"trust": "low"}, {"a"}),
+        (PUBLIC, "dark", {}, set()),
+    ],
+)
+def test_limits_of_entries(exported: frozenset[str], namespace: str, labels: dict[str, str], expected: set[str]) -> None:
+    assert limit_export(exported, LIMITS, namespace, labels) == expected
+
+
+def test_a_policy_without_rules_takes_everything() -> None:
+    assert entry_visibility(ServiceEntryVisibility(policies=(Policy("NONE"),)), {}) == "NONE"
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "labels", "expected"),
+    [
+        ("In", ("x",), {"k": "x"}, True),
+        ("In", ("x",), {}, False),
+        ("NotIn", ("x",), {}, True),
+        ("NotIn", ("x",), {"k": "x"}, False),
+        ("Exists", (), {"k": ""}, True),
+        ("DoesNotExist", (), {"k": ""}, False),
+        ("Maybe", (), {"k": ""}, False),
+    ],
+)
+def test_label_selectors(operator: str, values: tuple[str, ...], labels: dict[str, str], expected: bool) -> None:
+    assert selects(LabelSelector({}, (LabelSelectorRequirement("k", operator, values),)), labels) is expected
+
+
+def exported(name: str, to: str, day: int) -> Plain:
+    return kubernetes("{}", name, day=day, annotations=f'{{networking.istio.io/exportTo: "{to}"}}')
+
+
+def test_lists_of_services() -> None:
+    declared = [exported("new", "*", 3), exported("old", "*", 1), exported("own", ".", 2), exported("for-b", "b,c", 4), exported("hidden", "~", 5)]
+    external = entry("{hosts: [x.example.com], resolution: NONE, ports: [{number: 80, name: http}]}", namespace="b", day=2)
+    mesh = world(*declared, external).mesh
+    old, own, new, for_b, hidden = (ServiceRef(f"{n}.a.svc.cluster.local", "a") for n in ("old", "own", "new", "for-b", "hidden"))
+    x = ServiceRef("x.example.com", "b")
+    assert refs_in_namespace(mesh, "a") == (old, own, new, for_b, hidden)
+    assert refs_in_namespace(mesh, "b") == (x,)
+    assert set(service_refs(mesh)) == {old, own, new, for_b, hidden, x}
+    assert visible_refs(mesh, "a") == (own, old, x, new)
+    assert visible_refs(mesh, "b") == (for_b, old, x, new)
+    assert visible_refs(mesh, "z") == (old, x, new)
+    assert visible_refs(mesh, "z") is visible_refs(mesh, "y")
+    assert [is_visible(mesh, r, "b") for r in (own, for_b, hidden, x)] == [False, True, False, True]
+    assert refs_by_hostname(mesh, "x.example.com") == (x,)
+    assert refs_by_hostname(mesh, own.hostname) == (own,)
+    assert refs_by_hostname(mesh, "nothing.a.svc.cluster.local") == ()
+
+
+def test_default_export_of_the_mesh() -> None:
+    mesh = world(kubernetes(), mesh_config="defaultServiceExportTo: ['.']").mesh
+    assert (is_visible(mesh, ALPHA, "a"), is_visible(mesh, ALPHA, "b")) == (True, False)
+
+
+def test_the_port_of_a_service_is_no_news_to_lists() -> None:
+    made = world(kubernetes("{ports: [{name: http, port: 80}]}"), kubernetes("{ports: [{name: http, port: 80}]}", "beta"))
+    before = visible_refs(made.mesh, "z")
+    ran: list[str] = []
+    made.set(rows_of([kubernetes("{ports: [{name: http, port: 81}]}")]))
+    made.mesh.on_run = lambda node: ran.append(str(node.fn))
+    assert visible_refs(made.mesh, "z") is before
+    assert sorted(ran) == ["Service", "listing", "service", "service_listings"]

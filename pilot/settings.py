@@ -33,6 +33,8 @@ class Settings:
     pod_name: str = setting("", "Name of this process's own pod, for logs and identifiers.", env="POD_NAME")
     namespace: str = setting("istio-system", "Namespace of the control plane.", flag="namespace", short="n", env="POD_NAMESPACE")
     cluster_id: str = setting("Kubernetes", "Name of the local cluster.", flag="clusterID", env="CLUSTER_ID")
+    cluster_aliases: tuple[str, ...] = setting((), "Other names of clusters in what proxies announce, as alias=cluster.", flag="clusterAliases")
+    revision: str = setting("", "Revision: objects with the label istio.io/rev of another one are left out.", env="REVISION")
     domain: str = setting("cluster.local", "DNS suffix of the services of the cluster.", flag="domain")
 
     # Configuration sources
@@ -63,6 +65,9 @@ class Settings:
     max_receive_bytes: int = setting(4 * 1024 * 1024, "Largest request that is taken, in bytes.", env="ISTIO_GPRC_MAXRECVMSGSIZE")
     stream_rate: float = setting(
         0.0, "New streams admitted a second; one that would wait for over a second is turned away. 0: no limit.", env="PILOT_MAX_REQUESTS_PER_SECOND"
+    )
+    bytes_in_flight: int = setting(
+        64 * 1024 * 1024, "Bytes of large responses that are written at once, over all connections.", env="PILOT_PUSH_BYTES_IN_FLIGHT"
     )
 
     # Debug pages

@@ -31,6 +31,7 @@ from pilot.settings import FOREVER, Settings
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Any = aio.EOF  # type: ignore[attr-defined]
+REQUEST = {"proxyrequest": 1}
 _log = scope("ads")
 
 
@@ -120,7 +121,7 @@ class Ads:
         elif received.stale:
             self._metrics.expired_nonce(request.type_url)
         if connection.session.owes():
-            connection.mark(time.monotonic())
+            connection.mark(time.monotonic(), REQUEST)
 
     async def _parsed(self, context: Any, parse: Callable[[bytes], Any], raw: bytes) -> Any:
         self._metrics.received(len(raw))
@@ -155,10 +156,10 @@ def peer_address(peer: str) -> str:
     return urllib.parse.unquote(peer.removeprefix("ipv4:").removeprefix("ipv6:"))
 
 
-def server(settings: Settings, handlers: Any) -> aio.Server:
+def make_server(settings: Settings, handlers: Any) -> aio.Server:
     """A gRPC server that is not started yet, with keepalive, limits and connection age of the settings."""
     options = [
-        ("grpc.so_reuseport", 0),
+        ("grpc.so_reuseport", 0),  # a port that is in use is an error
         ("grpc.max_concurrent_streams", settings.max_streams),
         ("grpc.max_receive_message_length", settings.max_receive_bytes),
         ("grpc.max_send_message_length", -1),

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from pilot.derive import UNSET, Node
@@ -14,14 +15,16 @@ from pilot.translate.profile.plan import Plan
 
 
 class Connection:
-    """A stream that is registered for pushes. `dirty_since` is when something changed for it first, monotonic, None while it is up to
-    date; `changed` is set then. `end` makes the stream end."""
+    """A stream that is registered for pushes. `dirty_since` is when something changed first that has not been looked at yet, monotonic,
+    or None; `changed` is set then. `busy` while it is looked at and written. `end` makes the stream end."""
 
     def __init__(self, number: int, node_id: str, proxy: Proxy, address: str, connected_at: float, session: Session) -> None:
         self.id = f"{proxy.id}-{number}"
         self.node_id, self.proxy, self.address, self.connected_at, self.session = node_id, proxy, address, connected_at, session
         self.changed = asyncio.Event()
         self.dirty_since: float | None = None
+        self.busy = False
+        self.reasons: Mapping[str, int] = {}
         self.end: Callable[[], None] | None = None
         self._feeds: dict[str, Feed[Connection]] = {}
 
@@ -29,11 +32,25 @@ class Connection:
     def watches(self) -> Mapping[str, Subscription]:
         return self.session.subscriptions
 
-    def mark(self, now: float) -> None:
-        """Something may have changed for this proxy."""
+    @property
+    def is_idle(self) -> bool:
+        """Whether the proxy has everything that there is for it."""
+        return self.dirty_since is None and not self.busy
+
+    def mark(self, now: float, reasons: Mapping[str, int]) -> None:
+        """Something may have changed for this proxy. `reasons`: of what kinds, and how often."""
         if self.dirty_since is None:
-            self.dirty_since = now
+            self.dirty_since, self.reasons = now, reasons
             self.changed.set()
+        else:
+            self.reasons = Counter(self.reasons) + Counter(reasons)
+
+    def begin(self) -> float:
+        """Start to look at what changed; when the first of it did."""
+        assert self.dirty_since is not None
+        since, self.dirty_since, self.busy = self.dirty_since, None, True
+        self.changed.clear()
+        return since
 
     def next_answer(self, plan: Node, feeds: Feeds[Connection]) -> Answer | None:
         """The first response that the proxy lacks by its plan."""

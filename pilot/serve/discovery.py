@@ -1,10 +1,9 @@
-"""The connected proxies, and the one place where rows are committed and the proxies that they concern are woken."""
+"""The connected proxies, and who of them is woken by a change."""
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pilot.derive import Derived, Node
 from pilot.lib.clock import rfc3339
@@ -17,7 +16,6 @@ from pilot.serve.names import NameSets
 from pilot.serve.session import Answer, Session
 from pilot.translate.profile.plan import Plan
 
-Edit = tuple[Any, Hashable, Any]
 LINGER = 30.0
 
 
@@ -41,20 +39,17 @@ class Discovery:
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    def commit(self, edits: Iterable[Edit]) -> int:
-        """Apply one transaction, and wake the connections that it may concern; how many."""
-        reached = self.db.commit(edits)
-        if not reached:
-            return 0
+    def wake(self, reached: Iterable[Node], reasons: Mapping[str, int]) -> int:
+        """Wake the connections that the nodes, which a commit reported, concern; how many. `reasons`: kinds of changes."""
         concerned: dict[Connection, None] = {}
+        reached = tuple(reached)
         for node in reached:
-            if connections := self._by_plan.get(node):
-                concerned |= connections
+            concerned |= self._by_plan.get(node, {})
         for feed in self._feeds.reached(reached):
             concerned |= feed.readers
         if concerned:
             self.version = self._next_version()
-            self._mark(concerned)
+            self._mark(concerned, reasons)
         return len(concerned)
 
     def push_all(self) -> int:
@@ -62,13 +57,13 @@ class Discovery:
         self.version = self._next_version()
         for connection in self._connections.values():
             connection.session.owe_everything()
-        self._mark(self._connections.values())
+        self._mark(self._connections.values(), {"debug": 1})
         return len(self._connections)
 
-    def _mark(self, connections: Iterable[Connection]) -> None:
+    def _mark(self, connections: Iterable[Connection], reasons: Mapping[str, int]) -> None:
         now = time.monotonic()
         for connection in connections:
-            connection.mark(now)
+            connection.mark(now, reasons)
 
     def _next_version(self) -> str:
         return f"{rfc3339(self._now())}/{next(self._versions)}"
@@ -80,7 +75,7 @@ class Discovery:
         connection = Connection(next(self._numbers), node_id, proxy, address, self._now(), session)
         self._connections[connection.id] = connection
         self._gone.pop(node_id, None)
-        self.commit([(self.db.proxies, node_id, proxy)])
+        self._put([(node_id, proxy)])
         node = self._plans.get(node_id)
         if node is None:
             node = self._plans[node_id] = self.db.watch(self._plan, node_id)
@@ -109,9 +104,12 @@ class Discovery:
             del self._by_plan[node]
             self.db.unwatch(node)
         if gone:
-            self.commit([(self.db.proxies, node_id, None) for node_id in gone])
+            self._put((node_id, None) for node_id in gone)
             self.db.collect()
         return len(gone)
+
+    def _put(self, rows: Iterable[tuple[str, Proxy | None]]) -> None:
+        self.wake(self.db.commit([(self.db.proxies, node_id, proxy) for node_id, proxy in rows]), {"proxy": 1})
 
     def next_answer(self, connection: Connection) -> Answer | None:
         """What is to be sent next on a connection, from what is true now."""

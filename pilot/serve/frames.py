@@ -21,7 +21,7 @@ class Batch:
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.resources = tuple(resources)
-        self.size = sum(len(r.frame) for r in self.resources)
+        self.size = sum(r.size for r in self.resources)
         self._delta: Parts | None = None
         self._sotw: Parts | None = None
 
@@ -32,14 +32,14 @@ class Batch:
     def delta(self) -> Parts:
         """For a DeltaDiscoveryResponse."""
         if self._delta is None:
-            self._delta = tuple(part for r in self.resources for part in (r.head, r.frame))
+            self._delta = tuple(part for r in self.resources for part in (r.head, *r.pieces))
         return self._delta
 
     @property
     def sotw(self) -> Parts:
         """For a DiscoveryResponse."""
         if self._sotw is None:
-            self._sotw = tuple(r.frame for r in self.resources)
+            self._sotw = tuple(part for r in self.resources for part in r.pieces)
         return self._sotw
 
 

@@ -28,15 +28,14 @@ class Pusher:
         """Write to a connection whatever it lacks, for as long as it lives."""
         while True:
             await connection.changed.wait()
-            connection.changed.clear()
             await self._turns.turn()
-            since, connection.dirty_since = connection.dirty_since, None
-            started = time.monotonic()
+            since, reasons = connection.begin(), connection.reasons
+            self._metrics.dequeued(time.monotonic() - since, reasons)
             wrote = False
             while await self._write_next(connection, write):
                 wrote = True
-            if since is not None and wrote:
-                self._metrics.dequeued(started - since, {})
+            connection.busy = False
+            if wrote:
                 self._metrics.converged(time.monotonic() - since)
 
     async def _write_next(self, connection: Connection, write: Write) -> bool:

@@ -1,0 +1,31 @@
+"""The plain HTTP ports: readiness, and a place for other pages."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from pilot.serve.address import Address
+
+IDLE_SECONDS = 90.0
+
+
+def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
+    """/ready: 200 or 503 without a body. Until then nothing else is answered either, for want of something to show."""
+
+    async def ready(_: web.Request) -> web.Response:
+        return web.Response(status=200 if is_ready() else 503)
+
+    app.router.add_route("*", "/ready", ready)
+
+
+async def listen(app: web.Application, address: Address) -> web.AppRunner:
+    """Serve an application until the runner's `cleanup`. OSError where the address cannot be had."""
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=IDLE_SECONDS, handle_signals=False)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, address.host or None, address.port).start()
+    except OSError:
+        await runner.cleanup()
+        raise
+    return runner

@@ -1,6 +1,7 @@
 """The network filters of a gateway's filter chains: HTTP connection managers, and TCP proxies."""
 from __future__ import annotations
 
+from envoy.config.core.v3 import protocol_pb2
 from envoy.config.listener.v3 import listener_components_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import wrappers_pb2
@@ -13,13 +14,11 @@ from pilot.model.views.destination_rules import destination_rule
 from pilot.model.views.jwt import jwt_rules
 from pilot.model.views.router import Front, Topology
 from pilot.model.views.services import service
-from pilot.translate.access_log import build_http_access_logs, build_tcp_access_logs
+from pilot.translate.access_log import build_tcp_access_logs
 from pilot.translate.cluster.stat_name import build_stat_name
-from pilot.translate.http_filter.chain import FilterOptions, build_http_filters
-from pilot.translate.http_filter.jwt_authn import build_jwt_authn
-from pilot.translate.listener.defaults import internal_networks, listener_defaults
+from pilot.translate.listener.defaults import listener_defaults
+from pilot.translate.listener.http import HttpClass, http_template, over_rds, tracing_part
 from pilot.translate.network_filter import http_connection_manager
-from pilot.translate.network_filter.http_connection_manager import HttpOptions, build_http_connection_manager, rds
 from pilot.translate.network_filter.metadata_exchange import build_metadata_exchange
 from pilot.translate.network_filter.mongo_proxy import build_mongo_proxy
 from pilot.translate.network_filter.mysql_proxy import build_mysql_proxy
@@ -27,7 +26,7 @@ from pilot.translate.network_filter.redis_proxy import build_redis_proxy
 from pilot.translate.network_filter.tcp_proxy import TcpRoute, build_tcp_proxy, tcp_settings
 from pilot.translate.route.destination import cluster_of
 from pilot.translate.route.gateway_sources import service_in_sight, target_of
-from pilot.translate.tracing import build_tracing
+from pilot.translate.typed import TYPE_PREFIX
 
 Manager = hcm_pb2.HttpConnectionManager
 
@@ -37,56 +36,32 @@ Manager = hcm_pb2.HttpConnectionManager
 @derived
 def manager(db: Mesh, front: Front, grpc_web: bool, http3: bool) -> bytes:
     """The connection manager of a router, serialized, without statistics prefix and routes: protobuf merges these in."""
-    defaults, listening, settings = listener_defaults(db), front.listening, db.settings
-    headers, exchange = listening.headers, listening.headers.metadata_exchange_headers
-    options = HttpOptions(
-        side="gateway",
-        headers=headers,
-        connections=listening.connections,
-        normalization=defaults.normalization,
-        http10=listening.http10,
-        http3=http3,
-        idle_timeout=listening.idle_timeout,
-        use_remote_address=True,
-        continue_100=settings.continue_100,
-        internal_networks=internal_networks(db),
-    )
-    filters = FilterOptions(
-        side="gateway",
-        features=listening.features,
-        metadata_exchange=settings.metadata_exchange,
-        labels=settings.metadata_exchange_labels,
-        mesh_only=exchange is not None and exchange.mode == "IN_MESH",
-        alpn=settings.alpn_filter,
-        sessions=settings.persistent_sessions,
-        grpc_web=grpc_web,
-        suppress_envoy_headers=headers.envoy_debug_headers is not None and bool(headers.envoy_debug_headers.disabled),
-    )
-    rules = jwt_rules(db, front.scope.namespace, front.policies)
-    authn = [build_jwt_authn(rules, clear_route_cache=True)] if rules else []
-    built = build_http_connection_manager(options, build_http_filters(filters, authn), build_http_access_logs(defaults.access_logs))
-    built.http_protocol_options.SetInParent()
-    set_topology(built, front.topology)
-    if listening.tracing is not None:
-        built.tracing.CopyFrom(build_tracing(listening.tracing, front.tags))
-    return bytes(built.SerializeToString(deterministic=True))
+    jwt = jwt_rules(db, front.scope.namespace, front.policies)
+    template = http_template(db, HttpClass(side="gateway", grpc_web=grpc_web, http3=http3, jwt=jwt), front.listening)
+    return template + build_topology(front.topology) + tracing_part(db, front.listening, front.tags)
 
 
-def set_topology(built: hcm_pb2.HttpConnectionManager, topology: Topology) -> None:
-    """Whose word is taken on where a request comes from. What a client's certificate says is passed on only where ours counts."""
-    built.xff_num_trusted_hops = topology.trusted_proxies
-    built.forward_client_cert_details = Manager.ForwardClientCertDetails.Value(topology.forward_client_cert)
+def build_topology(topology: Topology) -> bytes:
+    """A part of a manager: whose word is taken on where requests come from.
+
+    What a client's certificate says is passed on only where ours counts.
+    """
+    built = Manager(
+        xff_num_trusted_hops=topology.trusted_proxies,
+        forward_client_cert_details=Manager.ForwardClientCertDetails.Value(topology.forward_client_cert),
+        http_protocol_options=protocol_pb2.Http1ProtocolOptions(),
+    )
     if topology.forward_client_cert in ("APPEND_FORWARD", "SANITIZE_SET"):
         details = Manager.SetCurrentClientCertDetails(subject=wrappers_pb2.BoolValue(value=True), cert=True, dns=True, uri=True)
         built.set_current_client_cert_details.CopyFrom(details)
+    return bytes(built.SerializeToString(deterministic=True))
 
 
 def build_http_filter(template: bytes, stat_prefix: str, routes: str) -> listener_components_pb2.Filter:
     """The manager of one filter chain, with routes over ADS."""
-    own = Manager(stat_prefix=stat_prefix, rds=rds(routes))
     out = listener_components_pb2.Filter(name=http_connection_manager.NAME)
-    out.typed_config.type_url = f"type.googleapis.com/{Manager.DESCRIPTOR.full_name}"
-    out.typed_config.value = template + own.SerializeToString(deterministic=True)
+    out.typed_config.type_url = TYPE_PREFIX + Manager.DESCRIPTOR.full_name
+    out.typed_config.value = template + over_rds(stat_prefix, routes)
     return out
 
 

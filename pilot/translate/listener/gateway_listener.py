@@ -91,7 +91,7 @@ def build_chain(
 
     `socket`: TLS that ends here; `alpn`: protocols of the handshake of which one must be asked for.
     """
-    named = sorted(server_names)
+    named = sorted(set(server_names))
     chain = listener_components_pb2.FilterChain(filters=filters, transport_socket=socket)
     if alpn:
         chain.filter_chain_match.application_protocols.extend(alpn)

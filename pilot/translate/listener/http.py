@@ -1,4 +1,4 @@
-"""HTTP connection managers of sidecars: a template for each class of them."""
+"""HTTP connection managers: a template for each class of them."""
 from __future__ import annotations
 
 from typing import Literal
@@ -28,9 +28,10 @@ class HttpClass(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     resolves any unknown host; `jwt`: what requests must be signed with.
     """
 
-    side: Literal["inbound", "outbound"]
+    side: Literal["inbound", "outbound", "gateway"]
     grpc_web: bool = False
     http2: bool = False
+    http3: bool = False
     forward_proxy: bool = False
     dynamic_host: str = ""
     allow_any: bool = False
@@ -41,8 +42,8 @@ class HttpClass(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 def http_template(db: Mesh, kind: HttpClass, listening: Listening) -> bytes:
     """A serialized manager without statistics prefix, routes and tracing."""
     settings, defaults = db.settings, listener_defaults(db)
-    outbound = kind.side == "outbound"
-    use_remote_address = outbound and settings.use_remote_address and not kind.forward_proxy
+    gateway = kind.side == "gateway"
+    use_remote_address = gateway or (kind.side == "outbound" and settings.use_remote_address and not kind.forward_proxy)
     options = HttpOptions(
         side=kind.side,
         headers=listening.headers,
@@ -50,6 +51,7 @@ def http_template(db: Mesh, kind: HttpClass, listening: Listening) -> bytes:
         normalization=defaults.normalization,
         http10=listening.http10,
         http2=kind.http2,
+        http3=kind.http3,
         absolute_urls=kind.forward_proxy,
         idle_timeout=listening.idle_timeout,
         use_remote_address=use_remote_address,
@@ -76,7 +78,7 @@ def http_template(db: Mesh, kind: HttpClass, listening: Listening) -> bytes:
     if kind.allow_any:
         cache = build_allow_any_dns_cache(family, settings.dynamic_dns_max_hosts, listening.dns_proxy)
         resolving.append(build_dynamic_forward_proxy(cache))
-    authn = [build_jwt_authn(kind.jwt)] if kind.jwt else []
+    authn = [build_jwt_authn(kind.jwt, clear_route_cache=gateway)] if kind.jwt else []
     manager = build_http_connection_manager(options, build_http_filters(filters, authn, resolving), build_http_access_logs(defaults.access_logs))
     template: bytes = manager.SerializeToString(deterministic=True)
     return template

@@ -223,7 +223,8 @@ def viewers(db: Mesh) -> frozenset[str]:
 def egress_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[ObjectKey, ...]:
     """Keys of those that egress listener `index` of a scope imports, in the order they are tried."""
     hosts = None if scope.gateway else egress_listeners(db, scope)[index].hosts
-    return _keys(db, egress_bindings(db, scope.namespace, hosts), MESH)
+    found = egress_bindings(db, scope.namespace, hosts)
+    return _keys(db, found, MESH) if hosts is None or hosts.everything else tuple(b.key for b in found)
 
 
 @derived

@@ -1,7 +1,6 @@
 """An xDS resource, serialized once and shared by every proxy that gets it."""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -31,15 +30,16 @@ _ANY_HEADS: dict[str, bytes] = {}
 class Resource:
     """A named message as a serialized google.protobuf.Any. Equal where the bytes are.
 
-    `frame` is the Any as field 2, which is what both a DiscoveryResponse and a (delta) Resource hold it in; `head` goes before it
-    to make it a resource of a DeltaDiscoveryResponse. https://protobuf.dev/programming-guides/encoding/
+    `pieces` joined are `frame`: the Any as field 2, which is what both a DiscoveryResponse and a (delta) Resource hold it in; `head`
+    goes before it to make it a resource of a DeltaDiscoveryResponse. https://protobuf.dev/programming-guides/encoding/
+    `size` is the length of the frame. Large parts of large resources are pieces that they share, copied only into responses.
     `warms` is the name of the ClusterLoadAssignment that Envoy waits for after it takes this resource, or "".
     """
 
-    __slots__ = ("frame", "head", "name", "warms")
+    __slots__ = ("head", "name", "pieces", "size", "warms")
 
-    def __init__(self, name: str, type_url: str, value: bytes, warms: str = "", more: Sequence[bytes] = ()) -> None:
-        """`more`: pieces of the serialized message that follow `value`; large ones are copied once."""
+    def __init__(self, name: str, type_url: str, value: bytes, warms: str = "", more: tuple[bytes, ...] = ()) -> None:
+        """`more`: pieces of the serialized message that follow `value`."""
         head = _ANY_HEADS.get(type_url)
         if head is None:
             head = _ANY_HEADS[type_url] = length_delimited(1, type_url.encode())
@@ -47,17 +47,23 @@ class Resource:
         size = varint(total)
         length = len(head) + 1 + len(size) + total
         self.name, self.warms = name, warms
-        self.frame = b"".join((b"\x12", varint(length), head, b"\x12", size, value, *more))
+        self.pieces = (b"".join((b"\x12", varint(length), head, b"\x12", size, value)), *more)
+        self.size = len(self.pieces[0]) + total - len(value)
         named = length_delimited(3, name.encode())
-        self.head = b"".join((b"\x12", varint(len(named) + len(self.frame)), named))
+        self.head = b"".join((b"\x12", varint(len(named) + self.size), named))
+
+    @property
+    def frame(self) -> bytes:
+        """All of it as one."""
+        return b"".join(self.pieces)
 
     @property
     def any(self) -> bytes:
         """The serialized Any alone."""
-        start = 2
-        while self.frame[start - 1] > 0x7F:
+        frame, start = self.frame, 2
+        while frame[start - 1] > 0x7F:
             start += 1
-        return self.frame[start:]
+        return frame[start:]
 
     @classmethod
     def of(cls, type_url: str, message: Any, name: str | None = None, warms: str = "") -> Resource:
@@ -65,10 +71,19 @@ class Resource:
         return cls(message.name if name is None else name, type_url, message.SerializeToString(deterministic=True), warms)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Resource) and self.frame == other.frame and self.warms == other.warms)
+        if self is other:
+            return True
+        if not isinstance(other, Resource) or self.size != other.size or self.warms != other.warms:
+            return False
+        return self.pieces == other.pieces or (not _cut_alike(self, other) and self.frame == other.frame)
 
     def __hash__(self) -> int:
         return hash(self.frame)
 
     def __repr__(self) -> str:
-        return f"<Resource {self.name} {len(self.frame)} bytes>"
+        return f"<Resource {self.name} {self.size} bytes>"
+
+
+def _cut_alike(one: Resource, other: Resource) -> bool:
+    """Are their pieces of the same lengths, so that they are equal only where each piece is?"""
+    return len(one.pieces) == len(other.pieces) and all(len(a) == len(b) for a, b in zip(one.pieces, other.pieces, strict=True))

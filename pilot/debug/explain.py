@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 from pilot.debug.config_dump import group_resources
 from pilot.debug.page import Later, Query, Refused, asked_connection
-from pilot.debug.sources import Sources
+from pilot.debug.sources import Connection, Sources
 from pilot.derive import Node
-from pilot.derive.explain import Explanation, Reason, explain
+from pilot.derive.explain import Explanation, Reason, explain, find_origin
 from pilot.lib.type_urls import BY_SHORT_NAME, short_name
 from pilot.model.config.object import ObjectKey
 from pilot.translate.profile import plan
@@ -26,18 +26,32 @@ def explain_page(sources: Sources, query: Query) -> Any:
         raise Refused(400, f"unknown type {wanted!r}; the types are {', '.join(BY_SHORT_NAME)}\n")
     groups = plan(sources.db, connection.node_id).groups
     types = [BY_SHORT_NAME[wanted]] if wanted else list(groups)
-    found = [shown for url in types for group in groups.get(url, ()) for shown in _explained(sources, group, name, url)]
+    found = [shown for url in types for group in groups.get(url, ()) for shown in _explained(sources, connection, group, name, url)]
     if not found:
         names = [resource.name for url in types for group in groups.get(url, ()) for resource in group_resources(sources.db, group)]
         return Later(lambda: _refuse(connection.proxy.id, name, names))
     return {"proxy": connection.proxy.id, "resource": name, "explanations": found}
 
 
-def _explained(sources: Sources, group: Group, name: str, type_url: str) -> Iterator[dict[str, Any]]:
+def _explained(sources: Sources, connection: Connection, group: Group, name: str, type_url: str) -> Iterator[dict[str, Any]]:
     resource = next((r for r in group_resources(sources.db, group) if r.name == name), None)
     node = sources.db.find_node(group.fn, *group.args)
     if resource is not None and node is not None:
-        yield {"type": short_name(type_url)} | show(explain(sources.db, node, resource))
+        shown = show(explain(sources.db, node, resource))
+        yield {"type": short_name(type_url)} | shown | {"proxy": _proxy_objects(sources, connection, group, shown["objects"])}
+
+
+def _proxy_objects(sources: Sources, connection: Connection, group: Group, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The objects that make the proxy what the group is for, such as the services that select it; those of `known` left out."""
+    root = sources.db.find_node(plan, connection.node_id)
+    facets = [node for argument in group.args if root is not None and (node := find_origin(root, argument)) is not None]
+    objects = [_object(reason) for facet in facets for reason in explain(sources.db, facet).rows]
+    names = {_identity(o) for o in known}
+    return list({_identity(o): o for o in objects if o["kind"] != "Proxy" and _identity(o) not in names}.values())
+
+
+def _identity(o: dict[str, Any]) -> tuple[str, str, str]:
+    return o["kind"], o.get("namespace", ""), o["name"]
 
 
 def show(explanation: Explanation) -> dict[str, Any]:

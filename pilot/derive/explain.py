@@ -49,6 +49,20 @@ def explain(db: Database, node: Node, part: Any = UNSET) -> Explanation:
     return Explanation(tuple(rows), tuple(lists))
 
 
+def find_origin(node: Node, value: Any) -> Node | None:
+    """The nearest node below (or this one) that computed this very object; hubs and rows are not entered."""
+    seen = {node: None}
+    queue = [node]
+    for at in queue:
+        if at.value is value:
+            return at
+        for source in at.inputs():
+            if source not in seen and not source.fn.hub:
+                seen[source] = None
+                queue.append(source)
+    return None
+
+
 def _sources(node: Node, part: Any) -> Iterable[Node]:
     if part is not UNSET:
         for source in node.inputs():

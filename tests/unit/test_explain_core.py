@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from pilot.derive import Database, Gather, Table, derived, hub
-from pilot.derive.explain import explain
+from pilot.derive.explain import explain, find_origin
 
 
 class Shop(Database):
@@ -75,3 +75,12 @@ def test_a_part_is_made_of_what_its_item_is_made_of() -> None:
     node = db.watch(list_of)
     ham = next(value for value in node.value if value[0] == "ham")
     assert [(r.table, r.key) for r in explain(db, node, ham).rows] == [("Good", "ham"), ("Rate", "ham")]
+
+
+def test_the_origin_of_a_value() -> None:
+    db = shop()
+    node = db.watch(list_of)
+    ham = next(value for value in node.value if value[0] == "ham")
+    assert find_origin(node, ham) is db.find_node(price, "ham")
+    assert find_origin(node, node.value) is node
+    assert find_origin(node, object()) is None

@@ -148,6 +148,7 @@ EXPLAINED = {
                 {"kind": "MeshConfig", "name": "mesh", "through": ["outbound_cluster"]},
             ],
             "lists": ["rules"],
+            "proxy": [{"kind": "Pod", "namespace": "shop", "name": "tea-1", "through": []}, {"kind": "Node", "name": "node-1", "through": []}],
         },
         {"type": "eds", "objects": [], "lists": []},
     ],
@@ -329,6 +330,7 @@ def test_explain(run: Any, address: str) -> None:
         "Service      shop        tea    outbound cluster < service\n"
         "MeshConfig               mesh   outbound cluster\n"
         "and was looked up in: rules\n"
+        "for a proxy that is what it is by: Pod shop/tea-1, Node node-1\n"
         "\n"
         f"{TEA} (eds) of tea-1.shop is made from\n"
         "nothing that anybody configured.\n"

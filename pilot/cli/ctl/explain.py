@@ -29,7 +29,13 @@ def _section(found: dict[str, Any], part: dict[str, Any]) -> str:
     lines.append(table(("KIND", "NAMESPACE", "NAME", "THROUGH"), rows) if rows else "nothing that anybody configured.")
     if part["lists"]:
         lines.append(f"and was looked up in: {', '.join(map(_words, part['lists']))}")
+    if part.get("proxy"):
+        lines.append(f"for a proxy that is what it is by: {', '.join(map(_name, part['proxy']))}")
     return "\n".join(lines)
+
+
+def _name(o: dict[str, Any]) -> str:
+    return f"{o['kind']} {o['namespace']}/{o['name']}" if o.get("namespace") else f"{o['kind']} {o['name']}"
 
 
 def _words(derivation: str) -> str:

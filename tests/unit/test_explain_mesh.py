@@ -1,0 +1,99 @@
+"""Explanations of real resources: they name what the resource was made from, and nothing else."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilot.debug.explain import explain_page
+from tests.support.debug import FakeConnection, sources
+from tests.support.world import World, proxy
+
+OBJECTS = """
+apiVersion: v1
+kind: Service
+metadata: {name: tea, namespace: shop}
+spec: {clusterIP: 10.1.0.1, selector: {app: tea}, ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: cups, namespace: shop}
+spec: {clusterIP: 10.1.0.2, selector: {app: cups}, ports: [{name: tcp, port: 90}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: tea-1, namespace: shop, labels: {app: tea}}
+spec: {serviceAccountName: brewer, nodeName: node-1, containers: []}
+status: {podIP: 10.2.0.1, podIPs: [{ip: 10.2.0.1}], phase: Running}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: tea-1, namespace: shop, labels: {kubernetes.io/service-name: tea}}
+addressType: IPv4
+endpoints: [{addresses: [10.2.0.1], conditions: {ready: true}, targetRef: {kind: Pod, name: tea-1, namespace: shop}}]
+ports: [{name: http, port: 8080, protocol: TCP}]
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: tea-rule, namespace: shop}
+spec: {host: tea, subsets: [{name: v1, labels: {version: v1}}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: cups-rule, namespace: shop}
+spec: {host: cups, trafficPolicy: {loadBalancer: {simple: RANDOM}}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: tea-routes, namespace: shop}
+spec: {hosts: [tea], http: [{route: [{destination: {host: tea, subset: v1}}]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: own, namespace: shop}
+spec: {egress: [{hosts: ["./*"]}]}
+"""
+SHOP = {("Service", "tea"), ("Service", "cups"), ("DestinationRule", "tea-rule"), ("DestinationRule", "cups-rule")}
+
+
+@pytest.fixture(scope="module")
+def explain() -> Any:
+    world = World()
+    world.apply(OBJECTS)
+    sidecar = proxy("sidecar", "tea-1", "shop", "10.2.0.1", {"app": "tea"})
+    node_id = world.connect(sidecar)
+    world.resources(node_id)
+    assert not world.failures
+    seen = sources(world.mesh, FakeConnection("tea-1.shop-1", node_id, sidecar))
+
+    def explain(resource: str, short_type: str, part: str = "objects") -> set[tuple[str, str]]:
+        (found,) = explain_page(seen, {"proxyID": "tea-1", "resource": resource, "type": short_type})["explanations"]
+        return {(o["kind"], o["name"]) for o in found[part]}
+
+    return explain
+
+
+def test_a_cluster(explain: Any) -> None:
+    found = explain("outbound|80|v1|tea.shop.svc.cluster.local", "cds")
+    assert found & SHOP == {("Service", "tea"), ("DestinationRule", "tea-rule")}
+
+
+def test_endpoints(explain: Any) -> None:
+    found = explain("outbound|80||tea.shop.svc.cluster.local", "eds")
+    assert {("EndpointSlice", "tea-1"), ("Pod", "tea-1"), ("Service", "tea")} <= found
+    assert not found & {("Service", "cups"), ("DestinationRule", "cups-rule")}
+
+
+def test_a_listener(explain: Any) -> None:
+    assert explain("10.1.0.2_90", "lds") & SHOP == {("Service", "cups")}
+
+
+def test_routes(explain: Any) -> None:
+    found = explain("80", "rds")
+    assert {("VirtualService", "tea-routes"), ("Service", "tea")} <= found
+    assert ("DestinationRule", "cups-rule") not in found
+
+
+def test_what_makes_the_proxy_what_it_is(explain: Any) -> None:
+    assert {("Service", "tea"), ("Pod", "tea-1")} <= explain("virtualInbound", "lds", "proxy")
+    assert ("VirtualService", "tea-routes") not in explain("virtualInbound", "lds")

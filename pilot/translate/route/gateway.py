@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envoy.config.route.v3 import route_components_pb2, route_pb2
-from google.protobuf import wrappers_pb2
+from envoy.config.route.v3 import route_components_pb2
 
 from pilot.derive import Gather, derived
 from pilot.model.config.object import ObjectKey
@@ -19,16 +18,14 @@ from pilot.model.views.router import Routing, bound_services
 from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.http_filter import stateful_session
 from pilot.translate.names import gateway_routes, gateway_tls_routes
-from pilot.translate.resource import ROUTE, Resource, length_delimited
+from pilot.translate.resource import Resource, length_delimited
+from pilot.translate.route.configuration import as_field, build_route_configuration
 from pilot.translate.route.gateway_hosts import Bound, PlannedHost, ServerHosts, plan_hosts
 from pilot.translate.route.gateway_sources import Offer, RouteBytes, session_of_host, source_routes
 from pilot.translate.route.route import has_routes
 from pilot.translate.route.session import Session, build_session
 
-DIRECT_RESPONSE_BYTES = 1 << 20  # of a body that a route answers with itself
-_VIRTUAL_HOSTS = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
 _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
-_FALSE = wrappers_pb2.BoolValue()
 
 
 def route_name(ref: RouteRef) -> str:
@@ -104,7 +101,7 @@ def _virtual_host(db: Mesh, planned: PlannedHost, ref: RouteRef, routing: Routin
     offer = Offer(routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, ref, routing))
     routes = [route for source in planned.sources for route in source_routes(db, source, offer)]
     session = session_of_host(db, planned.domains[0], planned.sources[0], offer) if planned.sources else None
-    return length_delimited(_VIRTUAL_HOSTS, build_virtual_host(planned, routes, routing.attempt_count, session))
+    return as_field(build_virtual_host(planned, routes, routing.attempt_count, session))
 
 
 def build_virtual_host(planned: PlannedHost, routes: Iterable[RouteBytes], attempt_count: bool, session: Session | None = None) -> bytes:
@@ -127,17 +124,6 @@ _virtual_hosts: Gather[PlannedHost, [RouteRef, Routing], bytes] = Gather("gatewa
 @derived
 def _route_configuration(db: Mesh, ref: RouteRef, routing: Routing) -> Resource | None:
     return build_route_configuration(route_name(ref), _virtual_hosts(db, ref, routing).values())
-
-
-def build_route_configuration(name: str, virtual_hosts: Iterable[bytes]) -> Resource:
-    """Of serialized virtual hosts. Envoy looks for the host of a request without its port."""
-    configuration = route_pb2.RouteConfiguration(
-        name=name,
-        validate_clusters=_FALSE,
-        ignore_port_in_host_matching=True,
-        max_direct_response_body_size_bytes=wrappers_pb2.UInt32Value(value=DIRECT_RESPONSE_BYTES),
-    )
-    return Resource(name, ROUTE, b"".join((configuration.SerializeToString(deterministic=True), *virtual_hosts)))
 
 
 gateway_route_configurations: Gather[RouteRef, [Routing], Resource] = Gather("gateway_routes", _route_refs, _route_configuration)

@@ -1,0 +1,283 @@
+"""What each part of a DestinationRule makes of a cluster."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.support.clusters import CLIENT, HOST, ROUTER, SERVICE, cluster, clusters, entry, http_options, rule
+
+UNLIMITED = {"maxConnections": 4294967295, "maxPendingRequests": 4294967295, "maxRequests": 4294967295, "maxRetries": 4294967295}
+
+# -- load balancing --------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("", {"lbPolicy": "LEAST_REQUEST"}),
+        ("simple: ROUND_ROBIN", {}),
+        ("simple: RANDOM", {"lbPolicy": "RANDOM"}),
+        ("simple: LEAST_REQUEST", {"lbPolicy": "LEAST_REQUEST"}),
+        ("simple: LEAST_REQUEST, warmup: {duration: 30s}", {"lbPolicy": "LEAST_REQUEST", "leastRequestLbConfig": {"slowStartConfig": {
+            "slowStartWindow": "30s", "aggression": {"defaultValue": 1.0, "runtimeKey": "("}, "minWeightPercent": {"value": 10.0}}}}),
+        ("simple: ROUND_ROBIN, warmup: {duration: 3s, aggression: 2, minimumPercent: 5}", {"roundRobinLbConfig": {"slowStartConfig": {
+            "slowStartWindow": "3s", "aggression": {"defaultValue": 2.0, "runtimeKey": "("}, "minWeightPercent": {"value": 5.0}}}}),
+        ("simple: ROUND_ROBIN, warmupDurationSecs: 4s", {"roundRobinLbConfig": {"slowStartConfig": {"slowStartWindow": "4s"}}}),
+        ("consistentHash: {httpHeaderName: x}", {"lbPolicy": "RING_HASH", "ringHashLbConfig": {"minimumRingSize": "1024"}}),
+        ("consistentHash: {useSourceIp: true, ringHash: {minimumRingSize: 7}}", {"lbPolicy": "RING_HASH", "ringHashLbConfig": {
+            "minimumRingSize": "7"}}),
+        ("consistentHash: {httpHeaderName: x, ringHash: {}}", {"lbPolicy": "RING_HASH"}),
+        ("consistentHash: {httpHeaderName: x, maglev: {tableSize: 1009}}", {"lbPolicy": "MAGLEV", "maglevLbConfig": {"tableSize": "1009"}}),
+    ],
+)  # fmt: skip
+def test_algorithms(settings: str, expected: dict[str, Any]) -> None:
+    found = cluster(rule(f"{{loadBalancer: {{{settings}}}}}") if settings else "")
+    assert {k: v for k, v in found.items() if k.startswith("lb") or (k.endswith("LbConfig") and k != "commonLbConfig")} == expected
+    assert found["type"] == "EDS"
+
+
+def test_passing_through_takes_the_clients_word() -> None:
+    found = cluster(rule("{loadBalancer: {simple: PASSTHROUGH}}", "[{name: v1, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]"))
+    assert (found["type"], found["lbPolicy"]) == ("ORIGINAL_DST", "CLUSTER_PROVIDED")
+    assert "edsClusterConfig" not in found
+    assert "transportSocketMatches" not in found  # without endpoints to choose among, TLS is for all or for none
+    assert found["transportSocket"]["name"] == "envoy.transport_sockets.tls"
+    subset = cluster(rule("{loadBalancer: {simple: PASSTHROUGH}}", "[{name: v1, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]"), subset="v1")
+    assert (subset["type"], subset["lbPolicy"]) == ("ORIGINAL_DST", "CLUSTER_PROVIDED")
+
+
+@pytest.mark.parametrize(
+    ("settings", "mesh", "expected"),
+    [
+        ("localityLbSetting: {distribute: [{from: 'a/*', to: {'a/*': 100}}]}", "", "localityWeightedLbConfig"),
+        ("localityLbSetting: {failover: [{from: a, to: b}]}", "", ""),
+        ("localityLbSetting: {failover: [{from: a, to: b}]}}, outlierDetection: {interval: 1s", "", "localityWeightedLbConfig"),
+        ("localityLbSetting: {enabled: false, failoverPriority: [x]}}, outlierDetection: {interval: 1s", "", ""),
+        ("simple: RANDOM", "localityLbSetting: {distribute: [{from: 'a/*', to: {'a/*': 100}}]}", "localityWeightedLbConfig"),
+        ("zoneAwareLbSetting: {}", "", "zoneAwareLbConfig"),
+        ("simple: RANDOM", "zoneAwareLbSetting: {minClusterSize: 4}", "zoneAwareLbConfig"),
+        ("localityLbSetting: {enabled: false}", "zoneAwareLbSetting: {}", ""),
+    ],
+)
+def test_localities(settings: str, mesh: str, expected: str) -> None:
+    common = cluster(rule(f"{{loadBalancer: {{{settings}}}}}"), mesh=mesh)["commonLbConfig"]
+    assert [k for k in common if k != "healthyPanicThreshold"] == ([expected] if expected else [])
+
+
+def test_zone_awareness_may_be_forbidden() -> None:
+    common = cluster(rule("{loadBalancer: {zoneAwareLbSetting: {enabled: false, minClusterSize: 3}}}"))["commonLbConfig"]
+    assert common["zoneAwareLbConfig"] == {"routingEnabled": {}, "minClusterSize": "3"}
+
+
+def test_traffic_distribution_weighs_localities() -> None:
+    annotation = "annotations: {networking.istio.io/traffic-distribution: PreferClose}"
+    near = SERVICE.replace("{name: api, namespace: shop, creation", f"{{name: api, namespace: shop, {annotation}, creation")
+    found = cluster("---" + near + rule("{outlierDetection: {minHealthPercent: 50}}"))
+    assert found["commonLbConfig"] == {"healthyPanicThreshold": {}, "localityWeightedLbConfig": {}}
+
+
+# -- circuit breakers and connection pools ---------------------------------------------------------------------------------
+
+def test_limits() -> None:
+    found = cluster(rule("{connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 2, http2MaxRequests: 3, maxRetries: 4}}}"))
+    assert found["circuitBreakers"]["thresholds"] == [{"maxConnections": 1, "maxPendingRequests": 2, "maxRequests": 3, "maxRetries": 4}]
+    assert cluster()["circuitBreakers"]["thresholds"] == [UNLIMITED]
+    published = cluster(environ={"DISABLE_TRACK_REMAINING_CB_METRICS": "false"})
+    assert published["circuitBreakers"]["thresholds"] == [{**UNLIMITED, "trackRemaining": True}]
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ("{}", {"budgetPercent": {"value": 20.0}, "minRetryConcurrency": 3}),
+        ("{percent: 12.5, minRetryConcurrency: 9}", {"budgetPercent": {"value": 12.5}, "minRetryConcurrency": 9}),
+        ("{percent: 0}", {"budgetPercent": {}, "minRetryConcurrency": 3}),
+    ],
+)
+def test_retry_budgets(budget: str, expected: dict[str, Any]) -> None:
+    assert cluster(rule(f"{{retryBudget: {budget}}}"))["circuitBreakers"]["thresholds"] == [{**UNLIMITED, "retryBudget": expected}]
+
+
+def test_connections() -> None:
+    settings = "tcp: {connectTimeout: 3s, tcpKeepalive: {time: 7200.5s, interval: 75s, probes: 9}, maxConnectionDuration: 1h, idleTimeout: 5s}"
+    found = cluster(rule(f"{{connectionPool: {{{settings}}}}}"))
+    assert found["connectTimeout"] == "3s"
+    assert found["upstreamConnectionOptions"] == {"tcpKeepalive": {"keepaliveProbes": 9, "keepaliveTime": 7200, "keepaliveInterval": 75}}
+    assert http_options(found) == {
+        "commonHttpProtocolOptions": {"idleTimeout": "5s", "maxConnectionDuration": "3600s"},
+        "explicitHttpConfig": {"httpProtocolOptions": {}},
+    }
+    plain = cluster(mesh="connectTimeout: 7s\ntcpKeepalive: {}")
+    assert plain["connectTimeout"] == "7s"
+    assert plain["upstreamConnectionOptions"] == {"tcpKeepalive": {}}
+
+
+def test_http_options() -> None:
+    settings = "http: {idleTimeout: 9s, maxRequestsPerConnection: 5, maxConcurrentStreams: 6, http2KeepAlive: {interval: 1s, timeout: 2s}}"
+    policy = f"{{connectionPool: {{{settings}}}}}"
+    common = {"idleTimeout": "9s", "maxRequestsPerConnection": 5}
+    assert http_options(cluster(rule(policy))) == {"commonHttpProtocolOptions": common, "explicitHttpConfig": {"httpProtocolOptions": {}}}
+    http2 = {"maxConcurrentStreams": 6, "connectionKeepalive": {"interval": "1s", "timeout": "2s"}}
+    found = cluster(rule(policy), port=90)
+    assert http_options(found) == {"commonHttpProtocolOptions": common, "explicitHttpConfig": {"http2ProtocolOptions": http2}}
+
+
+HTTP2 = {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
+FOLLOW = {"useDownstreamProtocolConfig": {"httpProtocolOptions": {}, "http2ProtocolOptions": {}}}
+
+
+@pytest.mark.parametrize(
+    ("port", "settings", "mesh", "expected"),
+    [
+        (80, "", "", {}),
+        (90, "", "", HTTP2),
+        (70, "", "", FOLLOW),
+        (80, "h2UpgradePolicy: UPGRADE", "", HTTP2),
+        (70, "h2UpgradePolicy: UPGRADE", "", FOLLOW),
+        (80, "", "h2UpgradePolicy: UPGRADE", HTTP2),
+        (70, "", "h2UpgradePolicy: UPGRADE", FOLLOW),
+        (80, "h2UpgradePolicy: DO_NOT_UPGRADE", "h2UpgradePolicy: UPGRADE", {}),
+        (80, "useClientProtocol: true", "h2UpgradePolicy: UPGRADE", FOLLOW),
+        (90, "useClientProtocol: true", "", FOLLOW),
+    ],
+)
+def test_http_protocols(port: int, settings: str, mesh: str, expected: dict[str, Any]) -> None:
+    found = cluster(rule(f"{{connectionPool: {{http: {{{settings}}}}}}}") if settings else "", port=port, mesh=mesh)
+    assert http_options(found) == expected
+
+
+def test_a_router_does_not_follow_its_clients() -> None:
+    assert http_options(cluster(port=70, by=ROUTER)) == {}
+
+
+def test_header_case() -> None:
+    mesh = "defaultConfig: {proxyHeaders: {preserveHttp1HeaderCase: true}}"
+    case = {"headerKeyFormat": {"statefulFormatter": {"name": "preserve_case", "typedConfig": {
+        "@type": "type.googleapis.com/envoy.extensions.http.header_formatters.preserve_case.v3.PreserveCaseFormatterConfig"}}}}  # fmt: skip
+    assert http_options(cluster(mesh=mesh)) == {"explicitHttpConfig": {"httpProtocolOptions": case}}
+    assert http_options(cluster(mesh=mesh, port=90)) == HTTP2
+    assert http_options(cluster(mesh=mesh, port=70)) == {"useDownstreamProtocolConfig": {"httpProtocolOptions": case, "http2ProtocolOptions": {}}}
+
+
+# -- outlier detection -----------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("interval: 1s, baseEjectionTime: 2s, maxEjectionPercent: 3", {"interval": "1s", "baseEjectionTime": "2s", "maxEjectionPercent": 3}),
+        ("consecutive5xxErrors: 4", {"consecutive5xx": 4, "enforcingConsecutive5xx": 100}),
+        ("consecutive5xxErrors: 0", {"consecutive5xx": 0, "enforcingConsecutive5xx": 0}),
+        ("consecutiveGatewayErrors: 4", {"consecutiveGatewayFailure": 4, "enforcingConsecutiveGatewayFailure": 100}),
+        (
+            "splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailures: 4",
+            {
+                "splitExternalLocalOriginErrors": True,
+                "consecutiveLocalOriginFailure": 4,
+                "enforcingConsecutiveLocalOriginFailure": 100,
+                "enforcingLocalOriginSuccessRate": 0,
+            },
+        ),
+    ],
+)
+def test_outlier_detection(settings: str, expected: dict[str, Any]) -> None:
+    assert cluster(rule(f"{{outlierDetection: {{{settings}}}}}"))["outlierDetection"] == {"enforcingSuccessRate": 0, **expected}
+
+
+def test_panic_thresholds() -> None:
+    assert cluster()["commonLbConfig"] == {"healthyPanicThreshold": {}}
+    assert cluster(rule("{outlierDetection: {minHealthPercent: 40}}"))["commonLbConfig"] == {"healthyPanicThreshold": {"value": 40.0}}
+    assert cluster(environ={"PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS": "false"})["commonLbConfig"] == {}
+    always = cluster(rule("{outlierDetection: {minHealthPercent: 40}}"), environ={"PILOT_SEND_UNHEALTHY_ENDPOINTS": "true"})
+    assert always["commonLbConfig"] == {"healthyPanicThreshold": {}}
+
+
+def test_error_codes() -> None:
+    def status(code: str) -> dict[str, Any]:
+        return {"httpResponseHeadersMatch": {"headers": [{"name": ":status", "stringMatch": {"exact": code}}]}}
+
+    one = http_options(cluster(rule("{outlierDetection: {outlierDetectionHttpErrorCodes: [503]}}")))
+    assert one["outlierDetection"] == {"errorMatcher": status("503")}
+    two = http_options(cluster(rule("{outlierDetection: {outlierDetectionHttpErrorCodes: [503, 429]}}")))
+    assert two["outlierDetection"] == {"errorMatcher": {"orMatch": {"rules": [status("503"), status("429")]}}}
+
+
+# -- what overrides what ---------------------------------------------------------------------------------------------------
+
+POOL, OTHER_POOL = "connectionPool: {tcp: {maxConnections: 1}}", "connectionPool: {tcp: {maxConnections: 2}}"
+RANDOM = "loadBalancer: {simple: RANDOM}"
+
+
+def shape(found: dict[str, Any]) -> tuple[int, str]:
+    return found["circuitBreakers"]["thresholds"][0]["maxConnections"], found.get("lbPolicy", "")
+
+
+@pytest.mark.parametrize(
+    ("policy", "subset", "expected", "of_subset"),
+    [
+        (f"{{{POOL}, {RANDOM}}}", "", (1, "RANDOM"), (1, "RANDOM")),
+        (f"{{{POOL}, {RANDOM}}}", f"{{{OTHER_POOL}}}", (1, "RANDOM"), (2, "RANDOM")),
+        (f"{{{RANDOM}, portLevelSettings: [{{port: {{number: 80}}, {POOL}}}]}}", "", (1, "LEAST_REQUEST"), (1, "LEAST_REQUEST")),
+        (f"{{{RANDOM}, portLevelSettings: [{{port: {{number: 81}}, {POOL}}}]}}", "", (2**32 - 1, "RANDOM"), (2**32 - 1, "RANDOM")),
+        (f"{{{RANDOM}}}", f"{{portLevelSettings: [{{port: {{number: 80}}, {POOL}}}]}}", (2**32 - 1, "RANDOM"), (1, "LEAST_REQUEST")),
+        ("", f"{{{POOL}}}", (2**32 - 1, "LEAST_REQUEST"), (1, "LEAST_REQUEST")),
+    ],
+)
+def test_levels_of_policies(policy: str, subset: str, expected: tuple[int, str], of_subset: tuple[int, str]) -> None:
+    subsets = f"[{{name: v1{', trafficPolicy: ' + subset if subset else ''}}}]"
+    found = clusters(rule(policy, subsets))
+    assert shape(found[f"outbound|80||{HOST}"]) == expected
+    assert shape(found[f"outbound|80|v1|{HOST}"]) == of_subset
+
+
+def test_mesh_defaults_fill_whole_parts() -> None:
+    mesh = "defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: 5}}, outlierDetection: {interval: 3s}}"
+    found = clusters(rule("{connectionPool: {http: {maxRetries: 1}}}"), mesh=mesh)
+    own = found[f"outbound|80||{HOST}"]
+    assert own["circuitBreakers"]["thresholds"] == [{**UNLIMITED, "maxRetries": 1}]
+    assert own["outlierDetection"]["interval"] == "3s"
+    assert shape(cluster(mesh=mesh))[0] == 5
+    assert shape(found["PassthroughCluster"])[0] == 5
+    assert "outlierDetection" not in found["PassthroughCluster"]
+
+
+# -- what clusters are called ----------------------------------------------------------------------------------------------
+
+def test_metadata() -> None:
+    services = [{"host": HOST, "name": "api", "namespace": "shop"}]
+    config = "/apis/networking.istio.io/v1/namespaces/shop/destination-rule/the-rule"
+    assert cluster()["metadata"]["filterMetadata"] == {"istio": {"services": services}}
+    found = clusters(rule("{tls: {mode: SIMPLE}}", "[{name: v1, trafficPolicy: {tls: {mode: DISABLE}}}]"))
+    whole, subset = found[f"outbound|80||{HOST}"], found[f"outbound|80|v1|{HOST}"]
+    assert whole["metadata"]["filterMetadata"] == {"istio": {"services": services, "config": config, "alpn_override": "false"}}
+    assert subset["metadata"]["filterMetadata"] == {"istio": {"services": services, "config": config, "subset": "v1"}}
+    external = entry("hosts: [ext.example.com], location: MESH_EXTERNAL, resolution: STATIC, ports: [{name: http, number: 80, protocol: HTTP}]")
+    assert cluster(external, host="ext.example.com")["metadata"]["filterMetadata"]["istio"]["external"] is True
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("", "outbound|80|v1|api.shop.svc.cluster.local;"),
+        ("%SERVICE%_%SERVICE_PORT%", "api.shop_80;"),
+        ("%SERVICE_NAME%.%SUBSET_NAME%.%SERVICE_PORT_NAME%", "api.v1.http;"),
+        ("%SERVICE_FQDN%", "api.shop.svc.cluster.local;"),
+    ],
+)
+def test_names_in_metrics(pattern: str, expected: str) -> None:
+    mesh = f"outboundClusterStatName: '{pattern}'" if pattern else ""
+    assert cluster(rule(subsets="[{name: v1}]"), subset="v1", mesh=mesh)["altStatName"] == expected
+
+
+def test_upstream_filters_only_where_the_proxy_has_them() -> None:
+    assert [f["name"] for f in cluster()["filters"]] == ["istio.metadata_exchange"]
+    assert "filters" not in cluster(environ={"PILOT_ENABLE_METADATA_EXCHANGE": "false"})
+    labelled = cluster(environ={"PILOT_MX_ADDITIONAL_LABELS": "team, tier"})
+    assert labelled["filters"][0]["typedConfig"]["value"]["additional_labels"] == ["team", "tier"]
+    found = cluster(by=replace(CLIENT, extensions=frozenset()))
+    assert "filters" not in found
+    assert "istio-peer-exchange" not in str(found)
+
+
+def test_ports_without_clusters() -> None:
+    assert sorted(n for n in clusters() if HOST in n) == [f"outbound|{p}||{HOST}" for p in (70, 80, 90)]

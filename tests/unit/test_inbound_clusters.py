@@ -1,0 +1,168 @@
+"""The clusters of a workload's own ports."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from pilot.translate.cluster.default_endpoint import Endpoint, parse_default_endpoint
+from pilot.translate.cluster.defaults import Traits
+from tests.support.clusters import HOST, clusters, http_options, rule
+from tests.support.world import proxy
+
+API = proxy("sidecar", "api-0", "shop", "10.1.0.1", {"app": "api"})
+SECOND = """
+---
+apiVersion: v1
+kind: Service
+metadata: {name: second, namespace: shop, creationTimestamp: "2025-01-01T00:00:02Z"}
+spec: {clusterIP: 10.96.0.2, clusterIPs: [10.96.0.2], selector: {app: api}, ports: [{name: grpc, port: 80, targetPort: 8080}, {name: x, port: 81, targetPort: 8080}]}
+"""  # noqa: E501
+
+
+def sidecar(spec: str) -> str:
+    return f"\n---\napiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {{name: side, namespace: shop}}\nspec: {{{spec}}}\n"
+
+
+def ingress(endpoint: str = "", number: int = 9090, more: str = "", protocol: str = "HTTP", side: str = "") -> str:
+    parts = [f"port: {{number: {number}, protocol: {protocol}, name: p}}", endpoint and f"defaultEndpoint: '{endpoint}'", more]
+    return sidecar(f"ingress: [{{{', '.join(filter(None, parts))}}}]{side}")
+
+
+def inbound(objects: str = "", by: Any = API, **more: Any) -> dict[str, Any]:
+    return {n: c for n, c in clusters(objects, by=by, **more).items() if n.startswith("inbound|")}
+
+
+def test_one_for_each_port_that_the_workload_listens_on() -> None:
+    found = inbound()
+    assert sorted(found) == ["inbound|53||", "inbound|70||", "inbound|8080||", "inbound|90||"]
+    one = found["inbound|8080||"]
+    assert (one["type"], one["lbPolicy"], one["cleanupInterval"]) == ("ORIGINAL_DST", "CLUSTER_PROVIDED", "9223372035s")
+    assert one["upstreamBindConfig"] == {"sourceAddress": {"address": "127.0.0.6", "portValue": 0}}
+    assert one["metadata"]["filterMetadata"] == {"istio": {"services": [{"host": HOST, "name": "api", "namespace": "shop"}]}}
+    assert one["commonLbConfig"] == {}
+    assert "filters" not in one
+    assert "transportSocket" not in one
+    assert http_options(found["inbound|90||"]) == {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
+
+
+def test_the_oldest_service_decides_and_all_of_the_port_are_named() -> None:
+    one = inbound(SECOND)["inbound|8080||"]
+    assert http_options(one) == {}
+    assert [s["name"] for s in one["metadata"]["filterMetadata"]["istio"]["services"]] == ["api", "second"]
+
+
+def test_rules_limit_the_server_too() -> None:
+    policy = "{connectionPool: {tcp: {maxConnections: 7}}, loadBalancer: {simple: RANDOM}, outlierDetection: {}, tls: {mode: SIMPLE}}"
+    one = inbound(rule(policy))["inbound|8080||"]
+    assert one["circuitBreakers"]["thresholds"][0]["maxConnections"] == 7
+    assert one["metadata"]["filterMetadata"]["istio"]["config"].endswith("/destination-rule/the-rule")
+    assert one["lbPolicy"] == "CLUSTER_PROVIDED"
+    assert "outlierDetection" not in one
+    assert "transportSocket" not in one
+    of_port = inbound(rule("{portLevelSettings: [{port: {number: 80}, connectionPool: {http: {maxRetries: 3}}}]}"))
+    assert of_port["inbound|8080||"]["circuitBreakers"]["thresholds"][0]["maxRetries"] == 3
+    assert of_port["inbound|90||"]["circuitBreakers"]["thresholds"][0]["maxRetries"] == 2**32 - 1
+
+
+def test_rules_for_some_workloads_are_not_for_servers() -> None:
+    found = inbound(rule("{connectionPool: {tcp: {maxConnections: 7}}}", more="workloadSelector: {matchLabels: {app: api}}"))
+    assert found["inbound|8080||"]["circuitBreakers"]["thresholds"][0]["maxConnections"] == 2**32 - 1
+
+
+def test_rules_of_services_out_of_sight_do_not_count() -> None:
+    objects = rule("{connectionPool: {tcp: {maxConnections: 7}}}") + sidecar('egress: [{hosts: ["elsewhere/*"]}]')
+    assert inbound(objects)["inbound|8080||"]["circuitBreakers"]["thresholds"][0]["maxConnections"] == 2**32 - 1
+
+
+def test_the_sidecars_limits_come_first() -> None:
+    objects = rule("{connectionPool: {tcp: {maxConnections: 7}}}") + sidecar("inboundConnectionPool: {http: {http2MaxRequests: 8}}")
+    limits = inbound(objects)["inbound|8080||"]["circuitBreakers"]["thresholds"][0]
+    assert (limits["maxRequests"], limits["maxConnections"]) == (8, 2**32 - 1)
+
+
+def test_traffic_to_localhost() -> None:
+    one = inbound(mesh="inboundTrafficPolicy: {mode: LOCALHOST}")["inbound|8080||"]
+    assert one["type"] == "STATIC"
+    assert one["loadAssignment"]["endpoints"] == [
+        {"lbEndpoints": [{"endpoint": {"address": {"socketAddress": {"address": "127.0.0.1", "portValue": 8080}}}}]}
+    ]
+    assert "upstreamBindConfig" not in one
+    assert "lbPolicy" not in one
+
+
+def test_names_in_metrics() -> None:
+    found = inbound(mesh="inboundClusterStatName: '%SERVICE%_%SERVICE_PORT%_%TARGET_PORT%'")
+    assert found["inbound|8080||"]["altStatName"] == "api.shop_80_8080;"
+
+
+# -- ingress listeners of a Sidecar ----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("endpoint", "kind", "address", "bound"),
+    [
+        ("", "ORIGINAL_DST", None, True),
+        ("127.0.0.1:8080", "STATIC", {"socketAddress": {"address": "127.0.0.1", "portValue": 8080}}, False),
+        ("0.0.0.0:8080", "STATIC", {"socketAddress": {"address": "10.1.0.1", "portValue": 8080}}, True),
+        ("unix:///run/app.sock", "STATIC", {"pipe": {"path": "/run/app.sock"}}, True),
+    ],
+)
+def test_default_endpoints(endpoint: str, kind: str, address: Any, bound: bool) -> None:
+    found = inbound(ingress(endpoint))
+    assert list(found) == ["inbound|9090||"]
+    one = found["inbound|9090||"]
+    assert one["type"] == kind
+    if address is not None:
+        assert one["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]["address"] == address
+    assert ("upstreamBindConfig" in one) is bound
+    assert "metadata" not in one  # no service has the port
+
+
+def test_ingress_listeners_on_the_port_of_a_service() -> None:
+    one = inbound(rule("{connectionPool: {tcp: {maxConnections: 7}}}") + ingress("127.0.0.1:1", 8080, protocol="GRPC"))["inbound|8080||"]
+    assert [s["name"] for s in one["metadata"]["filterMetadata"]["istio"]["services"]] == ["api"]
+    assert one["circuitBreakers"]["thresholds"][0]["maxConnections"] == 7
+    assert http_options(one) == {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
+
+
+def test_connection_pools_of_ingress_listeners() -> None:
+    objects = ingress("127.0.0.1:1", more="connectionPool: {tcp: {maxConnections: 3}}", side=", inboundConnectionPool: {tcp: {maxConnections: 4}}")
+    assert inbound(objects)["inbound|9090||"]["circuitBreakers"]["thresholds"][0]["maxConnections"] == 3
+
+
+def test_ingress_listeners_beside_services() -> None:
+    assert sorted(inbound(ingress("127.0.0.1:1", 8080))) == ["inbound|8080||"]
+    found = inbound(ingress("127.0.0.1:1", 8080), environ={"PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE": "true"})
+    assert sorted(found) == ["inbound|53||", "inbound|70||", "inbound|8080||", "inbound|90||"]
+    assert found["inbound|8080||"]["type"] == "STATIC"
+
+
+def test_without_interception_only_a_sidecar_declares_ports() -> None:
+    by = replace(API, metadata={**API.metadata, "INTERCEPTION_MODE": "NONE"})
+    assert inbound(by=by) == {}
+    assert list(inbound(ingress("127.0.0.1:1"), by=by)) == ["inbound|9090||"]
+
+
+@pytest.mark.parametrize(
+    ("text", "traits", "expected"),
+    [
+        ("127.0.0.1:80", Traits(), Endpoint("127.0.0.1", 80)),
+        ("127.0.0.1:80", Traits(ipv4=False, ipv6=True), Endpoint("::1", 80)),
+        ("[::1]:80", Traits(), Endpoint("127.0.0.1", 80)),
+        ("[::1]:80", Traits(ipv6=True), Endpoint("::1", 80)),
+        ("[::]:80", Traits(ipv6=True), Endpoint("2001:db8::1", 80)),
+        ("0.0.0.0:80", Traits(), Endpoint("10.0.0.1", 80)),
+        ("unix://@abstract", Traits(), Endpoint("@abstract", 0)),
+        ("1.2.3.4:80", Traits(), None),
+        ("127.0.0.1:http", Traits(), None),
+        ("", Traits(), None),
+    ],
+)
+def test_default_endpoints_by_family(text: str, traits: Traits, expected: Endpoint | None) -> None:
+    assert parse_default_endpoint(text, ("10.0.0.1", "2001:db8::1"), traits) == expected
+
+
+def test_default_endpoints_of_a_family_that_the_proxy_lacks() -> None:
+    assert parse_default_endpoint("[::]:80", ("10.0.0.1",), Traits()) == Endpoint("::1", 80)
+    assert parse_default_endpoint("0.0.0.0:80", ("2001:db8::1",), Traits(ipv4=False, ipv6=True)) == Endpoint("127.0.0.1", 80)

@@ -1,0 +1,149 @@
+"""TLS contexts of listeners, and where secrets come from."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+
+from pilot.model.config.gateway import ServerTLSSettings, TLSCertificate
+from pilot.model.config.mesh_config import TLSConfig
+from pilot.model.facets import SecretServers, TlsFiles
+from pilot.translate.transport_socket import ServerCertificates, build_inbound_context, build_quic, build_server_context
+from pilot.translate.transport_socket.downstream import HTTP3_ALPN, MESH_CIPHERS, PEER_ALPN
+from pilot.translate.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
+
+
+def server(quic: bool = False, defaults: TLSConfig | None = None, certificates: ServerCertificates | None = None, **settings: Any) -> dict[str, Any]:
+    context = build_server_context(ServerTLSSettings(**settings), certificates or ServerCertificates(), quic=quic, defaults=defaults)
+    found: dict[str, Any] = json_format.MessageToDict(context)
+    return found
+
+
+def served(context: dict[str, Any]) -> list[str]:
+    return [c["name"] for c in context["commonTlsContext"]["tlsCertificateSdsSecretConfigs"]]
+
+
+def roots(context: dict[str, Any]) -> str | None:
+    combined = context["commonTlsContext"].get("combinedValidationContext", {})
+    name: str | None = combined.get("validationContextSdsSecretConfig", {}).get("name")
+    return name
+
+
+FILES = {"server_certificate": "/c", "private_key": "/k", "ca_certificates": "/ca"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "certificates", "verified_by", "required"),
+    [
+        ({"mode": "SIMPLE", "credential_name": "web"}, ["kubernetes://web"], None, False),
+        ({"mode": "MUTUAL", "credential_name": "web"}, ["kubernetes://web"], "kubernetes://web-cacert", True),
+        ({"mode": "OPTIONAL_MUTUAL", "credential_name": "web"}, ["kubernetes://web"], "kubernetes://web-cacert", False),
+        ({"mode": "MUTUAL", "credential_names": ("rsa", "ecdsa")}, ["kubernetes://rsa", "kubernetes://ecdsa"], "kubernetes://rsa-cacert", True),
+        ({"mode": "MUTUAL", "credential_name": "web", "ca_cert_credential_name": "ca"}, ["kubernetes://web"], "kubernetes://ca", True),
+        ({"mode": "SIMPLE", **FILES}, ["file-cert:/c~/k"], None, False),
+        ({"mode": "MUTUAL", **FILES}, ["file-cert:/c~/k"], "file-root:/ca", True),
+        ({"mode": "OPTIONAL_MUTUAL", **FILES}, ["file-cert:/c~/k"], "file-root:/ca", False),
+        (
+            {"mode": "SIMPLE", "tls_certificates": (TLSCertificate("/a", "/b"), TLSCertificate("/d", "/e"))},
+            ["file-cert:/a~/b", "file-cert:/d~/e"], None, False,
+        ),
+        ({"mode": "ISTIO_MUTUAL"}, ["default"], "ROOTCA", True),
+        ({"mode": "ISTIO_MUTUAL", "credential_name": "ignored"}, ["default"], "ROOTCA", True),
+        ({"mode": "SIMPLE", "credential_name": "builtin://"}, ["default"], None, False),
+    ],
+)  # fmt: skip
+def test_servers(settings: dict[str, Any], certificates: list[str], verified_by: str | None, required: bool) -> None:
+    context = server(**settings)
+    assert served(context) == certificates
+    assert roots(context) == verified_by
+    assert context["requireClientCertificate"] is required
+    assert context["commonTlsContext"]["alpnProtocols"] == ["h2", "http/1.1"]
+
+
+def test_http3_cannot_ask_for_certificates() -> None:
+    context = build_server_context(ServerTLSSettings(mode="MUTUAL", credential_name="web"), ServerCertificates(), HTTP3_ALPN, quic=True)
+    assert not context.require_client_certificate.value
+    assert list(context.common_tls_context.alpn_protocols) == ["h3"]
+    assert build_quic(context).name == "envoy.transport_sockets.quic"
+
+
+def test_verification() -> None:
+    found = server(mode="MUTUAL", credential_name="web", subject_alt_names=("a",), verify_certificate_hash=("h",), verify_certificate_spki=("s",))
+    assert found["commonTlsContext"]["combinedValidationContext"]["defaultValidationContext"] == {
+        "matchSubjectAltNames": [{"exact": "a"}], "verifyCertificateHash": ["h"], "verifyCertificateSpki": ["s"],
+    }  # fmt: skip
+    simple = server(mode="SIMPLE", credential_name="web", subject_alt_names=("a",))
+    assert simple["commonTlsContext"]["validationContext"] == {"matchSubjectAltNames": [{"exact": "a"}]}
+    lax = server(mode="MUTUAL", **FILES, ca_crl="/crl", insecure_skip_verify=True)
+    assert lax["commonTlsContext"]["combinedValidationContext"]["defaultValidationContext"] == {
+        "crl": {"filename": "/crl"}, "trustChainVerification": "ACCEPT_UNTRUSTED",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "defaults", "expected"),
+    [
+        ({}, None, None),
+        ({"min_protocol_version": "TLSV1_2", "max_protocol_version": "TLSV1_3"}, None,
+         {"tlsMinimumProtocolVersion": "TLSv1_2", "tlsMaximumProtocolVersion": "TLSv1_3"}),
+        ({"cipher_suites": ("AES128-SHA", "NO-SUCH", "AES128-SHA")}, None, {"cipherSuites": ["AES128-SHA"]}),
+        ({}, TLSConfig(cipher_suites=("AES256-SHA",), ecdh_curves=("P-256",), min_protocol_version="TLSV1_3"),
+         {"cipherSuites": ["AES256-SHA"], "ecdhCurves": ["P-256"], "tlsMinimumProtocolVersion": "TLSv1_3"}),
+        ({"cipher_suites": ("AES128-SHA",), "min_protocol_version": "TLSV1_1"},
+         TLSConfig(cipher_suites=("AES256-SHA",), min_protocol_version="TLSV1_3"),
+         {"cipherSuites": ["AES128-SHA"], "tlsMinimumProtocolVersion": "TLSv1_1"}),
+    ],
+)  # fmt: skip
+def test_parameters(settings: dict[str, Any], defaults: TLSConfig | None, expected: Any) -> None:
+    assert server(mode="SIMPLE", credential_name="web", defaults=defaults, **settings)["commonTlsContext"].get("tlsParams") == expected
+    assert "tlsParams" not in server(mode="ISTIO_MUTUAL", defaults=defaults, **settings)["commonTlsContext"]
+
+
+def test_inbound_mutual_tls() -> None:
+    found = json_format.MessageToDict(build_inbound_context(ServerCertificates(), PEER_ALPN, ("td", "old")))
+    common = found["commonTlsContext"]
+    assert common["alpnProtocols"] == ["istio-peer-exchange", "h2", "http/1.1"]
+    assert common["tlsParams"] == {"tlsMinimumProtocolVersion": "TLSv1_2", "tlsMaximumProtocolVersion": "TLSv1_3", "cipherSuites": list(MESH_CIPHERS)}
+    names = common["combinedValidationContext"]["defaultValidationContext"]["matchSubjectAltNames"]
+    assert names == [{"prefix": "spiffe://td/"}, {"prefix": "spiffe://old/"}]
+    assert (served(found), roots(found), found["requireClientCertificate"]) == (["default"], "ROOTCA", True)
+    strict = build_inbound_context(ServerCertificates(), ("h2",), (), TLSConfig(min_protocol_version="TLSV1_3", cipher_suites=("AES128-SHA",)))
+    assert json_format.MessageToDict(strict)["commonTlsContext"]["tlsParams"] == {
+        "tlsMinimumProtocolVersion": "TLSv1_3", "tlsMaximumProtocolVersion": "TLSv1_3", "cipherSuites": ["AES128-SHA"],
+    }  # fmt: skip
+
+
+def test_inbound_with_own_files() -> None:
+    own = ServerCertificates(TlsFiles(server_cert="/c", server_key="/k", server_root="/ca"), SecretServers(files=True))
+    found = json_format.MessageToDict(build_inbound_context(own, ("h2",), ()))
+    assert (served(found), roots(found)) == (["file-cert:/c~/k"], "file-root:/ca")
+    source = found["commonTlsContext"]["tlsCertificateSdsSecretConfigs"][0]["sdsConfig"]
+    assert source["apiConfigSource"]["grpcServices"] == [{"envoyGrpc": {"clusterName": "sds-files-grpc"}}]
+
+
+@pytest.mark.parametrize(
+    ("name", "user_server", "provider", "secret", "cluster"),
+    [
+        ("web", False, None, "kubernetes://web", None),
+        ("web", True, None, "kubernetes://web", None),
+        ("sds://web", True, SdsProvider("outbound|80||sds", "sds"), "sds://web", "sds-external"),
+        ("sds://web", False, SdsProvider("outbound|80||sds", "sds"), "web", "outbound|80||sds"),
+        ("sds://web", False, None, "kubernetes://web", None),
+        ("builtin://-cacert", False, None, "ROOTCA", "sds-grpc"),
+    ],
+)
+def test_credentials(name: str, user_server: bool, provider: SdsProvider | None, secret: str, cluster: str | None) -> None:
+    found = build_credential_secret(name, user_server, provider)
+    assert found.name == secret
+    if cluster is None:
+        assert found.sds_config.HasField("ads")
+        assert not found.sds_config.HasField("initial_fetch_timeout")  # must not hold back the listener
+    else:
+        assert found.sds_config.api_config_source.grpc_services[0].envoy_grpc.cluster_name == cluster
+
+
+def test_mesh_secrets_are_waited_for() -> None:
+    for name in ("default", "ROOTCA"):
+        assert build_file_secret("", default=name).sds_config.HasField("initial_fetch_timeout")
+    assert not build_file_secret("file-root:/ca").sds_config.HasField("initial_fetch_timeout")

@@ -25,6 +25,7 @@ class Features(msgspec.Struct, frozen=True, cache_hash=True):
     peer_metadata: bool = True  # HTTP filter io.istio.http.peer_metadata
     alpn: bool = True  # HTTP filter istio.alpn
     stats: bool = True  # istio.stats
+    mysql_proxy: bool = True  # network filter of Envoy's own, left out of its stock builds
 
 
 class Scope(msgspec.Struct, frozen=True, cache_hash=True):

@@ -25,7 +25,7 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     """One proxy. `id` is the third part of the node id (`<pod>.<namespace>`), `ips` are valid addresses, at least one.
 
     `metadata` is the node's metadata as plain data (istio.io/latest/docs/reference/config: all booleans and lists are strings).
-    `extensions`: names of the extensions that its Envoy was built with, None where the node does not list them (Istio's proxy
+    `extensions`: names and types of the extensions that its Envoy was built with, None where the node does not list them (Istio's proxy
     through pilot-agent): then it has everything that Istio's build has.
     """
 

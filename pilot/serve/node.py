@@ -39,7 +39,7 @@ def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
         namespace=metadata.get("NAMESPACE") or _first_label(dns_domain),
         metadata=metadata,
         locality=Locality(node.locality.region, node.locality.zone, node.locality.sub_zone),
-        extensions=frozenset(e.name for e in node.extensions) if node.extensions else None,
+        extensions=frozenset(text for e in node.extensions for text in (e.name, *e.type_urls)) if node.extensions else None,
         version=metadata.get("ISTIO_VERSION") or "",
     )
 

@@ -24,6 +24,13 @@ from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_netw
 
 ALL_FEATURES = Features()
 CANONICAL_NAME, CANONICAL_REVISION = "service.istio.io/canonical-name", "service.istio.io/canonical-revision"
+_EXTENSIONS = {  # by the feature of `Features`; names have changed over time, types have not
+    "metadata_exchange": frozenset(("envoy.tcp.metadataexchange.config.MetadataExchange", "istio.metadata_exchange")),
+    "peer_metadata": frozenset(("io.istio.http.peer_metadata.Config", "envoy.filters.http.peer_metadata")),
+    "alpn": frozenset(("istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig", "istio.alpn")),
+    "stats": frozenset(("stats.PluginConfig", "istio.stats")),
+    "mysql_proxy": frozenset(("envoy.extensions.filters.network.mysql_proxy.v3.MySQLProxy", "envoy.filters.network.mysql_proxy")),
+}
 _RESERVED = ("ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT", "ENVOY_SECURE_METRICS_PORT", "ENVOY_SECURE_MERGED_METRICS_PORT")
 
 
@@ -144,15 +151,10 @@ def _proxy(db: Mesh, node_id: str) -> Proxy:
 # -- what a proxy says about itself ----------------------------------------------------------------------------------------
 
 def features_of(extensions: frozenset[str] | None) -> Features:
-    """Of the extensions that the proxy's Envoy lists; everything where it lists none."""
+    """Of the names and types of the extensions that the proxy's Envoy lists; everything where it lists none."""
     if extensions is None:
         return ALL_FEATURES
-    return Features(
-        metadata_exchange="istio.metadata_exchange" in extensions or "envoy.filters.network.metadata_exchange" in extensions,
-        peer_metadata="io.istio.http.peer_metadata" in extensions or "envoy.filters.http.peer_metadata" in extensions,
-        alpn="istio.alpn" in extensions,
-        stats="istio.stats" in extensions or "envoy.filters.http.istio_stats" in extensions,
-    )
+    return Features(**{feature: not known.isdisjoint(extensions) for feature, known in _EXTENSIONS.items()})
 
 
 def interception_of(proxy: Proxy) -> str:

@@ -66,9 +66,10 @@ def l4_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[Ruled, ...]
     return tuple(found for k in keys if (found := ruled[k.namespace].get(k)) is not None)
 
 
-def for_host(ruled: Iterable[Ruled], hostname: str) -> list[ObjectKey]:
-    """Those that have a host in common with a service's name."""
-    return [r.key for r in ruled if any(matches(h, hostname) for h in r.hosts)]
+@derived
+def l4_keys(db: Mesh, scope: Scope, index: int, hostname: str) -> tuple[ObjectKey, ...]:
+    """Those of them that have a host in common with a service's name."""
+    return tuple(r.key for r in l4_virtual_services(db, scope, index) if any(matches(h, hostname) for h in r.hosts))
 
 
 def applies(match: L4MatchAttributes | TLSMatchAttributes, client: Client, port: int) -> bool:

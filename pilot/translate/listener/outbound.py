@@ -152,7 +152,7 @@ def socket_options(db: Mesh, listening: Listening) -> SocketOptions:
         idle_timeout=listening.idle_timeout,
         mongo=settings.mongo_filter,
         redis=settings.redis_filter,
-        mysql=settings.mysql_filter,
+        mysql=settings.mysql_filter and listening.features.mysql_proxy,
         lookup_family=lookup_family(listening.ipv4, listening.ipv6, settings.dual_stack, settings.ipv6_only_has_ipv4),
     )
 
@@ -191,9 +191,14 @@ http_listeners: Gather[Slot, [OutboundListening, Tags], Resource] = Gather("http
 
 
 @derived
+def _addresses(db: Mesh, facet: OutboundListening) -> frozenset[str]:
+    return frozenset(s.bind for s in slots(db, facet))
+
+
+@derived
 def serves_headless(db: Mesh, facet: OutboundListening, address: str) -> bool:
     """Is there a listener at the address of a pod itself? Its own proxy must not have it."""
-    return any(s.bind == address for s in slots(db, facet))
+    return address in _addresses(db, facet)
 
 
 @derived

@@ -6,10 +6,11 @@ from pilot.model.config.virtual_service import RouteDestination
 from pilot.model.facets import OutboundListening
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Protocol, Resolution, Service, ServiceRef
+from pilot.model.views.aliases import aliases_of
 from pilot.model.views.destination_rules import destination_rule
 from pilot.model.views.imports import imported
 from pilot.model.views.services import service
-from pilot.model.views.sidecar_scope import outbound_traffic_policy
+from pilot.model.views.sidecar_scope import egress_listeners, outbound_traffic_policy
 from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.cluster.stat_name import build_stat_name
 from pilot.translate.listener.address import wildcards
@@ -17,10 +18,11 @@ from pilot.translate.listener.chain_spec import RAW_BUFFER, ChainSpec, HttpRoute
 from pilot.translate.listener.claim import Claim
 from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.http import HttpClass
-from pilot.translate.listener.l4_rules import Client, L4Chain, find_tcp_chains, find_tls_chains, for_host, l4_virtual_services
+from pilot.translate.listener.l4_rules import Client, L4Chain, find_tcp_chains, find_tls_chains, l4_keys
 from pilot.translate.names import outbound_cluster
 from pilot.translate.network_filter.tcp_proxy import PLAIN, TcpRoute, TcpSettings, tcp_settings
 from pilot.translate.route.destination import Target, cluster_of
+from pilot.translate.route.domains import absolute_names, short_names
 
 HTTP_ALPNS = ("http/1.1", "h2c")
 
@@ -52,8 +54,7 @@ def http_chain(db: Mesh, claim: Claim, facet: OutboundListening, detected: bool)
 
 def tcp_chains(db: Mesh, claim: Claim, facet: OutboundListening) -> list[ChainSpec]:
     """The chains of TCP or TLS."""
-    ruled = l4_virtual_services(db, facet.scope, claim.listener)
-    keys = for_host(ruled, claim.ref.hostname) if ruled else []
+    keys = l4_keys(db, facet.scope, claim.listener, claim.ref.hostname)
     services = [(key, row.spec) for key in keys if (row := virtual_service(db, key)) is not None]
     client = Client(facet.scope.namespace, facet.labels)
     find = find_tls_chains if claim.port.protocol.is_tls else find_tcp_chains
@@ -101,7 +102,19 @@ def _sni(db: Mesh, claim: Claim, facet: OutboundListening, dynamic: bool) -> tup
     shared = claim.address == everywhere and claim.binds[:1] == (everywhere,)
     if claim.per_pod or not (claim.cidrs or not claim.address or shared or dynamic):
         return ()
-    return (claim.ref.hostname,)
+    return (claim.ref.hostname, *_other_names(db, claim, facet))
+
+
+def _other_names(db: Mesh, claim: Claim, facet: OutboundListening) -> tuple[str, ...]:
+    """What clients may call the service by its aliases, as far as these are imported with it."""
+    aliases = aliases_of(db, claim.ref.hostname)
+    if not aliases:
+        return ()
+    hosts = egress_listeners(db, facet.scope)[claim.listener].hosts
+    sets = [s for s in (hosts.find(claim.ref.namespace), hosts.everywhere) if s is not None and s.imports(claim.ref.hostname)]
+    known = [a.hostname for a in aliases if sets and sets[0].imports(a.hostname)]
+    domain = f"{facet.scope.namespace}.svc.{db.settings.domain}"
+    return tuple(n for a in known for n in (a, *absolute_names(a, db.settings.absolute_domains), *short_names(a, domain)))
 
 
 def _is_dynamic(found: Service) -> bool:

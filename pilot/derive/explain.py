@@ -1,10 +1,13 @@
 """What a value was made from: the rows below its node, each with the shortest way to it."""
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections import deque
+from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
 from pilot.derive.graph import UNSET, Database, Node
+
+Way = tuple[Node, ...]
 
 
 class Reason(NamedTuple):
@@ -13,7 +16,7 @@ class Reason(NamedTuple):
     table: str
     key: Hashable
     row: Any
-    way: tuple[Node, ...]
+    way: Way
 
 
 class Explanation(NamedTuple):
@@ -33,21 +36,24 @@ def explain(db: Database, node: Node, part: Any = UNSET) -> Explanation:
     tables = {table.row_reader: name for name, table in db.tables.items()}
     rows: list[Reason] = []
     lists: list[Node] = []
-    ways: dict[Node, tuple[Node, ...]] = {node: (node,)}
-    queue = [node]
-    for at in queue:  # grows while it is walked: breadth first, so the first way to a node is a shortest one
-        for way in _ways_on(at, part):
-            source = way[-1]
-            if source in ways:
-                continue
-            ways[source] = (*ways[at], *way)
-            if source.fn in tables:
-                if source.value is not None:
-                    rows.append(Reason(tables[source.fn], source.args[0], source.value, ways[at]))
-            elif source.fn.hub:
-                lists.append(source)
-            else:
-                queue.append(source)
+    seen: set[Node] = set()
+    ways: deque[Way] = deque([(node,)])
+    named: deque[Way] = deque()
+    while ways or named:  # breadth first, so the first way to a node is a shortest one; what keys name comes last
+        *way, at = ways.popleft() if ways else named.popleft()
+        if at in seen:
+            continue
+        seen.add(at)
+        if at.fn in tables:
+            if at.value is not None:
+                rows.append(Reason(tables[at.fn], at.args[0], at.value, tuple(way)))
+        elif at.fn.hub and at is not node:
+            lists.append(at)
+        else:
+            item = next((source for source in at.inputs() if source.value is part), None) if part is not UNSET else None
+            ways.extend((*way, at, source) for source in ((item,) if item is not None else at.inputs()))
+            if item is not None and at.gathered is not None and at.gathered.keys is not None:
+                named.extend((*way, at, *below) for below in _named_below(at.gathered.keys, frozenset(_names_in(item.args[0]))))
     return Explanation(tuple(rows), tuple(lists))
 
 
@@ -65,20 +71,9 @@ def find_origin(node: Node, value: Any) -> Node | None:
     return None
 
 
-def _ways_on(node: Node, part: Any) -> Iterable[tuple[Node, ...]]:
-    """From a node to what it read; to its origin and what that one's key names, where `part` has one here."""
-    if part is not UNSET:
-        for source in node.inputs():
-            if source.value is part:
-                if node.gathered is None or node.gathered.keys is None:
-                    return ((source,),)
-                return ((source,), *_named_below(node.gathered.keys, frozenset(_names_in(source.args[0]))))
-    return ((source,) for source in node.inputs())
-
-
-def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[tuple[Node, ...]]:
+def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[Way]:
     """The nodes below a list of keys that are about one of the names: an argument is that name. Hubs are not entered."""
-    ways: dict[Node, tuple[Node, ...]] = {keys: (keys,)}
+    ways: dict[Node, Way] = {keys: (keys,)}
     queue = [keys]
     for at in queue:
         for source in at.inputs():

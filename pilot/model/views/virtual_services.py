@@ -89,8 +89,6 @@ def _delegated(db: Mesh, root: ObjectKey, rule: HTTPRoute) -> Delegated:
         return Delegated(reason=f"VirtualService {key.namespace}/{key.name} has hosts of its own, so it cannot be a delegate")
     if not {PUBLIC, root.namespace} & exported_to(db, found.spec.export_to, key.namespace):
         return Delegated(reason=f"VirtualService {key.namespace}/{key.name} is not exported to namespace {root.namespace}")
-    if any(inner.delegate for inner in found.spec.http):
-        return Delegated(reason=f"VirtualService {key.namespace}/{key.name} is a delegate, so it cannot delegate again")
     merged = merge_routes(rule, found.spec.http)
     return Delegated(merged, "" if len(merged) == len(found.spec.http) else f"conditions of {key.namespace}/{key.name} contradict the root's")
 

@@ -10,6 +10,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf import empty_pb2
 
 from pilot.model.config.request_authentication import JWTRule
+from pilot.translate.http_filter.jwks import has_keys
 from pilot.translate.typed import pack
 
 NAME = "envoy.filters.http.jwt_authn"
@@ -66,5 +67,5 @@ def _build_provider(rule: JWTRule, clear_route_cache: bool) -> config_pb2.JwtPro
         from_headers=[config_pb2.JwtHeader(name=h.name, value_prefix=h.prefix) for h in rule.from_headers],
         from_params=rule.from_params,
         from_cookies=rule.from_cookies,
-        local_jwks=base_pb2.DataSource(inline_string=rule.jwks or NOBODYS_KEYS),
+        local_jwks=base_pb2.DataSource(inline_string=rule.jwks if has_keys(rule.jwks) else NOBODYS_KEYS),
     )

@@ -1,0 +1,36 @@
+"""Key sets that Envoy would not take."""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pilot.translate.http_filter.jwks import has_keys
+from pilot.translate.http_filter.jwt_authn import NOBODYS_KEYS
+
+RSA = {"kty": "RSA", "n": "AQAB", "e": "AQAB"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "whole"),
+    [
+        ([RSA], True),
+        ([{"kty": "EC", "x": "AQ", "y": "Ag"}], True),
+        ([{"kty": "new"}, RSA], True),
+        ([], False),
+        ([{"kty": "RSA", "n": "AQAB"}], False),
+        ([{"kty": "RSA", "n": "!!", "e": "AQAB"}], False),
+        (["text"], False),
+    ],
+)
+def test_sets_with_and_without_a_key(keys: list[object], whole: bool) -> None:
+    assert has_keys(json.dumps({"keys": keys})) is whole
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "{", json.dumps(RSA)])
+def test_what_is_no_set(text: str) -> None:
+    assert not has_keys(text)
+
+
+def test_nobodys_keys_are_a_set() -> None:
+    assert has_keys(NOBODYS_KEYS)

@@ -1,0 +1,154 @@
+"""Random edits of services and DestinationRules: clusters stay those of a fresh start, and an edit reruns those of its host only."""
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from pilot.derive import Gather, Node
+from pilot.model.facets import Labels, Outbound, Scope
+from pilot.model.proxy import NodeType
+from pilot.translate.cluster.outbound import inline_clusters, outbound_clusters, placeless_cluster, sni_routed_clusters
+from pilot.translate.resource import Resource
+from tests.support.world import Rows, World, parse_objects, rows_of
+
+NAMESPACES = ("a", "b", "istio-system")
+HOSTS = ("x.a.svc.cluster.local", "y.b.svc.cluster.local", "x", "*.a.svc.cluster.local", "*.cluster.local", "*", "ext.example.com")
+POLICIES = (
+    "{loadBalancer: {simple: RANDOM}}",
+    "{loadBalancer: {simple: PASSTHROUGH}}",
+    "{tls: {mode: SIMPLE}}",
+    "{portLevelSettings: [{port: {number: 80}, tls: {mode: DISABLE}}]}",
+    "{connectionPool: {http: {h2UpgradePolicy: UPGRADE}}, outlierDetection: {minHealthPercent: 10}}",
+)
+LABELS: tuple[Labels, ...] = (frozenset(), frozenset({("app", "web")}))
+FACETS = [
+    Outbound(type=kind, scope=Scope(namespace, gateway=kind is NodeType.ROUTER), labels=labels)
+    for namespace in NAMESPACES
+    for kind in (NodeType.SIDECAR, NodeType.ROUTER)
+    for labels in LABELS
+]
+STEPS = 40
+
+
+def rule(choose: random.Random, namespace: str, name: str) -> Rows:
+    parts = [f"host: '{choose.choice(HOSTS)}'"]
+    if choose.random() < 0.6:
+        parts.append(f"trafficPolicy: {choose.choice(POLICIES)}")
+    if choose.random() < 0.5:
+        subsets = [f"{{name: {n}, labels: {{version: {n}}}}}" for n in ("v1", "v2") if choose.random() < 0.7]
+        parts.append(f"subsets: [{', '.join(subsets)}]")
+    if choose.random() < 0.3:
+        parts.append("workloadSelector: {matchLabels: {app: web}}")
+    elif choose.random() < 0.4:
+        parts.append(f"exportTo: [{choose.choice(['.', 'a', 'b', '*'])!r}]")
+    return rows_of(parse_objects(f"""
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: "2025-01-01T00:00:0{choose.randrange(3)}Z"}}
+spec: {{{", ".join(parts)}}}
+"""))
+
+
+def service(choose: random.Random, namespace: str, name: str, ip: str) -> Rows:
+    cluster_ip = choose.choice([ip, ip, "None"])
+    ports = choose.choice(["[{name: http, port: 80}]", "[{name: http, port: 80}, {name: tcp, port: 90}]", "[{name: grpc, port: 80}]"])
+    hidden = choose.choice(["{}", "{}", "{networking.istio.io/exportTo: '.'}"])
+    return rows_of(parse_objects(f"""
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}, namespace: {namespace}, annotations: {hidden}}}
+spec: {{clusterIP: {cluster_ip}, clusterIPs: [{cluster_ip}], selector: {{app: {name}}}, ports: {ports}}}
+"""))
+
+
+def entry(choose: random.Random) -> Rows:
+    endpoints = ", ".join(f"{{address: e{i}.example.com, labels: {{version: v{i}}}}}" for i in (1, 2) if choose.random() < 0.7)
+    return rows_of(parse_objects(f"""
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: ext, namespace: b}}
+spec:
+  hosts: [ext.example.com]
+  location: {choose.choice(["MESH_EXTERNAL", "MESH_INTERNAL"])}
+  resolution: DNS
+  ports: [{{name: tls, number: 443, protocol: TLS}}]
+  endpoints: [{endpoints}]
+"""))
+
+
+SLOTS: list[Any] = [
+    *(lambda c, n=n, name=name: rule(c, n, name) for n in NAMESPACES for name in ("one", "two")),
+    lambda c: service(c, "a", "x", "10.0.0.1"),
+    lambda c: service(c, "b", "y", "10.0.0.2"),
+    entry,
+]
+GROUPS: list[tuple[Gather[Any, Any, Resource], Outbound]] = [
+    *((group, facet) for facet in FACETS for group in (outbound_clusters, inline_clusters)),
+    *((sni_routed_clusters, facet) for facet in FACETS if facet.type is NodeType.ROUTER),
+]
+
+
+def content(world: World, nodes: list[Node]) -> list[dict[str, bytes]]:
+    for node in nodes:
+        world.mesh.refresh(node)
+        assert node.error is None
+    return [{r.name: r.any for r in node.value.values()} for node in nodes]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_clusters_equal_those_of_a_fresh_start(seed: int, part: int) -> None:
+    choose = random.Random(hash((seed, part, "clusters")))
+    world = World()
+    now: list[Rows] = [slot(choose) if choose.random() < 0.6 else {} for slot in SLOTS]
+    world.set({key: row for rows in now for key, row in rows.items()})
+    nodes = [world.mesh.watch(group, facet) for group, facet in GROUPS]
+    for step in range(STEPS):
+        edits: dict[Any, Any] = {}
+        for index in choose.sample(range(len(SLOTS)), choose.randint(1, 2)):
+            fresh: Rows = {} if choose.random() < 0.3 else SLOTS[index](choose)
+            edits |= dict.fromkeys(now[index]) | dict(fresh)
+            now[index] = fresh
+        world.set(edits)
+        scratch = World()
+        scratch.set({key: row for rows in now for key, row in rows.items()})
+        want = content(scratch, [scratch.mesh.watch(group, facet) for group, facet in GROUPS])
+        assert content(world, nodes) == want, f"part {part} step {step} after {list(edits)}"
+        assert not world.failures
+        world.mesh.collect()
+
+
+SHOP = "".join(
+    f"""---
+apiVersion: v1
+kind: Service
+metadata: {{name: s{i}, namespace: a}}
+spec: {{clusterIP: 10.0.1.{i}, clusterIPs: [10.0.1.{i}], selector: {{app: s{i}}}, ports: [{{name: http, port: 80}}]}}
+"""
+    for i in range(20)
+)
+RULE = """
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: s7, namespace: a}
+spec: {host: s7, subsets: [{name: %s}]}
+"""
+
+
+def test_an_edit_of_a_rule_builds_the_clusters_of_its_host_once_for_all() -> None:
+    world = World()
+    world.apply(SHOP + "---" + RULE % "old")
+    facets = [Outbound(type=NodeType.SIDECAR, scope=Scope(n)) for n in ("a", "b", "c", "d")]
+    nodes = [world.mesh.watch(outbound_clusters, facet) for facet in facets]
+    before = content(world, nodes)
+    built: list[Any] = []
+    world.mesh.on_run = lambda node: built.append(node.args[0].name) if node.fn is placeless_cluster else None
+    world.apply(RULE % "new")
+    after = content(world, nodes)
+    host = "s7.a.svc.cluster.local"
+    assert sorted(built) == [f"outbound|80|new|{host}", f"outbound|80||{host}"]
+    assert all(a.keys() - b.keys() == {f"outbound|80|new|{host}"} for a, b in zip(after, before, strict=True))
+    assert all(a[n] == b[n] for a, b in zip(after, before, strict=True) for n in a.keys() & b.keys())
+    values = [node.value for node in nodes]
+    assert all(values[0][key] is other[key] for other in values for key in values[0])  # one copy of the bytes

@@ -75,7 +75,8 @@ def start_all(config: pathlib.Path, logs: pathlib.Path, children: list[subproces
     flags += ["--configDir", str(config), "--meshConfig", str(HERE / "mesh.yaml"), "--ctrlz_port", "0"]
     children.append(start([pilot, "discovery", *flags], logs / "pilot.log"))
     wait_for(f"http://127.0.0.1:{READY}/ready", "the control plane", children, logs)
-    node = Node(type="router", name="ingress", namespace="shop", ip="127.0.0.1", labels={"app": "ingress", "istio": "ingressgateway"})
+    # Not 127.0.0.1: that is where the shop's servers are, and the control plane would take the proxy for one of them.
+    node = Node(type="router", name="ingress", namespace="shop", ip="127.0.0.2", labels={"app": "ingress", "istio": "ingressgateway"})
     bootstrap = logs / "envoy.json"
     bootstrap.write_text(json.dumps(build_bootstrap(node, f"127.0.0.1:{XDS}", f"127.0.0.1:{ADMIN}"), indent=1))
     children.append(start([find_envoy(), "-c", str(bootstrap), "--concurrency", "1", "--disable-hot-restart", "-l", "warn"], logs / "envoy.log"))

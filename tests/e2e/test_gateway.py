@@ -117,7 +117,7 @@ class Shop:
             self.write(name, routes(name, http))
         self.pilot = ControlPlane(work, self.config, mesh_config="enableAutoMtls: false\n")
         self.pilot.wait_ready()
-        node = Node(type="router", name="ingress", namespace="shop", ip="127.0.0.1", labels={"istio": "ingressgateway"})
+        node = Node(type="router", name="ingress", namespace="shop", ip="127.0.0.2", labels={"istio": "ingressgateway"})
         self.envoy = Envoy(work, node, self.pilot.xds)
 
     def write(self, name: str, text: str) -> None:

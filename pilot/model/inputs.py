@@ -98,8 +98,8 @@ class Mesh(Database):
         def has_wildcard(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
             return (True,) if any(h.startswith("*") for h in o.spec.hosts) else ()
 
-        def asks_for_hashing(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
-            return (True,) if hashes(o.spec) else ()
+        def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Iterable[Hashable]:
+            return (True,) if o.spec.host.startswith("*") and hashes(o.spec) else ()
 
         def table(name: str, **indexes: Any) -> Table[ObjectKey, Object[Any]]:
             return Table(self, name, namespace=namespace, **indexes)
@@ -117,8 +117,8 @@ class Mesh(Database):
         # Istio; `host` is by full lower-case host name as written (wildcards included)
         self.virtual_services: Rows[VirtualService] = table("VirtualService", host=hosts, wildcard=has_wildcard)  # whether any is a wildcard
         self.destination_rules: Rows[DestinationRule] = table(
-            "DestinationRule", host=rule_host, wildcard=wildcard_rules, hashing=asks_for_hashing
-        )  # of wildcard hosts by namespace; whether it asks for consistent hashing
+            "DestinationRule", host=rule_host, wildcard=wildcard_rules, hashing_wildcard=hashing_wildcards
+        )  # of wildcard hosts by namespace; those of them that ask for consistent hashing
         self.gateways: Rows[Gateway] = table("Gateway")
         # by host as it is, by ServiceRef, by address of its endpoints; those with a workloadSelector by namespace
         self.service_entries: Rows[ServiceEntry] = table(

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 import msgspec
 
 from pilot.derive import derived, hub
-from pilot.lib.hosts import full_name, is_wildcard, subset_of
+from pilot.lib.hosts import subset_of
 from pilot.model.config.object import ObjectKey
 from pilot.model.config.virtual_service import HTTPMatchRequest, VirtualService
+from pilot.model.consistent_hash import hashes
 from pilot.model.facets import Labels
 from pilot.model.inputs import Mesh
 from pilot.model.views.virtual_services import virtual_service
@@ -82,14 +83,13 @@ def _targets(spec: VirtualService) -> Iterable[str]:
 # -- hashing ---------------------------------------------------------------------------------------------------------------
 
 @hub
-def hashing_hosts(db: Mesh) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Hosts for which any DestinationRule of the mesh asks for consistent hashing: exact ones, and wildcards."""
-    rows = ((key, db.destination_rules.get(key)) for key in db.destination_rules.keys("hashing", True))
-    hosts = {full_name(row.spec.host, key.namespace, db.settings.domain) for key, row in rows if row is not None}
-    return frozenset(h for h in hosts if not is_wildcard(h)), tuple(sorted(h for h in hosts if is_wildcard(h)))
+def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
+    """Wildcard hosts for which any DestinationRule of the mesh asks for consistent hashing."""
+    rows = (db.destination_rules.get(key) for key in db.destination_rules.keys("hashing_wildcard", True))
+    return tuple(sorted({row.spec.host for row in rows if row is not None}))
 
 
 def may_hash(db: Mesh, host: str) -> bool:
     """May there be consistent hashing for a host, for any client?"""
-    exact, wildcards = hashing_hosts(db)
-    return host in exact or any(subset_of(host, w) for w in wildcards)
+    rows = (db.destination_rules.get(key) for key in db.destination_rules.keys("host", host.lower()))
+    return any(row is not None and hashes(row.spec) for row in rows) or any(subset_of(host, w) for w in _hashing_wildcards(db))

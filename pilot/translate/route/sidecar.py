@@ -93,7 +93,9 @@ def table_key(db: Mesh, routing: SidecarRouting, index: int, port: int) -> Table
     if listener.port is not None and parse_protocol(listener.port.protocol) is Protocol.HTTP_PROXY:
         port = 0
     namespace = routing.scope.namespace
-    lens = Lens(namespace if namespace in viewers(db) else "", None if listener.hosts.everything else listener.hosts)
+    lens = Lens(namespace, listener.hosts)
+    if listener.hosts.everything:
+        lens = Lens(namespace if namespace in viewers(db) else "")
     refs = refs_by_port(db, egress_services(db, routing.scope, index)).get(port, ())
     return TableKey(refs, port, lens, far(routing.dns_domain) if port else routing.dns_domain, routing.families)
 

@@ -1,9 +1,11 @@
 """Where requests go through a gateway."""
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pilot.translate.profile.gateway_problems import gateway_problems
+from pilot.translate.resource import CLUSTER
 from tests.simulate.envoy import Answer, Envoy, Request
 from tests.support.world import World, proxy
 
@@ -186,3 +188,25 @@ def test_what_a_router_is_asked_in_vain_is_said() -> None:
     found = {(str(p.object), p.path) for p in gateway_problems(world.mesh, node_id)}
     assert ("Gateway shop/young", "spec.servers[2]") in found
     assert ("VirtualService shop/raw-again", "spec.tls[0].match[0].sniHosts") in found
+
+
+def clusters(environ: dict[str, str]) -> set[str]:
+    world = World(environ=environ)
+    for text in (SERVICES, GATEWAY.replace("AUTO_PASSTHROUGH", "PASSTHROUGH"), ROUTES):
+        world.apply(text)
+    return set(world.resources(world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"})))[CLUSTER])
+
+
+def test_a_router_may_get_only_what_its_routes_lead_to() -> None:
+    everything, routed = clusters({}), clusters({"PILOT_FILTER_GATEWAY_CLUSTER_CONFIG": "true"})
+    assert everything - routed == {f"outbound|{port}||edge.edge.svc.cluster.local" for port in (80, 443)}
+    assert {BLOG, V2, "BlackHoleCluster"} <= routed <= everything
+
+
+def test_both_families_share_a_listener() -> None:
+    world = World(environ={"ISTIO_DUAL_STACK": "true"})
+    for text in (SERVICES, GATEWAY):
+        world.apply(text)
+    both = msgspec.structs.replace(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}), ips=("10.1.0.8", "fd00::8"))
+    listeners = {x.name: x for x in Envoy(world.resources(world.connect(both))).listeners}
+    assert [a.address.socket_address.address for a in listeners["0.0.0.0_8080"].additional_addresses] == ["::"]

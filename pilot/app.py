@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from pilot.debug.application import add_debug, application
+from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.sources import Sources
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Batch, Commit, Timer
@@ -100,7 +100,7 @@ class ControlPlane:
     async def _listen_http(self, stack: contextlib.AsyncExitStack) -> None:
         """Readiness first of all, so that something answers 503; the debug pages and metrics beside it."""
         sources = Sources(self.db, self.metrics, self.discovery, lambda: self.problems)
-        main = web.Application() if self.monitoring else application(sources)
+        main = web.Application(middlewares=[not_found]) if self.monitoring else application(sources)
         add_ready(main, lambda: self.ready)
         if self.monitoring:
             add_debug(main, sources)

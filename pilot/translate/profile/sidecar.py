@@ -6,11 +6,11 @@ from pilot.model.facets import OutboundListening, Tags
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import inbound_facet, listening, outbound_facet, outbound_listening, tags
 from pilot.model.views.sidecar_routing import sidecar_routing
-from pilot.translate.cluster.groups import sidecar_cluster_groups
 from pilot.translate.endpoint.assignment import endpoints_of
 from pilot.translate.listener.inbound import inbound_listeners
 from pilot.translate.listener.outbound import http_listeners, http_listeners_of_others, serves_headless, tcp_listeners, tcp_listeners_of_others
 from pilot.translate.listener.virtual_outbound import capture_listeners
+from pilot.translate.profile.clusters import sidecar_cluster_groups
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.translate.route.sidecar import route_configurations

@@ -55,10 +55,10 @@ def _sni_assignment_for(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resour
     return _resolve(db, key, outbound, sni=True)
 
 
-endpoints_of: Gather[ClusterKey, [Outbound], Resource] = Gather("endpoints", placeless_keys, _assignment_for)
+endpoints_of: Gather[ClusterKey, [Outbound], Resource] = Gather("load_assignments", placeless_keys, _assignment_for)
 """The endpoints of a proxy's outbound clusters."""
 
-sni_endpoints_of: Gather[ClusterKey, [Outbound], Resource] = Gather("endpoints reached by SNI", placeless_keys, _sni_assignment_for)
+sni_endpoints_of: Gather[ClusterKey, [Outbound], Resource] = Gather("sni_load_assignments", placeless_keys, _sni_assignment_for)
 """Those of the clusters that a gateway forwards to by SNI, which take mesh mTLS and nothing else."""
 
 

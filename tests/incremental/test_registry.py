@@ -1,0 +1,199 @@
+"""Random edits of services, endpoints and workloads: what is derived after each is what a fresh mesh derives, at a cost that fits."""
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from pilot.model.inputs import Mesh
+from pilot.model.views.classify import outbound_facet
+from pilot.model.views.endpoints import service_accounts
+from pilot.model.views.services import service, service_refs, visible_refs
+from pilot.model.views.workloads import proxy_labels, service_targets
+from pilot.translate.endpoint.assignment import endpoints_of
+from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
+from tests.support.world import Rows, World, proxy, rows_of
+
+PROXIES = [
+    proxy("sidecar", "alpha-0", "a", "10.1.0.1", {"app": "alpha"}, NODE_NAME="n1", NETWORK="net1"),
+    proxy("sidecar", "vm", "a", "10.9.0.1", {"app": "alpha"}),
+    proxy("sidecar", "beta-0", "b", "10.1.0.2", {"app": "beta"}, NODE_NAME="n2"),
+    proxy("router", "edge-0", "edge", "10.1.0.3"),
+]
+STEPS = 25
+
+
+def service_variants(name: str, namespace: str) -> list[Plain]:
+    ports = ["[{name: http, port: 80, targetPort: 8080}]", "[{name: http, port: 80, targetPort: web}, {name: tcp, port: 9000}]"]
+    specs = [f"{{clusterIP: 10.96.0.1, selector: {{app: {name}}}, ports: {p}}}" for p in ports]
+    made = [make("Service", name, spec, namespace, day=day) for day, spec in enumerate(specs, 1)]
+    made.append(make("Service", name, specs[0].replace("10.96.0.1", "None"), namespace))
+    made.append(make("Service", name, specs[0], namespace, annotations="{networking.istio.io/exportTo: '.'}"))
+    made.append(make("Service", name, specs[0].replace("{cl", "{internalTrafficPolicy: Local, trafficDistribution: PreferClose, cl"), namespace))
+    made.append(make("Service", name, "{type: ExternalName, externalName: x.example.com, ports: [{name: http, port: 80}]}", namespace))
+    return made
+
+
+def slice_variants(name: str, namespace: str, ip: str) -> list[Plain]:
+    known, away = at(ip, f"{name}-0", namespace=namespace), at("10.7.0.1", conditions="{ready: false, terminating: false}")
+    variants = [known], [known, away], [], [away]
+    ports = "[{name: http, port: 8080}, {name: tcp, port: 9000}]", "[{name: http, port: 8080}]"
+    return [endpoint_slice(name, *listed, namespace=namespace, ports=p) for listed in variants for p in ports]
+
+
+def pod_variants(name: str, namespace: str, ip: str) -> list[Plain]:
+    spec = "{{nodeName: {}, serviceAccountName: {}, containers: [{{name: c, image: i, ports: [{{name: web, containerPort: 8081}}]}}]}}"
+    mesh = f"{{app: {name}, security.istio.io/tlsMode: istio}}"
+    return [
+        pod(f"{name}-0", ip, namespace, spec.format("n1", name), mesh),
+        pod(f"{name}-0", ip, namespace, spec.format("n2", "other"), mesh),
+        pod(f"{name}-0", ip, namespace, spec.format("n1", name), f"{{app: {name}, version: v2}}", ready=False),
+        pod(f"{name}-0", ip, namespace, spec.format("n1", name), "{app: nobody}"),
+        pod(f"{name}-0", ip, namespace, spec.format("n1", name), mesh, phase="Failed"),
+    ]
+
+
+def entry(name: str, more: str, namespace: str = "a", **metadata: Any) -> Plain:
+    ports = "[{number: 80, name: http, protocol: HTTP}]"
+    return make("ServiceEntry", name, f"{{location: MESH_INTERNAL, ports: {ports}, {more}}}", namespace, **metadata)
+
+
+def rule(name: str, namespace: str, policy: str) -> Plain:
+    subsets = "[{name: v2, labels: {version: v2}}]"
+    return make("DestinationRule", name, f"{{host: '{name}.b.svc.cluster.local', trafficPolicy: {policy}, subsets: {subsets}}}", namespace)
+
+
+NETWORK = "{topology.istio.io/network: net2}"
+GATEWAY_SPEC = "{clusterIP: 10.96.0.9, externalIPs: [9.9.9.9], ports: [{name: tls, port: 15443}]}"
+GATEWAY = make("Service", "eastwest", GATEWAY_SPEC, "istio-system", labels=NETWORK)
+# Every slot holds one of its variants, or nothing.
+SLOTS: list[list[Plain]] = [
+    service_variants("alpha", "a"),
+    service_variants("beta", "b"),
+    slice_variants("alpha", "a", "10.1.0.1"),
+    slice_variants("beta", "b", "10.1.0.2"),
+    pod_variants("alpha", "a", "10.1.0.1"),
+    pod_variants("beta", "b", "10.1.0.2"),
+    [make("Node", "n1", labels=f"{{topology.kubernetes.io/region: {r}}}") for r in ("r1", "r2")],
+    [make("Node", "n2", labels="{topology.kubernetes.io/region: r1, topology.kubernetes.io/zone: z}")],
+    [make("Namespace", "b", annotations="{networking.istio.io/traffic-distribution: PreferSameNode}"), make("Namespace", "b")],
+    [make("Namespace", "istio-system", labels=NETWORK)],
+    [GATEWAY],
+    [
+        entry("vm", "hosts: [vm.example.com], resolution: STATIC, workloadSelector: {labels: {app: alpha}}"),
+        entry("vm", "hosts: [vm.example.com, alpha.a.svc.cluster.local], resolution: STATIC, endpoints: [{address: 10.9.0.1, network: net2}]"),
+        entry("vm", "hosts: [vm.example.com], exportTo: ['.'], resolution: STATIC, addresses: [10.6.0.1, 10.6.0.2], endpoints: [{address: 9.9.9.8}]"),
+    ],
+    [
+        entry("again", "hosts: [vm.example.com, dns.example.com], resolution: DNS", day=3),
+        entry("again", "hosts: [vm.example.com], resolution: STATIC, endpoints: [{address: 10.9.9.8}]", day=3),
+        entry("again", "hosts: [dns.example.com], resolution: DNS", "b", day=3),
+    ],
+    [
+        make("WorkloadEntry", "vm", "{address: 10.9.0.1, labels: {app: alpha}, serviceAccount: vm}"),
+        make("WorkloadEntry", "vm", "{address: 10.9.0.1, labels: {app: alpha}, ports: {http: 81, web: 8}, locality: r2/z, weight: 5, network: net2}"),
+        make("WorkloadEntry", "vm", "{address: vm.example.net, labels: {app: alpha}}"),
+    ],
+    [
+        rule("beta", "b", "{outlierDetection: {consecutive5xxErrors: 3}}"),
+        rule("beta", "b", "{outlierDetection: {minHealthPercent: 10}, loadBalancer: {localityLbSetting: {failoverPriority: [app]}}}"),
+        rule("beta", "b", "{tls: {mode: DISABLE}}"),
+        rule("beta", "b", "{loadBalancer: {localityLbSetting: {distribute: [{from: r1/*, to: {r1/*: 80, r2/*: 20}}]}}}"),
+    ],
+    [make("PeerAuthentication", "default", f"{{mtls: {{mode: {mode}}}}}", "b") for mode in ("DISABLE", "STRICT")],
+    [make("PeerAuthentication", "ports", "{selector: {matchLabels: {app: alpha}}, portLevelMtls: {8080: {mode: DISABLE}}}")],
+]
+DECODED: list[list[Rows]] = [[rows_of([variant]) for variant in variants] for variants in SLOTS]
+
+
+def derive(mesh: Mesh, keys: list[str], watched: list[Any] | None = None) -> dict[str, Any]:
+    """Everything that the registry says, as plain values."""
+    refs = service_refs(mesh)
+    found: dict[str, Any] = {"refs": refs, "a": visible_refs(mesh, "a"), "z": visible_refs(mesh, "z")}
+    found["services"] = {r: (service(mesh, r), service_accounts(mesh, r)) for r in refs}
+    for key in keys:
+        facet = outbound_facet(mesh, key)
+        if watched is not None:
+            watched.append(mesh.watch(endpoints_of, facet))
+        endpoints = {k.name: r.any for k, r in endpoints_of(mesh, facet).items()}
+        found[key] = (service_targets(mesh, key), proxy_labels(mesh, key), facet, endpoints)
+    return found
+
+
+def fresh(rows: Rows) -> tuple[World, list[str]]:
+    made = World()
+    made.set(rows)
+    return made, [made.connect(p) for p in PROXIES]
+
+
+@pytest.mark.parametrize("run", range(12))
+def test_random_edits(seed: int, run: int) -> None:
+    chance = random.Random(seed * 1000 + run)
+    have: list[Rows] = [chance.choice([*variants, {}]) for variants in DECODED]
+    live, keys = fresh({k: v for rows in have for k, v in rows.items()})
+    watched: list[Any] = []
+    for _ in range(STEPS):
+        edits: dict[Any, Any] = {}
+        for slot in chance.sample(range(len(DECODED)), chance.choice((1, 1, 2))):
+            new = chance.choice([*DECODED[slot], {}])
+            edits |= dict.fromkeys(have[slot], None) | new
+            have[slot] = new
+        live.set(edits)
+        before, watched = watched, []
+        found = derive(live.mesh, keys, watched)
+        for node in before:
+            live.mesh.unwatch(node)
+        live.mesh.collect()
+        scratch, fresh_keys = fresh({k: v for rows in have for k, v in rows.items()})
+        assert found == derive(scratch.mesh, fresh_keys)
+    assert live.failures == []
+
+
+# -- what an edit costs ------------------------------------------------------------------------------------------------------
+
+PLAIN = "{{clusterIP: 10.96.1.{i}, selector: {{app: s-{i}}}, ports: [{{name: http, port: 80, targetPort: 8080}}]}}"
+
+
+def large() -> tuple[World, list[str]]:
+    """A mesh of 200 services, and a proxy in each of two namespaces."""
+    objects = []
+    for i in range(200):
+        namespace = f"ns-{i % 10}"
+        objects += [
+            make("Service", f"s-{i}", PLAIN.format(i=i), namespace),
+            endpoint_slice(f"s-{i}", at(f"10.2.0.{i}", f"s-{i}-0", namespace=namespace), namespace=namespace),
+            pod(f"s-{i}-0", f"10.2.0.{i}", namespace, labels=f"{{app: s-{i}}}"),
+        ]
+    made = world(*objects)
+    return made, [made.connect(proxy("sidecar", f"s-{i}-0", f"ns-{i}", f"10.2.0.{i}")) for i in (0, 1)]
+
+
+def runs_after(made: World, keys: list[str], *objects: Plain) -> list[str]:
+    """The derivations that run for an edit, after everything was derived."""
+    for key in keys:
+        made.mesh.watch(endpoints_of, outbound_facet(made.mesh, key))
+        service_targets(made.mesh, key)
+    ran: list[str] = []
+    made.mesh.on_run = lambda node: ran.append(str(node.fn))
+    made.set(rows_of(objects))
+    for key in keys:
+        endpoints_of(made.mesh, outbound_facet(made.mesh, key))
+        service_targets(made.mesh, key)
+    return sorted(ran)
+
+
+def test_an_endpoint_event_runs_only_its_service() -> None:
+    edit = endpoint_slice("s-7", at("10.2.0.7", "s-7-0", namespace="ns-7"), at("10.3.0.1"), namespace="ns-7")
+    ran = runs_after(*large(), edit)
+    assert len(ran) <= 10
+    assert ran.count("_load_assignment") == 1  # one for both namespaces
+
+
+def test_an_annotation_runs_nothing_and_a_status_of_a_pod_only_its_workload() -> None:
+    plain = make("Service", "s-7", PLAIN.format(i=7), "ns-7")
+    plain["metadata"]["annotations"] = {"example.com/note": "x"}
+    assert runs_after(*large(), plain) == []
+    renewed = pod("s-7-0", "10.2.0.7", "ns-7", labels="{app: s-7}")
+    renewed["status"]["conditions"].append({"type": "Initialized", "status": "True"})
+    assert runs_after(*large(), renewed) == ["Pod", "load_assignments", "load_assignments", "pod_workload"]

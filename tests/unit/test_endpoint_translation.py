@@ -1,0 +1,290 @@
+"""ClusterLoadAssignments: which endpoints a client gets, and how they are arranged for it."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from envoy.config.endpoint.v3 import endpoint_components_pb2
+from google.protobuf import json_format
+
+from pilot.lib.labels import HOSTNAME, NETWORK, REGION, ZONE
+from pilot.model.config.destination_rule import Distribute, Failover, LocalityLoadBalancerSetting, ZoneAwareLoadBalancerSetting
+from pilot.model.endpoint import Endpoint, Health, Locality
+from pilot.model.facets import Outbound, Reach, Scope
+from pilot.model.proxy import NodeType
+from pilot.model.views.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality
+from pilot.model.views.networks import NetworkGateway, NetworkGateways, build_network_gateways
+from pilot.translate.endpoint.balance import Balance, build_balance
+from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment, build_groups
+from pilot.translate.endpoint.lb_endpoint import Member, Presentation, fill_lb_endpoint
+from pilot.translate.endpoint.policy import EndpointPolicy
+from pilot.translate.endpoint.vantage import Vantage, build_vantage, distance
+
+NO_GATEWAYS = NetworkGateways()
+SHOW = Presentation(draining_label="istio.io/draining")
+
+
+def endpoint(address: str, locality: str = "", labels: dict[str, str] | None = None, **more: Any) -> Endpoint:
+    made = {"port": 80, "port_name": "http", "namespace": "a", "workload": "w", "cluster_id": "K", "tls_mode": "istio", **more}
+    return Endpoint(
+        addresses=(address,), locality=Locality.parse(locality), locality_text=locality, labels=frozenset((labels or {}).items()), **made
+    )
+
+
+Arranged = list[tuple[int, int | None, list[str]]]
+
+
+def arrange(*endpoints: Endpoint, balance: Balance | None = None, vantage: Vantage | None = None, **more: Any) -> Arranged:
+    """Priority, weight and addresses of each group."""
+    gateways, sni, inline = more.pop("gateways", NO_GATEWAYS), more.pop("sni", False), more.pop("inline", False)
+    rules = Rules(EndpointPolicy(balance=balance, **more), vantage or Vantage(cluster_id="K"), gateways, SHOW, sni, inline)
+    groups = build_groups(endpoints, rules, lambda e: e.tls_mode == "istio")
+    return [(g.priority, g.weight, [m.endpoint.addresses[0] for m in g.members]) for g in groups]
+
+
+# -- one endpoint ------------------------------------------------------------------------------------------------------------
+
+def shown(e: Endpoint, mtls: bool = True, **show: Any) -> dict[str, Any]:
+    message = endpoint_components_pb2.LbEndpoint()
+    fill_lb_endpoint(message, Member(e, mtls, e.weight or 1), Presentation(**{"draining_label": "istio.io/draining", **show}))
+    found: dict[str, Any] = json_format.MessageToDict(message)
+    return found
+
+
+def test_an_endpoint_in_full() -> None:
+    e = endpoint("10.0.0.1", labels={"app": "x", "version": "v2"}, weight=3, health=Health.HEALTHY)
+    assert shown(e) == {
+        "endpoint": {"address": {"socketAddress": {"address": "10.0.0.1", "portValue": 80}}},
+        "healthStatus": "HEALTHY",
+        "loadBalancingWeight": 3,
+        "metadata": {"filterMetadata": {"envoy.transport_socket_match": {"tlsMode": "istio"}, "istio": {"workload": "w;a;x;v2;K"}}},
+    }
+
+
+@pytest.mark.parametrize(("mtls", "mode", "expected"), [(True, "istio", True), (False, "istio", False), (True, "disabled", False), (True, "", False)])
+def test_mesh_tls_only_where_both_sides_do_it(mtls: bool, mode: str, expected: bool) -> None:
+    metadata = shown(endpoint("10.0.0.1", tls_mode=mode), mtls)["metadata"]["filterMetadata"]
+    assert ("envoy.transport_socket_match" in metadata) is expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, "w;a;w;;K"),
+        ({"app": "x", "app.kubernetes.io/name": "y"}, "w;a;y;;K"),
+        ({"service.istio.io/canonical-name": "c", "app": "x", "version": "latest"}, "w;a;c;;K"),
+        ({"service.istio.io/canonical-revision": "r", "version": "v"}, "w;a;w;r;K"),
+    ],
+)
+def test_telemetry_of_a_workload(labels: dict[str, str], expected: str) -> None:
+    assert shown(endpoint("10.0.0.1", labels=labels))["metadata"]["filterMetadata"]["istio"]["workload"] == expected
+
+
+def test_what_settings_change() -> None:
+    assert shown(endpoint("10.0.0.1", tls_mode=""), telemetry=False)["metadata"] == {}
+    external = shown(endpoint("10.0.0.1"), canonical=("ext", "v9"), namespace="b")["metadata"]["filterMetadata"]["istio"]["workload"]
+    assert external == "w;b;ext;v9;K"
+    both = Endpoint(addresses=("10.0.0.1", "fd00::1"), port=80, port_name="http")
+    other = {"address": {"socketAddress": {"address": "fd00::1", "portValue": 80}}}
+    assert shown(both, dual_stack=True)["endpoint"]["additionalAddresses"] == [other]
+    assert "additionalAddresses" not in shown(both)["endpoint"]
+
+
+def test_a_socket_and_a_status_that_nobody_knows() -> None:
+    made = shown(endpoint("/run/x", port=0, health=Health.UNKNOWN))
+    assert made["endpoint"] == {"address": {"pipe": {"path": "/run/x"}}}
+    assert "healthStatus" not in made
+    assert shown(endpoint("10.0.0.1", labels={"istio.io/draining": "yes"}))["healthStatus"] == "DRAINING"
+
+
+# -- which endpoints ---------------------------------------------------------------------------------------------------------
+
+def sent(*endpoints: Endpoint, **more: Any) -> list[str]:
+    return [address for _, _, addresses in arrange(*endpoints, **more) for address in addresses]
+
+
+def test_health() -> None:
+    every = [endpoint(f"10.0.0.{i}", health=h) for i, h in enumerate(Health)]
+    assert sent(*every) == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]  # unknown, healthy, unhealthy
+    assert sent(*every, unhealthy=False) == ["10.0.0.0", "10.0.0.1"]
+    assert sent(*every, sticky=True) == ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"]
+
+
+def test_the_labels_of_a_subset() -> None:
+    one, two = endpoint("10.0.0.1", labels={"v": "1", "x": "y"}), endpoint("10.0.0.2", labels={"v": "2"})
+    assert sent(one, two, labels=frozenset({("v", "1")})) == ["10.0.0.1"]
+
+
+def test_node_cluster_and_network() -> None:
+    one, two = endpoint("10.0.0.1", node="n1", network="net1"), endpoint("10.0.0.2", node="n2", network="net2", cluster_id="L")
+    assert sent(one, two, node_local=True, vantage=Vantage(node="n1", cluster_id="K")) == ["10.0.0.1"]
+    assert sent(one, two, node_local=True, vantage=Vantage(node="n2", cluster_id="K")) == []
+    assert sent(one, two, cluster_local=True, vantage=Vantage(cluster_id="L")) == ["10.0.0.2"]
+    assert sent(one, two, endpoint("10.0.0.3"), vantage=Vantage(networks=frozenset({"net2"}))) == ["10.0.0.2", "10.0.0.3"]
+
+
+def test_addresses_that_envoy_can_use() -> None:
+    every = endpoint("x.example.com"), endpoint("/run/x", port=0), endpoint(""), endpoint("fd00::1")
+    assert sent(*every) == ["/run/x", "fd00::1"]
+    assert sent(*every, inline=True) == ["x.example.com", "/run/x", "fd00::1"]
+
+
+def test_localities_in_their_order_with_their_weights() -> None:
+    found = arrange(endpoint("10.0.0.1", "r2/z"), endpoint("10.0.0.2", "r1/z/", weight=4), endpoint("10.0.0.3", "r1/z"), endpoint("10.0.0.4", "r2/z"))
+    assert found == [(0, 1, ["10.0.0.3"]), (0, 4, ["10.0.0.2"]), (0, 2, ["10.0.0.1", "10.0.0.4"])]
+
+
+def test_an_assignment_without_endpoints_has_its_name() -> None:
+    rules = Rules(EndpointPolicy(), Vantage(), NO_GATEWAYS, SHOW)
+    assert json_format.MessageToDict(build_cluster_load_assignment("c", (), rules, lambda _: True)) == {"clusterName": "c"}
+    made = json_format.MessageToDict(build_cluster_load_assignment("c", (endpoint("10.0.0.1"),), rules, lambda _: True))
+    assert made["endpoints"][0]["locality"] == {}
+
+
+# -- priorities and weights --------------------------------------------------------------------------------------------------
+
+NEAR = Vantage(locality=Locality("r1", "z1", "s1"))
+EVERYWHERE = [endpoint(f"10.0.0.{i}", place) for i, place in enumerate(["r1/z1/s1", "r1/z1/s2", "r1/z2", "r2/z1", "r3"])]
+
+
+def test_failover_by_locality() -> None:
+    found = arrange(*EVERYWHERE, balance=Balance(by_locality=True), vantage=NEAR)
+    assert [(p, a) for p, _, a in found] == [(0, ["10.0.0.0"]), (1, ["10.0.0.1"]), (2, ["10.0.0.2"]), (3, ["10.0.0.3"]), (3, ["10.0.0.4"])]
+
+
+def test_failover_to_a_region() -> None:
+    found = arrange(*EVERYWHERE, balance=Balance(by_locality=True, failover=(Failover("r9", "r2"), Failover("r1", "r3"))), vantage=NEAR)
+    assert [p for p, _, _ in found] == [0, 1, 2, 4, 3]
+
+
+def test_priorities_have_no_gaps() -> None:
+    assert [p for p, _, _ in arrange(EVERYWHERE[2], EVERYWHERE[4], balance=Balance(by_locality=True), vantage=NEAR)] == [0, 1]
+
+
+def test_zones_of_a_region_are_one_priority_where_envoy_balances_them() -> None:
+    found = arrange(*EVERYWHERE, balance=Balance(by_region=True, failover=(Failover("r1", "r3"),)), vantage=NEAR)
+    assert [p for p, _, _ in found] == [0, 0, 0, 2, 1]
+
+
+def test_failover_by_labels_splits_localities() -> None:
+    one, two, three = (endpoint(f"10.0.0.{i}", "r/z", {"v": v, "t": t}) for i, (v, t) in enumerate([("1", "a"), ("1", "b"), ("2", "a")]))
+    found = arrange(one, two, three, balance=Balance(failover_priority=("v", "t")), vantage=Vantage(nearness=("1", "a")))
+    assert found == [(0, 1, ["10.0.0.0"]), (1, 1, ["10.0.0.1"]), (2, 1, ["10.0.0.2"])]
+
+
+def test_labels_before_localities() -> None:
+    one, two = endpoint("10.0.0.1", "r1/z1/s1", {"v": "2"}), endpoint("10.0.0.2", "r2", {"v": "1"})
+    three = endpoint("10.0.0.3", "r3", {"v": "1"})
+    balance = Balance(failover_priority=("v",), failover=(Failover("r1", "r2"),), by_locality=True)
+    found = arrange(one, two, three, balance=balance, vantage=Vantage(nearness=("1",), locality=NEAR.locality))
+    assert sorted((p, a) for p, _, a in found) == [(0, ["10.0.0.2"]), (1, ["10.0.0.3"]), (2, ["10.0.0.1"])]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({NETWORK: "n", REGION: "r", ZONE: "z"}, 0),
+        ({NETWORK: "n", REGION: "r", ZONE: "y"}, 1),
+        ({NETWORK: "n", REGION: "q", ZONE: "z"}, 2),
+        ({NETWORK: "m", REGION: "r", ZONE: "z"}, 3),
+        ({NETWORK: "m", REGION: "r"}, 4),
+        ({}, 5),
+    ],
+)
+def test_another_network_is_farther_than_anything_in_the_same(labels: dict[str, str], expected: int) -> None:
+    assert distance(endpoint("10.0.0.1", labels=labels), (NETWORK, REGION, ZONE), ("n", "r", "z")) == expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ((Distribute("r1/*", {"r1/*": 80, "r2/*": 20}),), [80, 20, 0]),
+        ((Distribute("r1/z1/s1", {"r1/z1/s1": 10, "r1/z1/s2": 20, "r1/z2": 0, "*": 70}),), [10, 20, 1, 35, 35]),
+        ((Distribute("r9", {"*": 100}),), [1, 1, 1, 1, 1]),
+        ((Distribute("*", {"*": 100}), Distribute("r1/*", {"r1/*": 100})), [20, 20, 20, 20, 20]),
+    ],
+)
+def test_distribution(rules: tuple[Distribute, ...], expected: list[int]) -> None:
+    if len(expected) == 3:
+        regions = [endpoint(f"10.0.0.{i}", f"r{i}/z") for i in (1, 2, 3)]
+        found = arrange(*regions, balance=Balance(rules), vantage=NEAR)
+        assert found == [(0, 80, ["10.0.0.1"]), (0, 20, ["10.0.0.2"]), (0, 1, [])]
+    else:
+        assert [w for _, w, _ in arrange(*EVERYWHERE, balance=Balance(rules), vantage=NEAR)] == expected
+
+
+def test_which_settings_take_effect() -> None:
+    plain = EffectiveLocality(LocalityLoadBalancerSetting())
+    assert build_balance(EffectiveLocality(), True) is None
+    assert build_balance(plain, False) is None
+    assert build_balance(plain, True) == Balance(by_locality=True)
+    assert build_balance(SAME_ZONE, False) == Balance(failover_priority=SAME_ZONE.setting.failover_priority)  # type: ignore[union-attr]
+    labels = EffectiveLocality(LocalityLoadBalancerSetting(failover_priority=("x",), failover=(Failover("a", "b"),)))
+    assert build_balance(labels, True) == Balance(failover_priority=("x",), failover=(Failover("a", "b"),), by_locality=True)
+    weights = EffectiveLocality(LocalityLoadBalancerSetting(distribute=(Distribute("a", {"b": 100}),)))
+    assert build_balance(weights, False) == Balance((Distribute("a", {"b": 100}),))
+    assert build_balance(EffectiveLocality(ZoneAwareLoadBalancerSetting(enabled=False)), True) is None
+    assert build_balance(EffectiveLocality(ZoneAwareLoadBalancerSetting()), False) == Balance(by_region=True)
+
+
+# -- from where --------------------------------------------------------------------------------------------------------------
+
+def client(**reach: Any) -> Outbound:
+    return Outbound(type=NodeType.SIDECAR, scope=Scope("a"), reach=Reach(**reach), labels=frozenset({("v", "1")}))
+
+
+def test_only_what_matters_of_a_client_tells_it_from_others() -> None:
+    here = client(locality=Locality("r", "z"), node="n", network="net")
+    assert build_vantage(EndpointPolicy(), here, False) == build_vantage(EndpointPolicy(), client(), False)
+    by_place = EndpointPolicy(balance=Balance(by_locality=True))
+    assert build_vantage(by_place, here, False) == Vantage(locality=Locality("r", "z"), cluster_id="Kubernetes")
+    assert build_vantage(EndpointPolicy(node_local=True), here, False).node == "n"
+    assert build_vantage(EndpointPolicy(), here, True).network == "net"
+
+
+def test_what_decides_who_is_near() -> None:
+    asked = ("v", "v=9", "other", REGION, HOSTNAME)
+    made = build_vantage(EndpointPolicy(balance=Balance(failover_priority=asked)), client(locality=Locality("r"), node="n"), False)
+    assert made.nearness == ("1", "9", "", "r", "n")
+    assert SAME_NODE.setting is not None
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------------
+
+GATEWAYS = build_network_gateways(
+    [NetworkGateway("1.1.1.1", 15443, "far", "K"), NetworkGateway("1.1.1.2", 15443, "far", "K"), NetworkGateway("2.2.2.2", 15443, "home", "K")]
+)
+HOME = Vantage(network="home", ipv6=False)
+
+
+def test_other_networks_are_reached_through_their_gateways() -> None:
+    found = arrange(
+        endpoint("10.0.0.1", network="home"),
+        endpoint("10.0.0.2", network="far", weight=3),
+        endpoint("10.0.0.3", network="far"),
+        endpoint("10.0.0.4", network="far", tls_mode="disabled"),
+        endpoint("10.0.0.5", network="island"),
+        endpoint("10.0.0.6"),
+        endpoint("", network="far"),
+        endpoint("", network="home"),
+        gateways=GATEWAYS,
+        vantage=HOME,
+    )
+    assert found == [(0, 16, ["10.0.0.1", "10.0.0.5", "10.0.0.6", "1.1.1.1", "1.1.1.2"])]
+
+
+def test_a_client_without_a_network_goes_through_gateways_too() -> None:
+    assert sent(endpoint("10.0.0.1", network="home"), endpoint("10.0.0.2"), gateways=GATEWAYS, vantage=Vantage()) == ["10.0.0.2", "2.2.2.2"]
+
+
+def test_gateways_that_a_client_cannot_reach() -> None:
+    assert sent(endpoint("10.0.0.2", network="far"), gateways=GATEWAYS, vantage=Vantage(network="home", ipv4=False)) == []
+    silent = build_network_gateways([NetworkGateway("1.1.1.1", 0, "far", "K", 15008)])
+    assert sent(endpoint("10.0.0.2", network="far"), gateways=silent, vantage=HOME) == ["10.0.0.2"]
+
+
+def test_by_sni_only_mesh_tls_is_reached() -> None:
+    assert arrange(endpoint("10.0.0.1"), endpoint("10.0.0.2", tls_mode="disabled"), endpoint("10.0.0.3", "r", tls_mode=""), sni=True) == [
+        (0, 1, ["10.0.0.1"]),
+        (0, None, []),
+    ]

@@ -103,15 +103,9 @@ def _decode(plain: Any, revision: str) -> tuple[Entry | None, list[Problem], Row
     if problems:
         named = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
         return None, _of(subject, problems), (kind.table, key) if named else None
-    problems += _check_fields(kind, plain)
     body = _body(kind, plain, metadata)
-    try:
-        spec = shape.convert(body, kind.spec)
-    except msgspec.ValidationError:
-        body = shape.without_nulls(body, kind.spec)
-        problems += _placed(kind, shape.violations(body, kind.spec))
-        spec = None if problems else shape.convert(body, kind.spec)
-    if problems:
+    spec, wrong = shape.decode(body, kind.spec)
+    if problems := [*_check_fields(kind, plain), *_placed(kind, wrong)]:
         return None, _of(subject, problems), (kind.table, key)
     annotations = {k: v for k, v in metadata.annotations.items() if "istio.io" in k or "kubernetes.io/ingress.class" in k}
     decoded = Object(kind.name, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp))
@@ -123,14 +117,10 @@ def _decode(plain: Any, revision: str) -> tuple[Entry | None, list[Problem], Row
 
 def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
     """The metadata, as far as it is right where there are problems."""
-    try:
-        metadata = shape.convert(plain or {}, Metadata)
-    except msgspec.ValidationError:
-        pruned = shape.without_nulls(plain, Metadata)
-        if problems := list(below("metadata", shape.violations(pruned, Metadata))):
-            namespace, name = _named(plain)
-            return Metadata(name=name, namespace=namespace), problems
-        metadata = shape.convert(pruned, Metadata)
+    metadata, wrong = shape.decode(plain or {}, Metadata)
+    if metadata is None:
+        namespace, name = _named(plain)
+        return Metadata(name=name, namespace=namespace), list(below("metadata", wrong))
     return metadata, list(_check_metadata(metadata))
 
 

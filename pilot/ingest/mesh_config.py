@@ -27,22 +27,22 @@ def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[P
     """
     merged: dict[str, Any] = {}
     for layer in layers:
-        plain = shape.without_nulls({} if layer is None else layer, MeshConfig, any_spelling=True)
-        if problems := shape.violations(plain, MeshConfig):
+        plain, problems = shape.checked({} if layer is None else layer, MeshConfig)
+        if problems:
             return None, _of(MESH, problems)
         merged = _over(merged, plain)
     merged["extensionProviders"] = _by_name(_BUILT_IN, merged.get("extensionProviders", ()))
-    mesh: MeshConfig = shape.convert(merged, MeshConfig)
-    return _judged(mesh, _of(MESH, validate_mesh_config(mesh)))
+    mesh, problems = shape.decode(merged, MeshConfig)
+    return _judged(mesh, _of(MESH, problems or validate_mesh_config(mesh)))
 
 
 def decode_mesh_networks(plain: Any) -> tuple[MeshNetworks | None, list[Problem]]:
     """The mesh networks and their problems; None where one is an error."""
-    plain = shape.without_nulls({} if plain is None else plain, MeshNetworks, any_spelling=True)
-    if problems := shape.violations(plain, MeshNetworks):
+    plain, problems = shape.checked({} if plain is None else plain, MeshNetworks)
+    if problems:
         return None, _of(NETWORKS, problems)
-    networks: MeshNetworks = shape.convert(plain, MeshNetworks)
-    return _judged(networks, _of(NETWORKS, validate_mesh_networks(networks)))
+    networks, problems = shape.decode(plain, MeshNetworks)
+    return _judged(networks, _of(NETWORKS, problems or validate_mesh_networks(networks)))
 
 
 def _judged(value: T, problems: list[Problem]) -> tuple[T | None, list[Problem]]:

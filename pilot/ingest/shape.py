@@ -27,22 +27,36 @@ def decode_extension(kind: type, value: Any) -> Any:
     raise NotImplementedError(kind)
 
 
-def convert(value: Any, kind: type[Any]) -> Any:
-    """The value of that type; raises msgspec.ValidationError. An absent value and an explicit null are the same."""
-    return msgspec.convert(value, kind, str_keys=True, dec_hook=decode_extension)
+def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
+    """The value of that type, or (None, every place where the data is not of it), with paths relative to it.
+
+    A field that is null is absent, as for the API server.
+    """
+    try:
+        return _convert(value, kind), []
+    except msgspec.ValidationError:
+        plain, problems = checked(value, kind, any_spelling=False)
+    if problems:
+        return None, problems
+    try:
+        return _convert(plain, kind), []
+    except msgspec.ValidationError as fault:
+        message, _, path = str(fault).partition(" - at `$")
+        return None, [error("wrong-type", path.rstrip("`").removeprefix("."), message)]
 
 
-def without_nulls(value: Any, kind: type[Any], any_spelling: bool = False) -> Any:
-    """The data without the fields that are null: the API server prunes them before it looks at the rest.
+def checked(value: Any, kind: type[Any], any_spelling: bool = True) -> tuple[Any, list[Problem]]:
+    """The data without its nulls, and every place where it is not of the type.
 
     `any_spelling`: field names of the protobuf files (snake_case) are taken as their JSON names, as protobuf's JSON readers do.
     """
-    return _prune(value, _type_info(cast(Hashable, kind)), any_spelling)
+    info = _type_info(cast(Hashable, kind))
+    plain = _prune(value, info, any_spelling)
+    return plain, list(_check(plain, info))
 
 
-def violations(value: Any, kind: type[Any]) -> list[Problem]:
-    """Every place where the data is not of the type, with paths relative to it."""
-    return list(_check(value, _type_info(cast(Hashable, kind))))
+def _convert(value: Any, kind: type[Any]) -> Any:
+    return msgspec.convert(value, kind, str_keys=True, dec_hook=decode_extension)
 
 
 @functools.cache
@@ -104,8 +118,10 @@ def _check_struct(value: dict[Any, Any], kind: mi.StructType) -> Iterator[Proble
         if (known := fields.get(key)) is not None:
             if item is not None:
                 yield from below(str(key), _check(item, known))
+        elif not isinstance(key, str):
+            yield error("wrong-type", f"[{key}]", f"expected text as key, got {_name(key)}")
         elif kind.forbid_unknown_fields:
-            yield error("unknown-field", str(key), "there is no such field")
+            yield error("unknown-field", key, "there is no such field")
     if issubclass(kind.cls, OneOf):
         names = {field.name: field.encode_name for field in kind.fields}
         for group in kind.cls.groups:

@@ -1,0 +1,107 @@
+"""The slow walk that explains a mistake agrees with the fast conversion that finds it, whatever the data is."""
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import inspect as mi
+
+from pilot.ingest import shape
+from pilot.ingest.catalogue import KINDS, Kind
+from pilot.ingest.decode import decode_document
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.mesh_networks import MeshNetworks
+
+SPECS = [*(pytest.param(kind.spec, id=kind.name) for kind in KINDS), MeshConfig, MeshNetworks]
+ANYTHING: list[Any] = [None, True, 0, -1, 2**40, 1.5, float("nan"), "", "x", "1s", "é", [], [None], {}, {"x": None}, {"x": {}}, {1: 2}]
+
+
+def fitting(kind: mi.Type, random: random.Random, depth: int) -> Any:
+    """Data of a type."""
+    match kind:
+        case mi.StructType():
+            chosen = random.sample(kind.fields, min(len(kind.fields), random.randint(0, 3 if depth else 6)))
+            groups = getattr(kind.cls, "groups", ())
+            taken: set[tuple[str, ...]] = set()
+            made = {}
+            for field in chosen:
+                group = next((g for g in groups if field.name in g), None)
+                if group is None or group not in taken:
+                    made[field.encode_name] = fitting(field.type, random, depth + 1)
+                    taken |= {group} if group is not None and made[field.encode_name] is not None else set()
+            return made
+        case mi.VarTupleType():
+            return [fitting(kind.item_type, random, depth + 1) for _ in range(random.randint(0, 2))]
+        case mi.DictType():
+            keys = ["80", "443"] if isinstance(kind.key_type, mi.IntType) else ["a", "x-b.c"]
+            return {key: fitting(kind.value_type, random, depth + 1) for key in keys[: random.randint(0, 2)]}
+        case mi.UnionType():
+            return fitting(random.choice(kind.types), random, depth)
+        case mi.LiteralType():
+            return random.choice(kind.values)
+        case mi.CustomType():
+            return random.choice(["1s", "1.5ms", "0s"])
+        case mi.BoolType():
+            return random.random() < 0.5
+        case mi.IntType():
+            return random.choice([0, 1, 80, 65535])
+        case mi.FloatType():
+            return random.choice([0, 1, 0.5, 100.0])
+        case mi.BytesType():
+            return random.choice(["", "aGVsbG8="])
+        case mi.NoneType():
+            return None
+    return random.choice(["", "a", "a.b", "10.0.0.1", "v1"])
+
+
+def spoil(value: Any, random: random.Random) -> Any:
+    """The data with one random place of it replaced."""
+    if isinstance(value, dict) and value and random.random() < 0.8:
+        key = random.choice(list(value))
+        if random.random() < 0.1:
+            return {**value, "nobodyKnows": 1}
+        return {**value, key: spoil(value[key], random)}
+    if isinstance(value, list) and value and random.random() < 0.8:
+        index = random.randrange(len(value))
+        return [*value[:index], spoil(value[index], random), *value[index + 1 :]]
+    return copy.deepcopy(random.choice(ANYTHING))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@settings(max_examples=60, deadline=None)
+@given(random=st.randoms(use_true_random=False))
+def test_data_of_a_type_is_taken(spec: type[msgspec.Struct], random: random.Random) -> None:
+    value = fitting(mi.type_info(spec), random, 0)
+    decoded, problems = shape.decode(value, spec)
+    assert problems == []
+    assert isinstance(decoded, spec)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@settings(max_examples=60, deadline=None)
+@given(random=st.randoms(use_true_random=False))
+def test_what_is_refused_is_explained(spec: type[msgspec.Struct], random: random.Random) -> None:
+    value = spoil(fitting(mi.type_info(spec), random, 0), random)
+    plain, problems = shape.checked(value, spec, any_spelling=False)
+    try:
+        msgspec.convert(plain, spec, str_keys=True, dec_hook=shape.decode_extension)
+        fits = True
+    except msgspec.ValidationError:
+        fits = False
+    assert fits == (problems == [])
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name) for kind in KINDS])
+@settings(max_examples=60, deadline=None)
+@given(random=st.randoms(use_true_random=False))
+def test_no_object_raises(kind: Kind, random: random.Random) -> None:
+    body = spoil(fitting(mi.type_info(kind.spec), random, 0), random)
+    version = f"{kind.group}/{kind.versions[0]}".removeprefix("/")
+    whole = {part: body.pop(part) for part in kind.parts if isinstance(body, dict) and part in body}
+    decoded = decode_document({"apiVersion": version, "kind": kind.name, "metadata": {"name": "a"}, "spec": body, **whole})
+    assert bool(decoded.entries) != any(problem.severity == "error" for problem in decoded.problems)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from pilot.derive import derived
+from pilot.ingest.batch import Batch, Commit
+from pilot.lib.duration import parse_duration
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.service import Service
+from pilot.model.inputs import Mesh
+from tests.support.clock import VirtualClock
+
+KEY = ObjectKey("shop", "a")
+
+
+def row(kind: str = "ClusterIP") -> Object[Service]:
+    return Object("Service", "shop", "a", Service(type=kind))
+
+
+@derived
+def kind_of(db: Mesh, key: ObjectKey) -> str:
+    o = db.services.get(key)
+    return "" if o is None else o.spec.type
+
+
+class World:
+    def __init__(self) -> None:
+        self.mesh, self.clock = Mesh(), VirtualClock()
+        self.commits: list[tuple[float, Commit]] = []
+        self.start = self.clock.now
+        self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("1s"), self._committed)
+
+    def _committed(self, commit: Commit) -> None:
+        self.commits.append((round(self.clock.now - self.start, 3), commit))
+
+
+def test_a_change_waits_for_quiet() -> None:
+    world = World()
+    world.batch.put([("services", KEY, row())])
+    world.clock.advance(0.06)
+    world.batch.put([("services", KEY, row("NodePort"))])
+    world.clock.advance(0.09)
+    assert world.commits == []
+    world.clock.advance(0.02)
+    ((at, commit),) = world.commits
+    assert at == 0.16
+    assert commit.edits == [("services", KEY, row("NodePort"))]
+    assert (commit.arrivals, round(commit.last - commit.first, 3)) == (2, 0.06)
+    assert world.clock.waiting == 0
+
+
+def test_changes_that_never_pause_are_committed_in_the_end() -> None:
+    world = World()
+    for _ in range(25):
+        world.batch.put([("services", KEY, row())])
+        world.clock.advance(0.08)
+    assert [at for at, _ in world.commits] == [1.0]
+    world.clock.advance(1)
+    assert [at for at, _ in world.commits] == [1.0, 2.02]  # the last one came in at 1.92
+
+
+def test_nothing_is_no_change() -> None:
+    world = World()
+    world.batch.put([])
+    assert world.clock.waiting == 0
+    world.batch.flush()
+    assert world.commits == []
+
+
+def test_flush_is_at_once_and_only_once() -> None:
+    world = World()
+    world.batch.put([("services", KEY, row())])
+    assert len(world.batch) == 1
+    world.batch.flush()
+    world.clock.advance(5)
+    assert [at for at, _ in world.commits] == [0.0]
+    assert len(world.batch) == 0
+
+
+def test_the_commit_says_what_it_reached() -> None:
+    world = World()
+    node = world.mesh.watch(kind_of, KEY)
+    world.batch.put([("services", KEY, row()), ("services", ObjectKey("shop", "b"), row())])
+    world.clock.advance(1)
+    world.batch.put([("services", KEY, None)])
+    world.clock.advance(1)
+    assert [commit.hit for _, commit in world.commits] == [[node], []]
+    world.mesh.refresh(node)
+    assert node.value == ""
+
+
+def test_a_change_that_is_undone_in_time_reaches_nothing() -> None:
+    world = World()
+    world.mesh.watch(kind_of, KEY)
+    world.batch.put([("services", KEY, row())])
+    world.batch.put([("services", KEY, None)])
+    world.clock.advance(1)
+    assert [commit.hit for _, commit in world.commits] == [[]]

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from pilot.ingest.decode import Entry, decode_document
+from pilot.model.config.object import ObjectKey
+from pilot.model.config.virtual_service import HTTPRoute, StringMatch
+from pilot.model.problem import ObjectRef
+
+
+def decode_one(text: str, **options: Any) -> Entry:
+    decoded = decode_document(yaml.safe_load(text), **options)
+    assert not decoded.problems
+    (entry,) = decoded.entries
+    return entry
+
+
+VIRTUAL_SERVICE = "apiVersion: networking.istio.io/v1\nkind: VirtualService\n"
+ROUTE = "http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: reviews, port: {number: 9080}}}], timeout: 1.5s}]"
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha3"])
+def test_every_version_of_a_kind_is_the_same(version: str) -> None:
+    text = f"apiVersion: networking.istio.io/{version}\nkind: VirtualService\nmetadata: {{name: a, namespace: shop}}\nspec: {{hosts: [a], {ROUTE}}}"
+    entry = decode_one(text)
+    assert (entry.table, entry.key) == ("virtual_services", ObjectKey("shop", "a"))
+    (route,) = entry.object.spec.http
+    assert isinstance(route, HTTPRoute)
+    assert route.match[0].uri == StringMatch(prefix="/a")
+    assert route.timeout == 1_500_000_000
+    assert route.route[0].destination.port.number == 9080
+    assert route.retries is None
+
+
+def test_metadata_that_matters_is_kept() -> None:
+    o = decode_one(
+        """
+        apiVersion: v1
+        kind: Service
+        metadata:
+          name: a
+          labels: {app: a}
+          annotations: {networking.istio.io/exportTo: ".", kubernetes.io/ingress.class: istio, example.com/x: y}
+          resourceVersion: "7"
+          creationTimestamp: "2026-01-01T02:00:00.5+02:00"
+        """
+    ).object
+    assert (o.kind, o.namespace, o.name) == ("Service", "default", "a")
+    assert o.labels == {"app": "a"}
+    assert o.annotations == {"networking.istio.io/exportTo": ".", "kubernetes.io/ingress.class": "istio"}
+    assert o.created == "2026-01-01T00:00:00Z"
+
+
+def test_kubernetes_objects_are_their_spec_and_status() -> None:
+    pod = decode_one(
+        """
+        apiVersion: v1
+        kind: Pod
+        metadata:
+          name: a-5d-x
+          namespace: shop
+          generateName: a-5d-
+          deletionTimestamp: "2026-01-01T00:00:00Z"
+          ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: a-5d, uid: "1", controller: true}]
+        spec: {serviceAccountName: a, nodeName: n, containers: [{name: c, image: i, ports: [{name: http, containerPort: 80}]}], volumes: [{}]}
+        status: {phase: Running, podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}], conditions: [{type: Ready, status: "True"}], qosClass: Burstable}
+        """
+    ).object.spec
+    assert (pod.service_account_name, pod.node_name, pod.containers[0].ports[0].container_port) == ("a", "n", 80)
+    assert (pod.status.phase, pod.status.pod_ip, pod.status.pod_ips[0].ip) == ("Running", "10.0.0.1", "10.0.0.1")
+    assert (pod.generate_name, pod.deletion_timestamp, pod.owner_references[0].name) == ("a-5d-", "2026-01-01T00:00:00Z", "a-5d")
+    service = decode_one(
+        """
+        apiVersion: v1
+        kind: Service
+        metadata: {name: a}
+        spec: {clusterIP: None, clusterIPs: [None], externalIPs: [1.2.3.4], ports: [{port: 80, targetPort: http, appProtocol: kubernetes.io/h2c}]}
+        status: {loadBalancer: {ingress: [{ip: 1.1.1.1}, {hostname: a.com}]}}
+        """
+    ).object.spec
+    assert (service.cluster_ip, service.external_ips, service.ports[0].target_port) == ("None", ("1.2.3.4",), "http")
+    assert service.status.load_balancer.ingress[1].hostname == "a.com"
+
+
+def test_cluster_scoped_kinds_have_no_namespace() -> None:
+    assert decode_one("apiVersion: v1\nkind: Node\nmetadata: {name: n, namespace: x}\nspec: {podCIDR: 1.1.1.0/24}").key == ObjectKey("", "n")
+    assert decode_one("apiVersion: v1\nkind: Namespace\nmetadata: {name: n, labels: {a: b}}").object.labels == {"a": "b"}
+
+
+def test_secrets_are_bytes() -> None:
+    o = decode_one("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: 'aGVs\n\n bG8=', b: ''}\nstringData: {b: text, c: ä}").object
+    assert o.spec.data == {"a": b"hello", "b": b"text", "c": "ä".encode()}
+    assert "hello" not in repr(o.spec)
+
+
+def test_the_status_of_a_service_entry() -> None:
+    entry = decode_one(
+        """
+        apiVersion: networking.istio.io/v1
+        kind: ServiceEntry
+        metadata: {name: a}
+        spec: {hosts: [a.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}
+        status: {addresses: [{value: 240.240.0.1, host: a.com}], conditions: [{type: X}]}
+        """
+    ).object.spec
+    assert [(a.value, a.host) for a in entry.status.addresses] == [("240.240.0.1", "a.com")]
+
+
+def test_null_is_absent() -> None:
+    text = f"{VIRTUAL_SERVICE}metadata: {{name: a, labels: null}}\nspec: {{hosts: [a], gateways: null, tls: ~, {ROUTE}}}"
+    assert decode_one(text).object.spec.gateways == ()
+    assert decode_one("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: null, ports: null}").object.spec.selector == {}
+
+
+def test_an_empty_value_of_a_header_match_is_that_it_is_there() -> None:
+    route = "match: [{headers: {x: , y: {}}}], redirect: {uri: /}"
+    (route,) = decode_one(f"{VIRTUAL_SERVICE}metadata: {{name: a}}\nspec: {{hosts: [a], http: [{{{route}}}]}}").object.spec.http
+    assert route.match[0].headers == {"x": StringMatch(), "y": StringMatch()}
+
+
+def test_lists_of_objects() -> None:
+    item = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
+    wrong = {"metadata": {"name": "b"}, "spec": {"ports": [{"port": 0}]}}
+    inner = {"apiVersion": "v1", "kind": "ServiceList", "items": [wrong]}
+    lines = {"items[1].items[0].spec.ports[0].port": 42}
+    decoded = decode_document({"apiVersion": "v1", "kind": "List", "items": [item, inner]}, line_of=lines.__getitem__)
+    assert [entry.key.name for entry in decoded.entries] == ["a"]
+    assert decoded.refused == (("services", ObjectKey("default", "b")),)
+    (problem,) = decoded.problems
+    assert (problem.object, problem.path, problem.line) == (ObjectRef("Service", "default", "b"), "spec.ports[0].port", 42)
+
+
+@pytest.mark.parametrize(("revision", "label", "there"), [("", "x", True), ("x", "x", True), ("x", "", True), ("x", "y", False)])
+def test_objects_of_another_revision_are_left_out(revision: str, label: str, there: bool) -> None:
+    metadata = {"name": "a", "labels": {"istio.io/rev": label} if label else {}}
+    decoded = decode_document({"apiVersion": "v1", "kind": "Service", "metadata": metadata}, revision=revision)
+    assert bool(decoded.entries) == there
+    assert not decoded.problems
+    assert not decoded.refused
+
+
+@pytest.mark.parametrize("kind", ["ServiceAccount", "Deployment", "CustomResourceDefinition"])
+def test_kinds_that_no_mesh_reads_are_no_mistake(kind: str) -> None:
+    assert decode_document({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a"}}) == ((), (), ())
+
+
+def test_all_mistakes_of_an_object_are_told_at_once() -> None:
+    decoded = decode_document(
+        yaml.safe_load(
+            "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: a}\n"
+            "spec: {hots: a, host: 5, trafficPolicy: {tls: {mode: NO}, connectionPool: {tcp: {connectTimeout: soon}}}}"
+        )
+    )
+    assert sorted((p.code, p.path) for p in decoded.problems) == [
+        ("bad-duration", "spec.trafficPolicy.connectionPool.tcp.connectTimeout"),
+        ("bad-enum", "spec.trafficPolicy.tls.mode"),
+        ("unknown-field", "spec.hots"),
+        ("wrong-type", "spec.host"),
+    ]
+
+
+@pytest.mark.parametrize("plain", [None, 1, "a", [], [1], {}, {"kind": 1}, {"kind": "List", "items": {}}, {"kind": "List", "items": [None, 3]}])
+def test_nothing_raises(plain: Any) -> None:
+    assert not decode_document(plain).entries
+    for kind in ("Service", "Secret", "Pod", "EndpointSlice"):
+        for part in ("metadata", "spec", "data", "status", "stringData", "endpoints"):
+            version = "discovery.k8s.io/v1" if kind == "EndpointSlice" else "v1"
+            decode_document({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, part: plain})

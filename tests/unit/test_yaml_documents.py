@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.lines import Lines
+
+
+def plain(text: str) -> Any:
+    (document,) = read_documents(text.encode(), "a.yaml")
+    return document.plain
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("-1", -1),
+        ("+7", 7),
+        ("0x1F", 31),
+        ("0b11", 3),
+        ("010", 8),
+        ("0o10", 8),
+        ("08", "08"),
+        ("1_000", 1000),
+        ("1.5", 1.5),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("-.inf", -math.inf),
+        ("22:22", "22:22"),
+        ("1.2.3", "1.2.3"),
+        ("-x", "-x"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("2026-01-01", "2026-01-01"),
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+        ("yes", True),
+        ("Off", False),
+        ("y", "y"),
+        ("'yes'", "yes"),
+        ('"1"', "1"),
+        ("!!str 1", "1"),
+        ("!!int '1'", 1),
+        ("~", None),
+        ("text", "text"),
+        ("1" * 5000, "1" * 5000),
+    ],
+)
+def test_scalars_are_what_kubernetes_takes_them_for(text: str, value: object) -> None:
+    assert plain(f"a: {text}") == {"a": value}
+    assert type(plain(f"a: {text}")["a"]) is type(value)
+
+
+def test_keys_are_text_as_in_json() -> None:
+    assert plain("{80: a, true: b, 1.5: c, null: d, e: f}") == {"80": "a", "true": "b", "1.5": "c", "null": "d", "e": "f"}
+
+
+def test_many_documents_with_their_lines() -> None:
+    documents = read_documents(b"# first\n---\na: 1\n---\n---\n# nothing\n---\n\nb: 2\n...\n---\nc: 3\n", "a.yaml")
+    assert [(d.plain, d.line) for d in documents] == [({"a": 1}, 3), ({"b": 2}, 9), ({"c": 3}, 12)]
+
+
+def test_anchors_aliases_and_merges() -> None:
+    assert plain("a: &x {b: 1, c: 2}\nd: *x\ne: {<<: *x, c: 3}\nf: {<<: [{g: 1}, {g: 2, h: 3}]}") == {
+        "a": {"b": 1, "c": 2},
+        "d": {"b": 1, "c": 2},
+        "e": {"b": 1, "c": 3},
+        "f": {"g": 1, "h": 3},
+    }
+
+
+def test_a_key_that_is_there_twice() -> None:
+    (document,) = read_documents(b"a: 1\nb:\n  c: 1\n  c: 2\n", "a.yaml")
+    assert document.plain == {"a": 1, "b": {"c": 2}}
+    assert document.repeated == (("c", 4),)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: 1\nb: [", 3),
+        ("a: 1\n\tb: 2", 2),
+        ("a: b: c", 1),
+        ("a: *x", 1),
+        ("a: !!python/object:os.system x", 1),
+        ("[a]: b", 1),
+        ("a: 1\n---\n'b", 3),
+        ("a: {<<: 1}", 1),
+    ],
+)
+def test_a_syntax_error_has_its_line(text: str, line: int) -> None:
+    with pytest.raises(SyntaxFault) as fault:
+        read_documents(text.encode(), "a.yaml")
+    assert fault.value.line == line
+
+
+@pytest.mark.parametrize("data", [b"a: \xff", b"a: \x00", b"[" * 3000 + b"]" * 3000, b'a: "\\ud800"'])
+def test_text_that_is_none(data: bytes) -> None:
+    with pytest.raises(SyntaxFault):
+        read_documents(data, "a.yaml")
+
+
+def test_aliases_cannot_explode() -> None:
+    levels = "\n".join(f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]" for i in range(1, 12))
+    with pytest.raises(SyntaxFault, match="aliases"):
+        read_documents(f"l0: &l0 [x]\n{levels}".encode(), "a.yaml")
+
+
+def test_json() -> None:
+    assert [d.plain for d in read_documents(b'{"a": [1, "x", null]}', "a.json")] == [{"a": [1, "x", None]}]
+    assert read_documents(b" \n", "a.json") == []
+
+
+@pytest.mark.parametrize(("data", "line"), [(b'{"a": 1,\n"b": }', 2), (b"{", 0), (b'"\\ud800"', 0), (b"\xff", 0), (b"[" * 3000 + b"]" * 3000, 0)])
+def test_json_that_is_none(data: bytes, line: int) -> None:
+    with pytest.raises(SyntaxFault) as fault:
+        read_documents(data, "a.json")
+    assert line in (0, fault.value.line)
+
+
+_texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Co", "Cn"]))
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc:-#'\" ", max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text("xyz", min_size=1), _values, min_size=1))
+def test_what_yaml_writes_is_read_back(value: dict[str, Any]) -> None:
+    assert plain(yaml.safe_dump(value, allow_unicode=True)) == value
+
+
+TEXT = b"""a: 0
+---
+kind: X
+spec:
+  http:
+  - match:
+    - uri:
+        regex: (
+      headers: {x-a.b: {exact: 1}}
+  - {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("", 3),
+        ("kind", 3),
+        ("spec", 4),
+        ("spec.http", 5),
+        ("spec.http[0].match[0].uri.regex", 8),
+        ("spec.http[0].match[0].headers[x-a.b].exact", 9),
+        ("spec.http[1]", 10),
+        ("spec.http[1].route", 10),
+        ("spec.http[7]", 5),
+        ("metadata.name", 3),
+    ],
+)
+def test_the_line_of_a_path(path: str, line: int) -> None:
+    assert Lines(TEXT, 1, 3)(path) == line
+
+
+def test_no_line_where_the_text_is_broken() -> None:
+    assert Lines(b"a: [", 0, 1)("a.b") == 1
+    assert Lines(b"a: 1", 3, 5)("a.b") == 5

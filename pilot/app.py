@@ -16,13 +16,15 @@ from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.sources import Sources
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Batch, Commit, Timer
+from pilot.ingest.events import count_events
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.mesh_files import MeshFiles
-from pilot.ingest.problems import ProblemStore
+from pilot.ingest.problems import ProblemStore, log_problem
 from pilot.lib.flags import FlagError
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics, Update
 from pilot.model.inputs import Mesh
+from pilot.model.problem import Problem, Severity
 from pilot.model.views.services import service_refs
 from pilot.serve.address import Address, parse_address
 from pilot.serve.admission import Admission
@@ -62,7 +64,7 @@ class ControlPlane:
         self.metrics = Metrics()
         self.db = Mesh(settings)
         self.db.on_failure = self._failed
-        self.problems = ProblemStore()
+        self.problems = ProblemStore(self._noticed)
         self.clock = _Clock()
         self.batch = Batch(self.db, self.clock, settings.debounce_after, settings.debounce_max, self._committed)
         self.mesh_files = MeshFiles(settings.mesh_config, settings.networks_config, self.batch, self.problems)
@@ -146,10 +148,19 @@ class ControlPlane:
         for (table, gone), count in Counter((table, row is None) for table, _, row in commit.edits).items():
             update = _UPDATES.get(table, "config")
             self.metrics.updated("svcdelete" if update == "svc" and gone else update, count)
+        count_events(self.metrics, commit)
+        self.metrics.committed(commit.took)
         self.metrics.debounced(self.clock.time() - commit.first)
         self.db.refresh(self.services)
         self.metrics.counted(0 if self.services.value is UNSET else len(self.services.value), len(self.db.virtual_services))
         _log.info("%d changes, %d proxies concerned", len(commit.edits), woken)
+
+    def _noticed(self, problem: Problem) -> None:
+        """A user's mistake that was not there before."""
+        log_problem(problem)
+        if problem.severity is Severity.ERROR and problem.object.name:
+            kind, namespace, name = problem.object
+            self.metrics.rejected_config(kind.lower(), f"{namespace}/{name}" if namespace else name)
 
     def _failed(self, node: Node, error: Exception) -> None:
         """A bug of ours: what depends on it keeps its last good value."""

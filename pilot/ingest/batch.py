@@ -1,15 +1,17 @@
 """Many changes → few commits: edits gather until there is quiet, the last one of a row counts."""
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
 
-from pilot.derive import Node
+from pilot.derive import Node, Table
 from pilot.lib.duration import Duration
 from pilot.model.inputs import Mesh
 
 Edit = tuple[str, Hashable, Any]
 """Attribute of `Mesh`, key, and the row, None to delete it."""
+Event = Literal["add", "update", "delete"]
 
 
 class Timer(Protocol):
@@ -25,13 +27,16 @@ class Clock(Protocol):
 
 class Commit(NamedTuple):
     """What a batch came to: the watched nodes that it reached, its edits, how many times edits came in for it, and when the first
-    and the last of them did, by the batch's clock."""
+    and the last of them did, by the batch's clock; how many rows of a table it added, changed or deleted, and the seconds that the
+    commit took."""
 
     hit: list[Node]
     edits: list[Edit]
     arrivals: int
     first: float
     last: float
+    events: Mapping[tuple[str, Event], int]
+    took: float
 
 
 class Batch:
@@ -80,9 +85,16 @@ class Batch:
             return
         edits: list[Edit] = [(table, key, row) for (table, key), row in self._edits.items()]
         arrivals, self._edits, self._arrivals = self._arrivals, {}, 0
-        hit = self._mesh.commit([(getattr(self._mesh, table), key, row) for table, key, row in edits])
-        self._on_commit(Commit(hit, edits, arrivals, self._first, self._last))
+        changes = [(getattr(self._mesh, table), key, row) for table, key, row in edits]
+        events = Counter((name, _event(table, key, row)) for (name, _, _), (table, key, row) in zip(edits, changes, strict=True))
+        started = self._clock.time()
+        hit = self._mesh.commit(changes)
+        self._on_commit(Commit(hit, edits, arrivals, self._first, self._last, events, self._clock.time() - started))
 
     def __len__(self) -> int:
         """Edits that wait."""
         return len(self._edits)
+
+
+def _event(table: Table[Any, Any], key: Hashable, row: Any) -> Event:
+    return "delete" if row is None else "add" if table.peek(key) is None else "update"

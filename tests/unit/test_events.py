@@ -1,0 +1,20 @@
+"""What happened to the objects of users, as metrics count it."""
+from __future__ import annotations
+
+from pilot.ingest.batch import Commit
+from pilot.ingest.events import count_events
+from pilot.lib.build_info import BuildInfo
+from pilot.lib.metrics import Metrics
+
+
+def test_events_by_kind() -> None:
+    metrics = Metrics(BuildInfo())
+    events = {("virtual_services", "add"): 2, ("virtual_services", "delete"): 1, ("services", "update"): 3, ("endpoint_slices", "add"): 1, ("mesh", "add"): 1}
+    count_events(metrics, Commit([], [], 1, 0.0, 0.0, events, 0.0))
+    found = [line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_k8s")]
+    assert found == [
+        'pilot_k8s_cfg_events{event="add",type="VirtualService"} 2',
+        'pilot_k8s_cfg_events{event="delete",type="VirtualService"} 1',
+        'pilot_k8s_reg_events{event="add",type="EndpointSlice"} 1',
+        'pilot_k8s_reg_events{event="update",type="Services"} 3',
+    ]

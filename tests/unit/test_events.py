@@ -1,7 +1,7 @@
 """What happened to the objects of users, as metrics count it."""
 from __future__ import annotations
 
-from pilot.ingest.batch import Commit
+from pilot.ingest.batch import Commit, Event
 from pilot.ingest.events import count_events
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.metrics import Metrics
@@ -9,7 +9,8 @@ from pilot.lib.metrics import Metrics
 
 def test_events_by_kind() -> None:
     metrics = Metrics(BuildInfo())
-    events = {("virtual_services", "add"): 2, ("virtual_services", "delete"): 1, ("services", "update"): 3, ("endpoint_slices", "add"): 1, ("mesh", "add"): 1}
+    events: dict[tuple[str, Event], int] = {("virtual_services", "add"): 2, ("virtual_services", "delete"): 1, ("mesh", "add"): 1}
+    events |= {("services", "update"): 3, ("endpoint_slices", "add"): 1}
     count_events(metrics, Commit([], [], 1, 0.0, 0.0, events, 0.0))
     found = [line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_k8s")]
     assert found == [

@@ -10,6 +10,7 @@ from pilot.derive import Gather, Node
 from pilot.model.facets import Labels, Outbound, Scope
 from pilot.model.proxy import NodeType
 from pilot.translate.cluster.outbound import inline_clusters, outbound_clusters, placeless_cluster, sni_routed_clusters
+from pilot.translate.endpoint.assignment import endpoints_of, sni_endpoints_of
 from pilot.translate.resource import Resource
 from tests.support.world import Rows, World, parse_objects, rows_of
 
@@ -117,6 +118,22 @@ def test_clusters_equal_those_of_a_fresh_start(seed: int, part: int) -> None:
         assert content(world, nodes) == want, f"part {part} step {step} after {list(edits)}"
         assert not world.failures
         world.mesh.collect()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_every_cluster_that_waits_for_endpoints_gets_them(seed: int, part: int) -> None:
+    choose = random.Random(hash((seed, part, "endpoints")))
+    for _ in range(10):
+        world = World()
+        for slot in SLOTS:
+            world.set(slot(choose) if choose.random() < 0.8 else {})
+        for facet in FACETS:
+            pairs = [(outbound_clusters, endpoints_of), (inline_clusters, endpoints_of), (sni_routed_clusters, sni_endpoints_of)]
+            for clusters, assignments in pairs[: 3 if facet.type is NodeType.ROUTER else 2]:
+                waiting = {r.warms for r in world.mesh.watch(clusters, facet).value.values() if r.warms}
+                sent = {r.name for r in world.mesh.watch(assignments, facet).value.values()}
+                assert waiting == (set() if clusters is inline_clusters else sent)
+        assert not world.failures
 
 
 SHOP = "".join(

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.model.views.mtls import mtls_mode, namespace_mtls
-from pilot.model.views.trust import expand_identities, trust_domains
+from pilot.model.views.trust import trust_domains
 from tests.support.world import World
 
 WEB = frozenset({("app", "web"), ("version", "v1")})
@@ -64,9 +64,3 @@ def test_trust_domains() -> None:
     mesh = "trustDomain: td\ntrustDomainAliases: [old, td, older]\ncaCertificates: [{pem: x, trustDomains: [partner, old]}]"
     assert trust_domains(World(mesh).mesh) == ("td", "old", "older", "partner")
     assert trust_domains(World(mesh, {"PILOT_SKIP_VALIDATE_TRUST_DOMAIN": "true"}).mesh) == ()
-
-
-def test_identities_in_other_trust_domains() -> None:
-    found = expand_identities(["spiffe://td/ns/a/sa/b", "web.example.com"], ["old"])
-    assert found == ("spiffe://old/ns/a/sa/b", "spiffe://td/ns/a/sa/b", "web.example.com")
-    assert expand_identities(["spiffe://td/ns/a/sa/b"], []) == ("spiffe://td/ns/a/sa/b",)

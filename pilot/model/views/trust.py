@@ -1,13 +1,9 @@
 """Trust domains: whose identities the mesh accepts as its own."""
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pilot.derive import hub
 from pilot.model.inputs import Mesh
 from pilot.model.views.mesh import mesh_config
-
-SCHEME = "spiffe://"
 
 
 @hub
@@ -20,14 +16,3 @@ def trust_domains(db: Mesh) -> tuple[str, ...]:
     for authority in mesh.ca_certificates:
         domains += authority.trust_domains
     return tuple(dict.fromkeys(d for d in domains if d))
-
-
-def expand_identities(identities: Iterable[str], aliases: Iterable[str]) -> tuple[str, ...]:
-    """Identities of workloads and, sorted in, the same in the trust domains that are aliases; names that are not SPIFFE's stay."""
-    aliases = tuple(aliases)
-    found = set(identities)
-    for identity in tuple(found):
-        domain, slash, path = identity.removeprefix(SCHEME).partition("/")
-        if identity.startswith(SCHEME) and slash and domain:
-            found.update(f"{SCHEME}{alias}/{path}" for alias in aliases)
-    return tuple(sorted(found))

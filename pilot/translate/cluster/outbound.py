@@ -14,7 +14,7 @@ from pilot.model.views.mtls import Mode, namespace_mtls
 from pilot.translate.cluster.build import Destination, build_outbound
 from pilot.translate.cluster.defaults import Traits, cluster_defaults, outbound_traits
 from pilot.translate.cluster.keys import ClusterKey, cluster_keys, find_destination, inline_keys, placeless_keys
-from pilot.translate.cluster.resolution import INLINE, discovery_type
+from pilot.translate.cluster.resolution import INLINE, discovery_type, is_dynamic
 from pilot.translate.cluster.traffic_policy import passes_through
 from pilot.translate.endpoint.assignment import inline_assignment
 from pilot.translate.resource import CLUSTER, Resource
@@ -90,7 +90,7 @@ inline_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("outbound clu
 def _sni_routed_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
     sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
     to = find_destination(db, key, sources)
-    if to is None or to.service.mesh_external:
+    if to is None or to.service.mesh_external or is_dynamic(to.service):
         return None
     inline = inline_assignment(db, key, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
     return _build(db, key, sources, outbound_traits(outbound), inline, sni_routed=True)

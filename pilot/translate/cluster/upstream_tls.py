@@ -18,8 +18,7 @@ from pilot.model.proxy import NodeType
 from pilot.model.views.mtls import Mode
 from pilot.translate.cluster.defaults import Defaults, Traits
 from pilot.translate.cluster.draft import Draft
-from pilot.translate.transport_socket import RAW_BUFFER, UpstreamTls, build_upstream, build_upstream_context
-from pilot.translate.transport_socket.upstream import build_mesh_context
+from pilot.translate.transport_socket import RAW_BUFFER, UpstreamTls, build_mesh_context, build_upstream, build_upstream_context
 from pilot.translate.typed import pack
 
 _Match = cluster_pb2.Cluster.TransportSocketMatch

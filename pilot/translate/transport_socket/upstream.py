@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 
 from pilot.model.config.destination_rule import ClientTLSSettings
@@ -17,7 +16,6 @@ from pilot.model.facets import SecretServers
 from pilot.translate import names
 from pilot.translate.transport_socket.compliance import restrict
 from pilot.translate.transport_socket.sds import ROOTS, WORKLOAD, build_credential_secret, build_file_secret
-from pilot.translate.transport_socket.sockets import build_upstream
 from pilot.translate.transport_socket.validation import build_combined, build_validation, exact
 
 SYSTEM_ROOTS = "system"  # stands for the operating system's trusted roots
@@ -61,11 +59,6 @@ def build_mesh_context(tls: UpstreamTls, compliance: str = "") -> tls_pb2.Upstre
     validation = context.common_tls_context.combined_validation_context.default_validation_context
     validation.match_subject_alt_names.extend([exact(n) for n in tls.alt_names])
     return context
-
-
-def build_mesh_socket(tls: UpstreamTls, compliance: str = "") -> base_pb2.TransportSocket:
-    """`build_mesh_context` as a transport socket."""
-    return build_upstream(build_mesh_context(tls, compliance))
 
 
 def build_upstream_context(

@@ -14,7 +14,7 @@ from pilot.model.facets import Scope
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Registry, Service, ServiceRef
 from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSets
-from pilot.model.views.services import is_visible, listing, refs_by_hostname, refs_in_namespace, service, visible_refs
+from pilot.model.views.services import is_visible, listing, public_refs, refs_by_hostname, refs_in_namespace, service, visible_refs
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_services import egress_virtual_services, virtual_service
 
@@ -36,6 +36,8 @@ def egress_services(db: Mesh, scope: Scope, index: int) -> tuple[Import, ...]:
     listener = egress_listeners(db, scope)[index]
     if listener.hosts.everything:
         refs: Iterable[ServiceRef] = visible_refs(db, scope.namespace)
+        if not listener.match_port and refs is public_refs(db) and (shared := _public_imports(db)) is not None:
+            return shared
     else:
         refs = [r for r in _candidates(db, listener.hosts, scope.namespace) if listener.hosts.imports(r.hostname, r.namespace)]
     imports: list[Import] = []
@@ -44,6 +46,13 @@ def egress_services(db: Mesh, scope: Scope, index: int) -> tuple[Import, ...]:
     else:
         imports = [Import(r) for r in refs]
     return _one_namespace_each(db, imports, scope.namespace)
+
+
+@hub
+def _public_imports(db: Mesh) -> tuple[Import, ...] | None:
+    """The imports of all who see just what everybody sees; None where that depends on who looks, because a host name repeats."""
+    refs = public_refs(db)
+    return tuple(map(Import, refs)) if len({ref.hostname for ref in refs}) == len(refs) else None
 
 
 def _candidates(db: Mesh, hosts: HostSets, namespace: str) -> list[ServiceRef]:

@@ -1,0 +1,131 @@
+"""What every source of configuration keeps, whichever it is."""
+from __future__ import annotations
+
+import pathlib
+import random
+import tempfile
+
+import pytest
+
+from pilot.ingest.catalogue import KINDS as CATALOGUE
+from pilot.ingest.catalogue import Kind
+from pilot.model.problem import ObjectRef
+from tests.support.config_sources import KINDS, Source, make, rows
+from tests.support.files import service
+
+
+@pytest.fixture(params=KINDS)
+def source(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Source:
+    return make(request.param, tmp_path)
+
+
+def ports(source: Source) -> dict[str, int]:
+    return {key.name: o.spec.ports[0].port for key, o in source.mesh.services.rows()}
+
+
+MINIMAL = {
+    "ServiceEntry": "spec: {hosts: [a.com], resolution: NONE, ports: [{number: 80, name: http, protocol: HTTP}]}",
+    "VirtualService": "spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}",
+    "DestinationRule": "spec: {host: a}",
+    "Gateway": "spec: {servers: [{hosts: ['*'], port: {number: 80, name: http, protocol: HTTP}}]}",
+    "WorkloadEntry": "spec: {address: 1.1.1.1}",
+    "WorkloadGroup": "spec: {template: {}}",
+    "Sidecar": "spec: {egress: [{hosts: ['./*']}]}",
+}
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name) for kind in CATALOGUE])
+@pytest.mark.parametrize("index", range(3))
+def test_every_kind_goes_into_its_table(source: Source, kind: Kind, index: int) -> None:
+    version = f"{kind.group}/{kind.versions[index % len(kind.versions)]}".removeprefix("/")
+    source.set("x", f"apiVersion: {version}\nkind: {kind.name}\nmetadata: {{name: a}}\n{MINIMAL.get(kind.name, '')}")
+    assert list(source.problems) == []
+    assert len(getattr(source.mesh, kind.table)) == 1
+    source.remove("x")
+    assert len(getattr(source.mesh, kind.table)) == 0
+
+
+def test_set_change_and_remove(source: Source) -> None:
+    source.set("x", service("a", 1) + "---\n" + service("b", 1))
+    assert ports(source) == {"a": 1, "b": 1}
+    source.set("x", service("a", 2))
+    assert ports(source) == {"a": 2}
+    source.remove("x")
+    assert ports(source) == {}
+
+
+def test_one_change_is_one_commit(source: Source) -> None:
+    source.set("x", "---\n".join(service(f"s{i}") for i in range(50)))
+    assert len(source.commits) == 1
+    assert len(source.commits[0].edits) == 50
+
+
+def test_what_no_proxy_can_notice_commits_nothing(source: Source) -> None:
+    source.set("x", service("a"))
+    source.set("x", service("a").replace("{name: a", "{resourceVersion: '2', uid: x, annotations: {a: b}, managedFields: [], name: a"))
+    assert len(source.commits) == 1
+
+
+def test_a_wrong_object_keeps_its_last_good_version(source: Source) -> None:
+    source.set("x", service("a", 1) + "---\n" + service("b", 1))
+    source.set("x", service("a", 0) + "---\n" + service("b", 2))
+    assert ports(source) == {"a": 1, "b": 2}
+    assert [p.object for p in source.problems] == [ObjectRef("Service", "shop", "a")]
+    source.set("x", service("a", 3) + "---\n" + service("b", 2))
+    assert ports(source) == {"a": 3, "b": 2}
+    assert list(source.problems) == []
+
+
+def test_a_wrong_object_that_was_never_right_is_absent(source: Source) -> None:
+    source.set("x", service("a", 0) + "---\n" + service("b", 2))
+    assert ports(source) == {"b": 2}
+
+
+def test_the_first_by_name_has_an_object_that_two_declare(source: Source) -> None:
+    source.set("y", service("a", 2))
+    source.set("z", service("a", 3))
+    source.set("x", service("a", 1))
+    assert ports(source) == {"a": 1}
+    assert [p.code for p in source.problems] == ["duplicate-object"] * 2
+    source.remove("x")
+    assert ports(source) == {"a": 2}
+    source.remove("z")
+    assert list(source.problems) == []
+
+
+def test_a_wrong_object_does_not_hide_a_right_one(source: Source) -> None:
+    source.set("x", service("a", 0))
+    source.set("y", service("a", 2))
+    assert ports(source) == {"a": 2}
+
+
+def test_problems_go_with_their_source(source: Source) -> None:
+    source.set("x", service("a", 0))
+    assert len(source.problems) == 1
+    assert len(source.problems.of(ObjectRef("Service", "shop", "a"))) == 1
+    source.remove("x")
+    assert len(source.problems) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_happened_before_does_not_show(kind: str, seed: int, tmp_path: pathlib.Path) -> None:
+    """After random edits of right objects, the rows and problems are those of a source that only ever saw the last state."""
+    chance = random.Random(seed)
+    source = make(kind, tmp_path)
+    state: dict[str, str] = {}
+    for step in range(300):
+        name = chance.choice("abcdef")
+        if name in state and chance.random() < 0.3:
+            del state[name]
+            source.remove(name)
+        else:
+            chosen = chance.sample("uvwxyz", chance.randint(1, 4))
+            state[name] = "---\n".join(service(s, chance.randint(1, 5)) for s in chosen)
+            source.set(name, state[name])
+        if step % 30 == 29:
+            with tempfile.TemporaryDirectory() as folder:
+                fresh = make(kind, pathlib.Path(folder))
+                for other in sorted(state, key=lambda _: chance.random()):
+                    fresh.set(other, state[other])
+                assert rows(source.mesh) == rows(fresh.mesh), f"PYISTIOD_SEED={seed}, step {step}"
+                assert sorted(p.code for p in source.problems) == sorted(p.code for p in fresh.problems)

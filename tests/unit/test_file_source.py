@@ -1,0 +1,285 @@
+"""What a change of files does to the mesh; that the kernel tells of it is in test_file_watch."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+
+import pytest
+import yaml
+
+from pilot.ingest.folder import is_configuration, place_of
+from pilot.model.problem import ObjectRef, Severity
+from tests.support.files import Files, service
+
+
+def test_all_files_at_any_depth_are_read(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "x" / "y").mkdir(parents=True)
+    (tmp_path / "a.yaml").write_text(service("a") + "---\n" + service("b"))
+    (tmp_path / "x" / "c.yml").write_text(service("c"))
+    (tmp_path / "x" / "y" / "d.json").write_text(json.dumps(yaml.safe_load(service("d"))))
+    for ignored in (".e.yaml", "f.yaml.swp", "g.txt", "h.yaml~", "#i.yaml"):
+        (tmp_path / ignored).write_text(service("ignored"))
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "j.yaml").write_text(service("ignored"))
+    (tmp_path / "dangling.yaml").symlink_to(tmp_path / "nowhere")
+    files = Files(tmp_path)
+    assert sorted(files.services) == ["a", "b", "c", "d"]
+    assert len(files.commits) == 1
+    assert files.codes == []
+
+
+def test_a_folder_that_is_not_there(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Files(tmp_path / "none")
+
+
+def test_a_file_is_added_changed_and_removed(tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    files.write("a.yaml", service("a", 80) + "---\n" + service("b", 80))
+    files.tell("a.yaml")
+    assert files.services == {"a": 80, "b": 80}
+    files.write("a.yaml", service("a", 81) + "---\n" + service("c", 80))
+    files.tell("a.yaml")
+    assert files.services == {"a": 81, "c": 80}
+    (tmp_path / "a.yaml").unlink()
+    files.tell("a.yaml")
+    assert files.services == {}
+
+
+def test_a_rename_is_no_change(tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    files.write("b.yaml", service("a"))
+    files.tell("b.yaml")
+    before = files.row("a")
+    (tmp_path / "b.yaml").rename(tmp_path / "z.yaml")
+    files.tell("b.yaml", "z.yaml")
+    assert files.row("a") is before or files.row("a") == before
+    assert all(row is not None for _, _, row in files.commits[-1].edits)
+
+
+def test_a_file_is_renamed_into_place(tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    files.write(".a.tmp", service("a", 82)).replace(tmp_path / "a.yaml")
+    files.tell(".a.tmp", "a.yaml")
+    assert files.services == {"a": 82}
+
+
+def test_an_edit_that_says_the_same_commits_nothing(tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    files.write("a.yaml", service("a"))
+    files.tell("a.yaml")
+    count = len(files.commits)
+    files.write("a.yaml", "# a comment\n" + service("a").replace("{name: a,", "{name: a, resourceVersion: '5', annotations: {example.com/x: y},"))
+    files.tell("a.yaml")
+    assert len(files.commits) == count
+
+
+@pytest.mark.parametrize("half", ["apiVersion: v1\nkind: Service\nmetadata: {name: a, nam", "a: [", "\tx", '{"a": '])
+def test_a_half_written_file_keeps_what_it_gave(half: str, tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    path = files.write("a.yaml", service("a") + "---\n" + service("b"))
+    files.tell("a.yaml")
+    files.write("a.yaml", half)
+    files.tell("a.yaml")
+    assert files.services == {"a": 80, "b": 80}
+    (problem,) = files.problems
+    assert (problem.code, problem.severity, problem.file) == ("syntax-error", Severity.ERROR, str(path))
+    assert problem.line >= 1
+    files.write("a.yaml", service("a", 81))
+    files.tell("a.yaml")
+    assert files.services == {"a": 81}
+    assert files.codes == []
+
+
+def test_an_object_that_becomes_wrong_stays_as_it_was(tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    files.write("a.yaml", service("a", 80) + "---\n" + service("b", 80))
+    files.tell("a.yaml")
+    files.write("a.yaml", service("a", 0) + "---\n" + service("b", 81))
+    files.tell("a.yaml")
+    assert files.services == {"a": 80, "b": 81}
+    (problem,) = files.problems
+    assert (problem.code, problem.object, problem.path, problem.line) == ("bad-port", ObjectRef("Service", "shop", "a"), "spec.ports[0].port", 4)
+    files.write("a.yaml", service("a", 0))
+    files.tell("a.yaml")
+    assert files.services == {"a": 80}, "the last good version outlives more edits"
+    (tmp_path / "a.yaml").unlink()
+    files.tell("a.yaml")
+    assert files.services == {}
+    assert files.codes == []
+
+
+def test_of_two_files_the_first_by_path_has_the_object(tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    files.write("b.yaml", service("a", 2))
+    files.tell("b.yaml")
+    files.write("c.yaml", service("a", 3))
+    files.tell("c.yaml")
+    assert files.services == {"a": 2}
+    (problem,) = files.problems
+    assert (problem.code, problem.file) == ("duplicate-object", str(tmp_path / "c.yaml"))
+    files.write("a.yaml", service("a", 1))
+    files.tell("a.yaml")
+    assert files.services == {"a": 1}
+    assert [pathlib.Path(p.file).name for p in files.problems] == ["b.yaml", "c.yaml"]
+    (tmp_path / "b.yaml").unlink()
+    files.tell("b.yaml")
+    assert files.services == {"a": 1}
+    (tmp_path / "a.yaml").unlink()
+    files.tell("a.yaml")
+    assert files.services == {"a": 3}
+    assert files.codes == []
+
+
+def test_a_loser_that_changes_is_heard_only_when_it_wins(tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    files.write("a.yaml", service("a", 1))
+    files.write("b.yaml", service("a", 2))
+    files.tell("a.yaml", "b.yaml")
+    count = len(files.commits)
+    files.write("b.yaml", service("a", 3))
+    files.tell("b.yaml")
+    assert len(files.commits) == count
+    files.write("a.yaml", service("other"))
+    files.tell("a.yaml")
+    assert files.services == {"a": 3, "other": 80}
+    assert files.codes == []
+
+
+def test_an_object_twice_in_one_file(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.yaml").write_text(service("a", 1) + "---\n" + service("a", 2))
+    files = Files(tmp_path)
+    assert files.services == {"a": 1}
+    assert files.codes == ["duplicate-object"]
+
+
+def test_a_key_twice_in_one_mapping_is_told(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  name: b\nspec: {ports: [{port: 80}]}\n")
+    files = Files(tmp_path)
+    assert files.services == {"b": 80}
+    (problem,) = files.problems
+    assert (problem.code, problem.object.name, problem.line) == ("duplicate-key", "b", 5)
+
+
+def test_a_folder_is_added_moved_and_removed(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    files = Files(config)
+    files.write("x/y/a.yaml", service("a"))
+    files.write("x/b.yaml", service("b"))
+    files.tell("x")
+    assert sorted(files.services) == ["a", "b"]
+    (config / "x").rename(config / "z")
+    files.tell("x", "z")
+    assert sorted(files.services) == ["a", "b"]
+    (config / "z" / "y").rename(tmp_path / "elsewhere")
+    files.tell("z/y")
+    assert sorted(files.services) == ["b"]
+    (config / "z").rename(tmp_path / "gone")
+    files.tell("z")
+    assert files.services == {}
+
+
+def test_a_kubernetes_volume_swaps_all_its_files_at_once(tmp_path: pathlib.Path) -> None:
+    for version, port in (("..1", 1), ("..2", 2)):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "a.yaml").write_text(service("a", port))
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    files = Files(tmp_path)
+    assert files.services == {"a": 1}
+    (tmp_path / "..data_tmp").symlink_to("..2")
+    (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+    files.tell("..data_tmp", "..data")
+    assert files.services == {"a": 2}
+
+
+def test_many_changes_at_once_are_one_look_at_the_folder(tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    names = [f"{i}.yaml" for i in range(1200)]
+    for i, name in enumerate(names):
+        files.write(name, service(f"s{i}"))
+    files.source.changed([str(tmp_path / name) for name in names[:1100]])
+    files.quiet()
+    assert len(files.services) == 1200
+    assert len(files.commits) == 1
+
+
+def test_only_changed_files_are_read_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files(tmp_path)
+    for name in "abc":
+        files.write(f"{name}.yaml", service(name))
+    files.source.rescan()
+    read: list[str] = []
+    monkeypatch.setattr("pilot.ingest.file_source.read_documents", lambda data, path: read.append(os.path.basename(path)) or [])
+    files.source.rescan()
+    assert read == []
+    files.write("b.yaml", service("b", 8080))
+    files.source.rescan()
+    assert read == ["b.yaml"]
+
+
+def test_a_folder_that_vanishes_takes_nothing_with_it(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "a.yaml").write_text(service("a"))
+    files = Files(config)
+    config.rename(tmp_path / "away")
+    files.source.rescan()
+    files.quiet()
+    assert files.services == {"a": 80}
+    (tmp_path / "away").rename(config)
+    (config / "a.yaml").unlink()
+    files.source.rescan()
+    files.quiet()
+    assert files.services == {}
+
+
+def test_a_file_that_cannot_be_read_keeps_what_it_gave(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files(tmp_path)
+    files.write("a.yaml", service("a"))
+    files.tell("a.yaml")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.open", refuse)
+        files.source.changed([str(tmp_path / "a.yaml")])
+    files.quiet()
+    assert files.services == {"a": 80}
+    assert files.codes == ["unreadable-file"]
+
+
+def test_objects_of_another_revision_are_not_there(tmp_path: pathlib.Path) -> None:
+    for name, revision in (("a", "old"), ("b", "new"), ("c", "")):
+        label = f"labels: {{istio.io/rev: {revision}}}, " if revision else ""
+        (tmp_path / f"{name}.yaml").write_text(service(name).replace("{name", f"{{{label}name"))
+    assert sorted(Files(tmp_path, revision="new").services) == ["b", "c"]
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.yml", "a.json"])
+def test_names_of_configuration_files(name: str) -> None:
+    assert is_configuration(name)
+
+
+@pytest.mark.parametrize("name", ["a.yaml.tmp", ".a.yaml", "yaml", "a.txt", "~a.yaml"])
+def test_names_of_other_files(name: str) -> None:
+    assert not is_configuration(name)
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/c/a.yaml", "/c/a.yaml"),
+        ("/c/x/a.yaml", "/c/x/a.yaml"),
+        ("/c/.x/a.yaml", None),
+        ("/c/x/.a.swp", None),
+        ("/c/x/..data", "/c/x"),
+        ("/c/..data", "/c"),
+        ("/c", "/c"),
+    ],
+)
+def test_where_to_look_again(path: str, place: str | None) -> None:
+    assert place_of(path, "/c") == place

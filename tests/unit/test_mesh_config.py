@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+import yaml
+
+from pilot.ingest.batch import Batch
+from pilot.ingest.mesh_config import decode_mesh_config, decode_mesh_networks
+from pilot.ingest.mesh_files import MeshFiles
+from pilot.ingest.problems import ProblemStore
+from pilot.lib.duration import Duration, parse_duration
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.mesh_networks import MeshNetworks
+from pilot.model.inputs import Mesh
+from tests.support.clock import VirtualClock
+
+
+def mesh(*layers: str) -> MeshConfig:
+    config, problems = decode_mesh_config([yaml.safe_load(layer) for layer in layers])
+    assert problems == []
+    assert config is not None
+    return config
+
+
+def test_the_defaults() -> None:
+    config = mesh("")
+    assert config == MeshConfig() == mesh()
+    assert (config.trust_domain, config.root_namespace, config.ingress_class) == ("cluster.local", "istio-system", "istio")
+    assert (config.enable_tracing, config.enable_auto_mtls, config.enable_prometheus_merge) == (True, True, True)
+    assert (config.outbound_traffic_policy.mode, config.inbound_traffic_policy.mode) == ("ALLOW_ANY", "PASSTHROUGH")
+    assert (config.proxy_listen_port, config.proxy_inbound_listen_port, config.connect_timeout) == (15001, 15006, Duration.of(10))
+    assert (config.default_service_export_to, config.dns_refresh_rate) == (("*",), Duration.of(60))
+    assert config.locality_lb_setting.enabled is True
+    assert [p.name for p in config.extension_providers] == ["prometheus", "stackdriver", "envoy"]
+    proxy = config.default_config
+    assert (proxy.discovery_address, proxy.status_port, proxy.proxy_admin_port) == ("istiod.istio-system.svc:15012", 15020, 15000)
+    assert (proxy.drain_duration, proxy.termination_drain_duration, proxy.stat_name_length) == (Duration.of(45), Duration.of(5), 189)
+
+
+def test_what_is_written_replaces_and_what_is_not_stays() -> None:
+    config = mesh("{outboundTrafficPolicy: {}, connectTimeout: 1.5s, accessLogFile: /dev/stdout, localityLbSetting: {failover: [{from: a, to: b}]}}")
+    assert config.outbound_traffic_policy.mode == "REGISTRY_ONLY"  # an empty message is one of protobuf's defaults
+    assert config.locality_lb_setting.enabled is None
+    assert config.connect_timeout == Duration.of(1.5)
+    assert config.trust_domain == "cluster.local"
+
+
+def test_what_merges() -> None:
+    config = mesh(
+        """
+        defaultConfig: {statusPort: 15000, proxyMetadata: {a: "1", b: "1"}, proxyHeaders: {server: {value: x}, requestId: {disabled: true}}}
+        defaultProviders: {tracing: [a], metrics: [a]}
+        extensionProviders: [{name: envoy, prometheus: {}}, {name: b, zipkin: {service: b, port: 1}}]
+        trustDomainAliases: [z, b]
+        """,
+        """
+        defaultConfig: {proxyMetadata: {b: "2"}, proxyHeaders: {server: {value: y}}, meshId: m}
+        defaultProviders: {tracing: [b]}
+        extensionProviders: [{name: b, zipkin: {service: c, port: 2}}, {name: a, sds: {name: s, service: d, port: 3}}]
+        trustDomainAliases: [a, b]
+        """,
+    )
+    proxy = config.default_config
+    assert (proxy.status_port, proxy.mesh_id, proxy.proxy_metadata) == (15000, "m", {"a": "1", "b": "2"})
+    assert proxy.proxy_headers is not None
+    assert proxy.proxy_headers.server is not None
+    assert proxy.proxy_headers.request_id is not None
+    assert proxy.proxy_headers.server.value == "y"
+    assert (config.default_providers.tracing, config.default_providers.metrics) == (("b",), ("a",))
+    assert [p.name for p in config.extension_providers] == ["prometheus", "stackdriver", "envoy", "b", "a"]
+    by_name = {p.name: p for p in config.extension_providers}
+    assert by_name["envoy"].prometheus is not None
+    assert by_name["envoy"].envoy_file_access_log is None
+    assert by_name["b"].zipkin is not None
+    assert by_name["b"].zipkin.service == "c"
+    assert config.trust_domain_aliases == ("a", "b", "z")
+
+
+def test_names_are_taken_in_both_spellings() -> None:
+    config = mesh("{trust_domain: a, default_config: {proxy_metadata: {some_key: v}}, mesh_mTLS: {min_protocol_version: TLSV1_3}}")
+    assert config.trust_domain == "a"
+    assert config.default_config.proxy_metadata == {"some_key": "v"}
+    assert config.mesh_mTLS is not None
+    assert config.mesh_mTLS == mesh("{meshMTLS: {minProtocolVersion: TLSV1_3}}").mesh_mTLS
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "path"),
+    [
+        ("[a]", "wrong-type", ""),
+        ("{trustDomian: a}", "unknown-field", "trustDomian"),
+        ("{connectTimeout: 10}", "bad-duration", "connectTimeout"),
+        ("{connectTimeout: 2h}", "bad-duration", "connectTimeout"),
+        ("{proxyListenPort: 0}", "bad-port", "proxyListenPort"),
+        ("{trustDomain: 'a b'}", "bad-trust-domain", "trustDomain"),
+        ("{trustDomainAliases: ['']}", "bad-trust-domain", "trustDomainAliases[0]"),
+        ("{defaultConfig: {discoveryAddress: here}}", "bad-port", "defaultConfig.discoveryAddress"),
+        ("{defaultConfig: {drainDuration: 1500ms}}", "bad-duration", "defaultConfig.drainDuration"),
+        ("{defaultConfig: {connectionSettings: {httpIdleTimeout: -1s}}}", "out-of-range", "defaultConfig.connectionSettings.httpIdleTimeout"),
+        ("{outboundTrafficPolicy: {mode: SOME}}", "bad-enum", "outboundTrafficPolicy.mode"),
+        ("{serviceSettings: [{hosts: ['a_b']}]}", "bad-host", "serviceSettings[0].hosts[0]"),
+        ("{extensionProviders: [{name: a, prometheus: {}, stackdriver: {}}]}", "exclusive-fields", "extensionProviders[0]"),
+        ("{meshMTLS: {ecdhCurves: [P-256]}}", "not-supported", "meshMTLS.ecdhCurves"),
+        ("{localityLbSetting: {distribute: [{from: a, to: {b: 1}}]}}", "bad-weights", "localityLbSetting.distribute[0].to"),
+        ("{defaultTrafficPolicy: {connectionPool: {}}}", "missing-field", "defaultTrafficPolicy.connectionPool"),
+    ],
+)
+def test_a_wrong_mesh_config_is_none(text: str, code: str, path: str) -> None:
+    config, problems = decode_mesh_config([yaml.safe_load(text)])
+    assert config is None
+    assert [(p.code, p.path, p.object.kind) for p in problems] == [(code, path, "MeshConfig")]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "path"),
+    [
+        ("{nets: {}}", "unknown-field", "nets"),
+        ("{networks: {a: {endpoints: [{fromCidr: 10.0.0.0/99}]}}}", "bad-address", "networks[a].endpoints[0].fromCidr"),
+        ("{networks: {a: {gateways: [{address: 1.1.1.1}]}}}", "bad-port", "networks[a].gateways[0].port"),
+        ("{networks: {a: {gateways: [{address: 'a b', port: 1}]}}}", "bad-host", "networks[a].gateways[0].address"),
+    ],
+)
+def test_wrong_mesh_networks_are_none(text: str, code: str, path: str) -> None:
+    networks, problems = decode_mesh_networks(yaml.safe_load(text))
+    assert networks is None
+    assert [(p.code, p.path, p.object.kind) for p in problems] == [(code, path, "MeshNetworks")]
+
+
+class World:
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.mesh, self.problems, self.clock = Mesh(), ProblemStore(lambda _: None), VirtualClock()
+        self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), lambda _: None)
+        self.files = MeshFiles(str(folder / "mesh"), str(folder / "networks"), self.batch, self.problems)
+        self.files.load_initial()
+        self.batch.flush()
+
+    def row(self, key: str) -> Any:
+        return self.mesh.mesh.peek(key)
+
+
+def test_without_files_the_defaults_hold(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path / "none")
+    assert world.row("mesh") == MeshConfig()
+    assert world.row("networks") == MeshNetworks()
+
+
+def test_a_wrong_file_at_the_start_leaves_the_defaults(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "mesh").write_text("accessLogFile: /dev/stdout\ntrustDomian: a\n")
+    (tmp_path / "networks").write_text("networks: {}\n---\nnetworks: {}\n")
+    world = World(tmp_path)
+    assert world.row("mesh") == MeshConfig()
+    found = sorted((p.code, p.path, pathlib.Path(p.file).name, p.line) for p in world.problems)
+    assert found == [("too-many-documents", "", "networks", 3), ("unknown-field", "trustDomian", "mesh", 2)]

@@ -152,6 +152,19 @@ class Outbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     dns_proxy: str = ""  # "host:port" of its companion's DNS proxy (DNS_PROXY_ADDR), where DNS_CAPTURE is on
 
 
+class Siblings(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """The endpoints of a proxy's own service that are like itself: what zone-aware balancing compares its zone with.
+
+    `ref` None: it serves nothing. `templates`: its values of the labels that tell the generations of a Deployment or Rollout apart.
+    """
+
+    ref: ServiceRef | None
+    port: int = 0
+    workload: str = ""
+    templates: tuple[str, str] = ("", "")
+    reach: Reach = Reach()
+
+
 class Inbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that a sidecar's inbound listeners and clusters may depend on.
 

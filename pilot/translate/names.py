@@ -13,6 +13,7 @@ BLACK_HOLE_CLUSTER = "BlackHoleCluster"
 PASSTHROUGH_CLUSTER = "PassthroughCluster"
 INBOUND_PASSTHROUGH_CLUSTER = "InboundPassthroughCluster"
 ALLOW_ANY_DYNAMIC_DNS_CLUSTER = "AllowAnyDynamicDNSCluster"
+LOCAL_CLUSTER = "local_cluster"  # the proxy's own workload; in its bootstrap where it discovers itself
 SDS_CLUSTER = "sds-grpc"  # the proxy's companion; in its bootstrap
 SDS_FILES_CLUSTER = "sds-files-grpc"  # a server of mounted files that the user brings; in its bootstrap
 SDS_EXTERNAL_CLUSTER = "sds-external"  # a server of credentials behind a Unix socket in the pod

@@ -10,7 +10,7 @@ from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.pod import Pod
 from pilot.model.config.service import ServicePort
 from pilot.model.endpoint import Locality
-from pilot.model.facets import ServiceTarget
+from pilot.model.facets import Reach, ServiceTarget, Siblings
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
 from pilot.model.service import Port, Protocol, Resolution, Service, ServiceRef
@@ -207,6 +207,28 @@ def _ref(db: Mesh, key: ObjectKey) -> ServiceRef:
 
 def _aged(found: Service, port: Port, number: int) -> Aged:
     return (found.created, found.hostname), ServiceTarget(found.ref, port, number)
+
+
+@derived
+def siblings(db: Mesh, node_id: str) -> Siblings | None:
+    """The endpoints like a proxy's own, where its node asks to know them (ENABLE_SELF_DISCOVERY)."""
+    proxy = _proxy(db, node_id)
+    if not proxy.flag("ENABLE_SELF_DISCOVERY"):
+        return None
+    first = next(iter(service_targets(db, node_id)), None)
+    labels = proxy_labels(db, node_id)
+    return Siblings(
+        ref=first.ref if first is not None else None,
+        port=first.port.number if first is not None else 0,
+        workload=proxy.text("WORKLOAD_NAME"),
+        templates=(labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")),
+        reach=Reach(
+            cluster_id=proxy.cluster_id,
+            locality=proxy_locality(db, node_id),
+            network=proxy_network(db, node_id),
+            node=proxy.text("NODE_NAME"),
+        ),
+    )
 
 
 # -- by WorkloadEntries and ServiceEntries -----------------------------------------------------------------------------------

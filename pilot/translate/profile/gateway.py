@@ -15,6 +15,7 @@ from pilot.translate.cluster.outbound import inline_clusters, outbound_clusters,
 from pilot.translate.cluster.passthrough import credential_server_clusters, router_fixed_clusters
 from pilot.translate.endpoint.assignment import endpoints_of, sni_endpoints_of
 from pilot.translate.listener.gateway import gateway_listeners
+from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.translate.route.gateway import gateway_route_configurations
@@ -28,7 +29,11 @@ def gateway_plan(db: Mesh, node_id: str) -> Plan:
     passes = _passes(db, selected)
     return Plan({
         CLUSTER: tuple(_clusters(routed, outbound, passes)),
-        ENDPOINT: (Group(endpoints_of, (routed,)), *((Group(sni_endpoints_of, (outbound,)),) if passes else ())),
+        ENDPOINT: (
+            Group(endpoints_of, (routed,)),
+            *((Group(sni_endpoints_of, (outbound,)),) if passes else ()),
+            *own_endpoints(db, node_id),
+        ),
         LISTENER: (Group(gateway_listeners, (selected, front(db, node_id))),),
         ROUTE: (Group(gateway_route_configurations, (routing(db, node_id),)),),
     })

@@ -11,6 +11,7 @@ from pilot.translate.listener.inbound import inbound_listeners
 from pilot.translate.listener.outbound import http_listeners, http_listeners_of_others, serves_headless, tcp_listeners, tcp_listeners_of_others
 from pilot.translate.listener.virtual_outbound import capture_listeners
 from pilot.translate.profile.clusters import sidecar_cluster_groups
+from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.translate.route.sidecar import route_configurations
@@ -22,7 +23,7 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
     outbound, inbound = outbound_facet(db, node_id), inbound_facet(db, node_id)
     return Plan({
         CLUSTER: sidecar_cluster_groups(db, outbound, inbound),
-        ENDPOINT: (Group(endpoints_of, (outbound,)),),
+        ENDPOINT: (Group(endpoints_of, (outbound,)), *own_endpoints(db, node_id)),
         LISTENER: (
             *_outbound_listeners(db, outbound_listening(db, node_id), tags(db, node_id), inbound.ips[0]),
             Group(inbound_listeners, (inbound, listening(db, node_id))),

@@ -1,0 +1,52 @@
+"""Endpoints of the cluster that a proxy's bootstrap calls its own: by them Envoy knows how much of its workload is in its zone.
+
+https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/load_balancing/zone_aware
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envoy.config.endpoint.v3 import endpoint_pb2
+
+from pilot.derive import derived
+from pilot.lib import labels as label
+from pilot.model.endpoint import Endpoint
+from pilot.model.facets import Siblings
+from pilot.model.inputs import Mesh
+from pilot.model.views.cluster_local import is_cluster_local
+from pilot.model.views.endpoints import endpoints
+from pilot.model.views.networks import network_gateways
+from pilot.model.views.services import service
+from pilot.translate import names
+from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment
+from pilot.translate.endpoint.inputs import presentation, takes_mtls
+from pilot.translate.endpoint.policy import EndpointPolicy
+from pilot.translate.endpoint.vantage import Vantage
+from pilot.translate.resource import ENDPOINT, Resource
+
+
+@derived
+def local_cluster(db: Mesh, of: Siblings) -> Mapping[str, Resource]:
+    """The one resource, without endpoints where the proxy serves nothing. No DestinationRule counts."""
+    found = service(db, of.ref) if of.ref is not None else None
+    if of.ref is None or found is None:
+        return {names.LOCAL_CLUSTER: Resource.of(ENDPOINT, endpoint_pb2.ClusterLoadAssignment(cluster_name=names.LOCAL_CLUSTER), names.LOCAL_CLUSTER)}
+    settings = db.settings
+    policy = EndpointPolicy(
+        unhealthy=settings.send_unhealthy_endpoints or settings.always_send_unhealthy_endpoints or bool(found.traffic_distribution),
+        sticky=bool(found.session_label),
+        node_local=found.node_local,
+        cluster_local=is_cluster_local(db, found.hostname),
+    )
+    seen_from = Vantage(cluster_id=of.reach.cluster_id, network=of.reach.network, node=of.reach.node)
+    rules = Rules(policy, seen_from, network_gateways(db), presentation(db, found))
+    like = [e for e in endpoints(db, of.ref, of.port) if is_sibling(e, of)]
+    built = build_cluster_load_assignment(names.LOCAL_CLUSTER, like, rules, lambda e: takes_mtls(db, e, policy))
+    return {names.LOCAL_CLUSTER: Resource.of(ENDPOINT, built, names.LOCAL_CLUSTER)}
+
+
+def is_sibling(e: Endpoint, of: Siblings) -> bool:
+    """Whether an endpoint is of the same workload, the same generation of it, and the same region."""
+    labels = dict(e.labels)
+    templates = labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")
+    return e.workload == of.workload and templates == of.templates and e.locality.region == of.reach.locality.region

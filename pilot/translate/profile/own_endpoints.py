@@ -1,0 +1,13 @@
+"""The endpoints of a proxy's own workload, for those that ask for them."""
+from __future__ import annotations
+
+from pilot.model.inputs import Mesh
+from pilot.model.views.workloads import siblings
+from pilot.translate.endpoint.local_cluster import local_cluster
+from pilot.translate.profile.plan import Group
+
+
+def own_endpoints(db: Mesh, node_id: str) -> tuple[Group, ...]:
+    """Their group, or none. No node of its own."""
+    found = siblings(db, node_id)
+    return (Group(local_cluster, (found,)),) if found is not None else ()

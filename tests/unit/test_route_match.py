@@ -1,0 +1,142 @@
+"""HTTPMatchRequest → RouteMatch: each condition, and what is decided for the proxy and port beforehand."""
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from google.protobuf import json_format
+
+from pilot.model.config.virtual_service import HTTPMatchRequest
+from pilot.translate.route.match import applies, build_match, is_catch_all
+
+
+def match(**fields: Any) -> HTTPMatchRequest:
+    return msgspec.convert(fields, HTTPMatchRequest)
+
+
+def built(**fields: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json_format.MessageToDict(build_match(match(**fields)))
+    return found
+
+
+def test_without_a_match_every_request() -> None:
+    assert json_format.MessageToDict(build_match(None)) == {"prefix": "/"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ({"exact": "/a"}, {"path": "/a"}),
+        ({"prefix": "/a"}, {"prefix": "/a"}),
+        ({"regex": "/a.*"}, {"safeRegex": {"regex": "/a.*"}}),
+        ({}, {"prefix": "/"}),
+    ],
+)
+def test_paths(uri: dict[str, str], expected: dict[str, Any]) -> None:
+    assert built(uri=uri) == {**expected, "caseSensitive": True}
+
+
+def test_case() -> None:
+    assert built(uri={"exact": "/a"}, ignoreUriCase=True) == {"path": "/a", "caseSensitive": False}
+
+
+def header(name: str, **condition: Any) -> dict[str, Any]:
+    return {"name": name, **condition}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"headers": {"x": {"exact": "1"}}}, [header("x", stringMatch={"exact": "1"})]),
+        ({"headers": {"x": {"prefix": "1"}}}, [header("x", stringMatch={"prefix": "1"})]),
+        ({"headers": {"x": {"regex": "1+"}}}, [header("x", stringMatch={"safeRegex": {"regex": "1+"}})]),
+        ({"headers": {"x": {}}}, [header("x", presentMatch=True)]),
+        ({"headers": {"x": {"regex": "*"}}}, [header("x", presentMatch=True)]),
+        ({"withoutHeaders": {"x": {"exact": "1"}}}, [header("x", stringMatch={"exact": "1"}, invertMatch=True, treatMissingHeaderAsEmpty=True)]),
+        ({"withoutHeaders": {"x": {}}}, [header("x", presentMatch=True, invertMatch=True)]),
+        ({"method": {"exact": "GET"}}, [header(":method", stringMatch={"exact": "GET"})]),
+        ({"authority": {"prefix": "a."}}, [header(":authority", stringMatch={"prefix": "a."})]),
+        ({"scheme": {"exact": "https"}}, [header(":scheme", stringMatch={"exact": "https"})]),
+        (
+            {"headers": {"z": {}, "a": {}}, "withoutHeaders": {"m": {}}, "method": {"exact": "GET"}},
+            [header("a", presentMatch=True), header("m", presentMatch=True, invertMatch=True), header("z", presentMatch=True),
+             header(":method", stringMatch={"exact": "GET"})],
+        ),
+    ],
+)
+def test_headers(fields: dict[str, Any], expected: list[dict[str, Any]]) -> None:
+    assert built(**fields)["headers"] == expected
+
+
+def test_query_parameters() -> None:
+    assert built(queryParams={"b": {"exact": "1"}, "a": {}, "c": {"regex": "x+"}})["queryParameters"] == [
+        {"name": "a", "presentMatch": True},
+        {"name": "b", "stringMatch": {"exact": "1"}},
+        {"name": "c", "stringMatch": {"safeRegex": {"regex": "x+"}}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("@request.auth.claims.admin", ["payload", "admin"]),
+        ("@request.auth.claims.group.id", ["payload", "group", "id"]),
+        ("@request.auth.claims[group][id.x]", ["payload", "group", "id.x"]),
+        ("@Request.Auth.Claims[a]", ["payload", "a"]),
+    ],
+)
+def test_claims(name: str, path: list[str]) -> None:
+    (found,) = built(headers={name: {"exact": "v"}})["dynamicMetadata"]
+    value = {"stringMatch": {"exact": "v"}}
+    assert found == {
+        "filter": "envoy.filters.http.jwt_authn",
+        "path": [{"key": key} for key in path],
+        "value": {"orMatch": {"valueMatchers": [{"listMatch": {"oneOf": value}}, value]}},
+    }
+    assert "headers" not in built(headers={name: {"exact": "v"}})
+    assert built(withoutHeaders={name: {"exact": "v"}})["dynamicMetadata"] == [{**found, "invert": True}]
+
+
+@pytest.mark.parametrize("name", [*(f"@request.auth.claims{rest}" for rest in ("", ".", "[]", "-a")), "request.auth.claims.a"])
+def test_no_claims(name: str) -> None:
+    assert built(headers={name: {"exact": "v"}})["headers"][0]["name"] == name
+
+
+SOURCES = [
+    ({}, True),
+    ({"port": 80}, True),
+    ({"port": 81}, False),
+    ({"gateways": ["mesh"]}, True),
+    ({"gateways": ["ns/gw"]}, False),
+    ({"gateways": ["ns/gw", "mesh"]}, True),
+    ({"sourceLabels": {"app": "a"}}, True),
+    ({"sourceLabels": {"app": "b"}}, False),
+    ({"sourceLabels": {"app": "a", "version": "v1"}}, False),
+    ({"sourceNamespace": "ns"}, True),
+    ({"sourceNamespace": "other"}, False),
+    ({"gateways": ["mesh"], "sourceLabels": {"app": "b"}}, True),
+]
+
+
+@pytest.mark.parametrize(("fields", "expected"), SOURCES)
+def test_sources(fields: dict[str, Any], expected: bool) -> None:
+    assert applies(match(**fields), 80, frozenset(("mesh",)), "ns", frozenset((("app", "a"), ("team", "t")))) is expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, True),
+        ({"uri": {"prefix": "/"}}, True),
+        ({"uri": {"regex": ".*"}}, True),
+        ({"uri": {"prefix": "/a"}}, False),
+        ({"uri": {"exact": "/"}}, False),
+        ({"headers": {"x": {}}}, False),
+        ({"queryParams": {"x": {}}}, False),
+        ({"headers": {"@request.auth.claims.a": {"exact": "1"}}}, False),
+        ({"port": 80}, True),
+    ],
+)
+def test_catch_all(fields: dict[str, Any], expected: bool) -> None:
+    assert is_catch_all(build_match(match(**fields))) is expected

@@ -1,0 +1,425 @@
+"""VirtualService → routes: actions, headers, retries, faults, mirrors, cross-origin policy, hashing, sessions, order."""
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from envoy.config.route.v3 import route_components_pb2
+from google.protobuf import json_format
+
+from pilot.lib.duration import Duration, parse_duration
+from pilot.model.config.destination_rule import ConsistentHashLB, DestinationRule
+from pilot.model.config.object import Object
+from pilot.model.config.virtual_service import VirtualService
+from pilot.model.consistent_hash import hash_of_destination, hashes
+from pilot.translate.route.context import RouteContext
+from pilot.translate.route.destination import DestinationKey, Target
+from pilot.translate.route.hash_policy import build_hash_policy
+from pilot.translate.route.route import build_routes, has_routes
+from pilot.translate.route.session import Session
+
+TO = [{"destination": {"host": "a.com"}}]
+
+
+def decoded(plain: Any, kind: Any) -> Any:
+    return msgspec.convert(plain, kind, dec_hook=lambda t, v: parse_duration(v) if t is Duration else v)
+
+
+def service(*rules: dict[str, Any]) -> Object[VirtualService]:
+    """Not validated: builders must cope with what gets past validation too."""
+    return Object("VirtualService", "ns", "v", decoded({"hosts": ["a.com"], "http": list(rules)}, VirtualService))
+
+
+def built(*rules: dict[str, Any], port: int = 80, **context: Any) -> list[dict[str, Any]]:
+    routes: list[route_components_pb2.Route] = build_routes(service(*rules), RouteContext(port=port, **context))
+    return [json_format.MessageToDict(r) for r in routes]
+
+
+def one(rule: dict[str, Any], **context: Any) -> dict[str, Any]:
+    (found,) = built(rule, **context)
+    return found
+
+
+PREVIOUS_HOSTS = [
+    {
+        "name": "envoy.retry_host_predicates.previous_hosts",
+        "typedConfig": {"@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"},
+    }
+]
+CONDITIONS = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
+RETRIES = {"retryOn": CONDITIONS, "numRetries": 2, "retryHostPredicate": PREVIOUS_HOSTS, "hostSelectionRetryMaxAttempts": "5"}
+
+
+def test_the_whole_route() -> None:
+    assert one({"name": "r", "match": [{"name": "m", "uri": {"prefix": "/a"}, "statPrefix": "s"}], "route": TO}) == {
+        "name": "r.m",
+        "match": {"prefix": "/a", "caseSensitive": True},
+        "metadata": {"filterMetadata": {"istio": {"config": "/apis/networking.istio.io/v1/namespaces/ns/virtual-service/v"}}},
+        "statPrefix": "s",
+        "decorator": {"operation": "a.com:80/a*"},
+        "route": {"cluster": "outbound|80||a.com", "timeout": "0s", "maxGrpcTimeout": "0s", "retryPolicy": RETRIES},
+    }
+
+
+# -- order -----------------------------------------------------------------------------------------------------------------
+
+def test_routes_behind_one_that_takes_everything_are_left_out() -> None:
+    rules = [{"match": [{"uri": {"prefix": "/a"}}, {"uri": {"prefix": "/"}}, {"uri": {"prefix": "/b"}}], "route": TO}, {"route": TO}]
+    assert [r["match"]["prefix"] for r in built(*rules)] == ["/a", "/"]
+    assert len(built({"route": TO}, {"route": TO})) == 1
+
+
+def test_conditions_for_others_are_left_out() -> None:
+    rules = [{"match": [{"port": 81}, {"sourceNamespace": "x"}], "route": TO}]
+    assert built(*rules) == []
+    assert not has_routes(service(*rules).spec, 80, frozenset(("mesh",)), "ns", frozenset())
+    assert has_routes(service(*rules).spec, 81, frozenset(("mesh",)), "ns", frozenset())
+    assert len(built(*rules, port=81)) == 1
+    assert len(built(*rules, namespace="x")) == 1
+
+
+# -- where to --------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("destination", "target", "port", "cluster"),
+    [
+        ({"host": "a.com"}, None, 80, "outbound|80||a.com"),
+        ({"host": "a.com", "port": {"number": 9}}, Target((1,)), 80, "outbound|9||a.com"),
+        ({"host": "a.com", "subset": "v1"}, None, 80, "outbound|80|v1|a.com"),
+        ({"host": "a.com"}, Target((8080,)), 0, "outbound|8080||a.com"),
+        ({"host": "a.com"}, Target((8080, 8081)), 0, "outbound|0||a.com"),
+        ({"host": "a.com"}, Target((80,), external_name="b.com"), 80, "outbound|80||b.com"),
+    ],
+)
+def test_clusters(destination: dict[str, Any], target: Target | None, port: int, cluster: str) -> None:
+    found = one({"route": [{"destination": destination}]}, port=port, targets={"a.com": target} if target else {})
+    assert found["route"]["cluster"] == cluster
+
+
+def test_weights() -> None:
+    route = [{"destination": {"host": h}, "weight": w} for h, w in (("a.com", 90), ("b.com", 10), ("c.com", 0))]
+    route[1]["headers"] = {"request": {"set": {"x": "1", "Host": "h"}}, "response": {"remove": ["y"]}}
+    found = one({"route": route})
+    assert found["route"]["weightedClusters"] == {
+        "clusters": [
+            {"name": "outbound|80||a.com", "weight": 90},
+            {
+                "name": "outbound|80||b.com",
+                "weight": 10,
+                "requestHeadersToAdd": [{"header": {"key": "x", "value": "1"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"}],
+                "responseHeadersToRemove": ["y"],
+                "hostRewriteLiteral": "h",
+            },
+        ]
+    }
+    assert found["decorator"]["operation"] == "v:80/*"
+
+
+@pytest.mark.parametrize("rule", [{"redirect": {"uri": "/b", "redirectCode": 399}}, {"route": []}])
+def test_a_rule_that_leads_nowhere_is_left_out(rule: dict[str, Any]) -> None:
+    assert built({"match": [{"uri": {"prefix": "/a"}}], **rule}, {"route": TO})[0]["match"] == {"prefix": "/"}
+
+
+def test_a_single_destination_needs_no_weight() -> None:
+    assert one({"route": [{"destination": {"host": "a.com"}, "weight": 0}]})["route"]["cluster"] == "outbound|80||a.com"
+
+
+@pytest.mark.parametrize(("timeout", "expected"), [("5s", "5s"), ("0s", "0s"), ("1500ms", "1.500s")])
+def test_timeouts(timeout: str, expected: str) -> None:
+    route = one({"route": TO, "timeout": timeout})["route"]
+    assert route["timeout"] == route["maxGrpcTimeout"] == expected
+
+
+# -- headers and hosts -----------------------------------------------------------------------------------------------------
+
+def test_header_operations() -> None:
+    headers = {
+        "request": {"set": {"b": "1", "a": "2"}, "add": {"c": "3"}, "remove": ["d", "host", ":path"]},
+        "response": {"set": {"e": "4", ":status": "200"}, "add": {"f": "5"}, "remove": ["g"]},
+    }
+    found = one({"headers": headers, "route": [{**TO[0], "headers": {"request": {"add": {"z": "9"}}}}]})
+    assert [(h["header"]["key"], h.get("appendAction", "APPEND_IF_EXISTS_OR_ADD")) for h in found["requestHeadersToAdd"]] == [
+        ("a", "OVERWRITE_IF_EXISTS_OR_ADD"),
+        ("b", "OVERWRITE_IF_EXISTS_OR_ADD"),
+        ("c", "APPEND_IF_EXISTS_OR_ADD"),
+        ("z", "APPEND_IF_EXISTS_OR_ADD"),
+    ]
+    assert found["requestHeadersToRemove"] == ["d"]
+    assert [h["header"]["key"] for h in found["responseHeadersToAdd"]] == ["e", "f"]
+    assert found["responseHeadersToRemove"] == ["g"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ({"headers": {"request": {"set": {"Host": "set"}}}}, "set"),
+        ({"headers": {"request": {"add": {":authority": "add"}}}}, "add"),
+        ({"headers": {"request": {"set": {"Host": "set"}, "add": {":authority": "add"}}}}, "set"),
+        ({"headers": {"request": {"set": {"Host": "set"}}}, "rewrite": {"authority": "rewrite"}}, "rewrite"),
+    ],
+)
+def test_the_host_that_a_request_goes_on_with(rule: dict[str, Any], expected: str) -> None:
+    assert one({**rule, "route": TO})["route"]["hostRewriteLiteral"] == expected
+    own = [{**TO[0], "headers": {"request": {"set": {"host": "own"}}}}]
+    assert one({**rule, "route": own})["route"]["hostRewriteLiteral"] == expected
+    assert one({"route": own})["route"]["hostRewriteLiteral"] == "own"
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "expected"),
+    [
+        ({"uri": "/b"}, {"prefixRewrite": "/b"}),
+        ({"uriRegexRewrite": {"match": "^/a/(.*)", "rewrite": "/\\1"}}, {"regexRewrite": {"pattern": {"regex": "^/a/(.*)"}, "substitution": "/\\1"}}),
+    ],
+)
+def test_rewrites(rewrite: dict[str, Any], expected: dict[str, Any]) -> None:
+    route = one({"match": [{"uri": {"prefix": "/a"}}], "rewrite": rewrite, "route": TO})["route"]
+    assert route.items() >= expected.items()
+    assert "appendXForwardedHost" not in route
+    assert one({"rewrite": {"authority": "x"}, "route": TO}, forwarded_host=True)["route"]["appendXForwardedHost"] is True
+
+
+# -- answers without an upstream -------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("redirect", "context", "expected"),
+    [
+        ({"uri": "/b"}, {}, {"pathRedirect": "/b"}),
+        ({"uri": "/b", "authority": "x", "redirectCode": 308}, {}, {"pathRedirect": "/b", "hostRedirect": "x", "responseCode": "PERMANENT_REDIRECT"}),
+        ({"authority": "x", "redirectCode": 302}, {}, {"hostRedirect": "x", "pathRedirect": "", "responseCode": "FOUND"}),
+        ({"uri": "/b", "redirectCode": 303}, {}, {"pathRedirect": "/b", "responseCode": "SEE_OTHER"}),
+        ({"uri": "/b", "redirectCode": 307}, {}, {"pathRedirect": "/b", "responseCode": "TEMPORARY_REDIRECT"}),
+        ({"uri": "/b", "scheme": "https"}, {}, {"pathRedirect": "/b", "schemeRedirect": "https"}),
+        ({"uri": "/b", "port": 8443}, {}, {"pathRedirect": "/b", "portRedirect": 8443}),
+        ({"uri": "/b", "port": 80}, {}, {"pathRedirect": "/b"}),
+        ({"uri": "/b", "port": 80, "scheme": "https"}, {}, {"pathRedirect": "/b", "portRedirect": 80, "schemeRedirect": "https"}),
+        ({"uri": "/b", "port": 443}, {"tls": True}, {"pathRedirect": "/b"}),
+        ({"uri": "/b", "derivePort": "FROM_REQUEST_PORT"}, {"port": 8080}, {"pathRedirect": "/b", "portRedirect": 8080}),
+        ({"uri": "/b", "derivePort": "FROM_PROTOCOL_DEFAULT"}, {"port": 8080}, {"pathRedirect": "/b"}),
+    ],
+)
+def test_redirects(redirect: dict[str, Any], context: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = one({"redirect": redirect}, **context)
+    assert found["redirect"] == expected
+    assert found["decorator"]["operation"] == f"v:{context.get('port', 80)}/*"
+    assert "route" not in found
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        ({"status": 503}, {"status": 503}),
+        ({"status": 200, "body": {"string": "x"}}, {"status": 200, "body": {"inlineString": "x"}}),
+        ({"status": 200, "body": {"bytes": "eA=="}}, {"status": 200, "body": {"inlineBytes": "eA=="}}),
+    ],
+)
+def test_direct_responses(response: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert one({"directResponse": response})["directResponse"] == expected
+
+
+# -- retries ---------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("retries", "expected"),
+    [
+        ({"attempts": 0}, None),
+        ({"attempts": 3}, {**RETRIES, "numRetries": 3}),
+        ({"attempts": 3, "perTryTimeout": "2s"}, {**RETRIES, "numRetries": 3, "perTryTimeout": "2s"}),
+        ({"attempts": 2, "retryOn": "5xx, reset"}, {**RETRIES, "retryOn": "5xx,reset"}),
+        ({"attempts": 2, "retryOn": "gateway-error,503,429"},
+         {**RETRIES, "retryOn": "gateway-error,retriable-status-codes", "retriableStatusCodes": [503, 429]}),
+        ({"attempts": 2, "retryOn": "503,retriable-status-codes"}, {**RETRIES, "retryOn": "retriable-status-codes", "retriableStatusCodes": [503]}),
+        ({"attempts": 2, "backoff": "100ms"}, {**RETRIES, "retryBackOff": {"baseInterval": "0.100s"}}),
+        ({"attempts": 2, "retryIgnorePreviousHosts": True}, RETRIES),
+        ({"attempts": 2, "retryIgnorePreviousHosts": False}, {k: v for k, v in RETRIES.items() if k != "retryHostPredicate"}),
+    ],
+)
+def test_retries(retries: dict[str, Any], expected: dict[str, Any] | None) -> None:
+    assert one({"route": TO, "retries": retries})["route"].get("retryPolicy") == expected
+
+
+def test_retries_elsewhere() -> None:
+    policy = one({"route": TO, "retries": {"attempts": 2, "retryRemoteLocalities": True}})["route"]["retryPolicy"]
+    assert policy["retryPriority"]["name"] == "envoy.retry_priorities.previous_priorities"
+    assert policy["retryPriority"]["typedConfig"]["updateFrequency"] == 2
+
+
+def test_the_mesh_has_a_default() -> None:
+    retries = service({"route": TO, "retries": {"attempts": 7}}).spec.http[0].retries
+    assert one({"route": TO}, retries=retries)["route"]["retryPolicy"]["numRetries"] == 7
+    assert one({"route": TO, "retries": {"attempts": 1}}, retries=retries)["route"]["retryPolicy"]["numRetries"] == 1
+
+
+def millionths(numerator: int) -> dict[str, Any]:
+    return {"numerator": numerator, "denominator": "MILLION"}
+
+
+# -- faults, mirrors, cross-origin policy ----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ({"delay": {"fixedDelay": "2s", "percentage": {"value": 0.1}}}, {"delay": {"fixedDelay": "2s", "percentage": millionths(1000)}}),
+        ({"delay": {"fixedDelay": "2s", "percent": 5}}, {"delay": {"fixedDelay": "2s", "percentage": {"numerator": 5}}}),
+        ({"delay": {"exponentialDelay": "2s"}}, {}),
+        ({"abort": {"httpStatus": 503, "percentage": {"value": 100}}}, {"abort": {"httpStatus": 503, "percentage": millionths(1000000)}}),
+        ({"abort": {"grpcStatus": "UNAVAILABLE", "percentage": {"value": 1}}}, {"abort": {"grpcStatus": 14, "percentage": millionths(10000)}}),
+        ({"abort": {"http2Error": "x"}}, {}),
+    ],
+)
+def test_faults(fault: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = one({"route": TO, "fault": fault})["typedPerFilterConfig"]["envoy.filters.http.fault"]
+    assert found == {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault", **expected}
+
+
+MIRROR = {"cluster": "outbound|80||m.com", "traceSampled": False, "disableShadowHostSuffixAppend": True}
+ALL = {"defaultValue": {"numerator": 100}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ({"mirror": {"host": "m.com"}}, [ALL]),
+        ({"mirror": {"host": "m.com"}, "mirrorPercentage": {"value": 50}}, [{"defaultValue": millionths(500000)}]),
+        ({"mirror": {"host": "m.com"}, "mirrorPercentage": {"value": 0}}, []),
+        ({"mirrors": [{"destination": {"host": "m.com"}}, {"destination": {"host": "m.com"}, "percentage": {"value": 1}}]},
+         [ALL, {"defaultValue": millionths(10000)}]),
+    ],
+)
+def test_mirrors(rule: dict[str, Any], expected: list[dict[str, Any]]) -> None:
+    found = one({**rule, "route": TO})["route"].get("requestMirrorPolicies", [])
+    assert found == [{**MIRROR, "runtimeFraction": share} for share in expected]
+
+
+def test_mirrored_hosts_may_end_in_shadow() -> None:
+    (found,) = one({"mirror": {"host": "m.com"}, "route": TO}, shadow_suffix=True)["route"]["requestMirrorPolicies"]
+    assert "disableShadowHostSuffixAppend" not in found
+
+
+def test_cross_origin_policy() -> None:
+    policy = {
+        "allowOrigins": [{"exact": "https://a.com"}, {"regex": ".*\\.b\\.com"}], "allowMethods": ["GET", "PUT"], "allowHeaders": ["x"],
+        "exposeHeaders": ["y"], "maxAge": "24h", "allowCredentials": False, "unmatchedPreflights": "IGNORE",
+    }
+    found = one({"route": TO, "corsPolicy": policy})["typedPerFilterConfig"]["envoy.filters.http.cors"]
+    assert found == {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy",
+        "allowOriginStringMatch": [{"exact": "https://a.com"}, {"safeRegex": {"regex": ".*\\.b\\.com"}}],
+        "allowMethods": "GET,PUT",
+        "allowHeaders": "x",
+        "exposeHeaders": "y",
+        "maxAge": "86400",
+        "allowCredentials": False,
+        "filterEnabled": {"defaultValue": {"numerator": 100}},
+        "forwardNotMatchingPreflights": False,
+    }
+    bare = one({"route": TO, "corsPolicy": {"allowOrigin": ["*"]}})["typedPerFilterConfig"]["envoy.filters.http.cors"]
+    assert bare["allowOriginStringMatch"] == [{"exact": "*"}]
+    assert bare["forwardNotMatchingPreflights"] is True
+
+
+def test_a_gateway_tells_of_http3() -> None:
+    found = one({"route": TO}, port=443, alt_svc=True)
+    assert found["responseHeadersToAdd"] == [{"header": {"key": "alt-svc", "value": 'h3=":443"; ma=86400'}}]
+
+
+# -- hashing and sessions --------------------------------------------------------------------------------------------------
+
+HASH = ConsistentHashLB(http_header_name="x-user")
+KEY = DestinationKey("a.com", "", 0)
+
+
+def test_hashed_requests_go_to_the_same_host_again() -> None:
+    route = one({"route": TO}, hashes={KEY: HASH})["route"]
+    assert route["hashPolicy"] == [{"header": {"headerName": "x-user"}}]
+    assert "retryHostPredicate" not in route["retryPolicy"]
+    weighted = [{"destination": {"host": h}, "weight": 50} for h in ("a.com", "b.com")]
+    route = one({"route": weighted}, hashes={KEY: HASH})["route"]
+    assert route["hashPolicy"] == [{"header": {"headerName": "x-user"}}]
+    assert "retryHostPredicate" in route["retryPolicy"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"httpHeaderName": "x"}, {"header": {"headerName": "x"}}),
+        ({"useSourceIp": True}, {"connectionProperties": {"sourceIp": True}}),
+        ({"httpQueryParameterName": "q"}, {"queryParameter": {"name": "q"}}),
+        (
+            {"httpCookie": {"name": "c", "path": "/p", "ttl": "60s", "attributes": [{"name": "SameSite", "value": "Lax"}]}},
+            {"cookie": {"name": "c", "path": "/p", "ttl": "60s", "attributes": [{"name": "SameSite", "value": "Lax"}]}},
+        ),
+        ({"httpCookie": {"name": "c"}}, {"cookie": {"name": "c"}}),
+        ({"ringHash": {"minimumRingSize": 5}}, None),
+    ],
+)
+def test_what_is_hashed(settings: dict[str, Any], expected: dict[str, Any] | None) -> None:
+    found = build_hash_policy(decoded(settings, ConsistentHashLB))
+    assert (json_format.MessageToDict(found) if found is not None else None) == expected
+
+
+RULE = {
+    "host": "a.com",
+    "trafficPolicy": {
+        "loadBalancer": {"consistentHash": {"httpHeaderName": "rule"}},
+        "portLevelSettings": [{"port": {"number": 81}, "loadBalancer": {"consistentHash": {"httpHeaderName": "port"}}},
+                              {"port": {"number": 82}, "loadBalancer": {"simple": "RANDOM"}}],
+    },
+    "subsets": [
+        {"name": "plain"},
+        {"name": "own", "trafficPolicy": {
+            "loadBalancer": {"consistentHash": {"httpHeaderName": "subset"}},
+            "portLevelSettings": [{"port": {"number": 81}, "loadBalancer": {"consistentHash": {"httpHeaderName": "subset-port"}}}],
+        }},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("subset", "port", "expected"),
+    [
+        ("", 0, "rule"),
+        ("", 80, "rule"),
+        ("", 81, "port"),
+        ("", 82, "rule"),
+        ("plain", 81, "port"),
+        ("own", 80, "subset"),
+        ("own", 81, "subset-port"),
+        ("own", 0, "subset"),
+        ("absent", 0, "rule"),
+    ],
+)
+def test_the_most_special_settings(subset: str, port: int, expected: str) -> None:
+    rule = decoded(RULE, DestinationRule)
+    found = hash_of_destination(rule, subset, port)
+    assert found is not None
+    assert found.http_header_name == expected
+    assert hashes(rule)
+    assert not hashes(DestinationRule(host="a.com"))
+
+
+@pytest.mark.parametrize(
+    ("sessions", "expected"),
+    [
+        ([Session(cookie="c:/p")], {"name": "c", "path": "/p"}),
+        ([Session(cookie="c")], {"name": "c", "path": "/"}),
+        ([Session(cookie="first"), Session(cookie="second")], {"name": "first", "path": "/"}),
+        ([None, Session(cookie="second")], {"name": "second", "path": "/"}),
+        ([Session(cookie="first"), None], None),
+    ],
+)
+def test_sticky_sessions(sessions: list[Session | None], expected: dict[str, str] | None) -> None:
+    hosts = [f"h{i}.com" for i in range(len(sessions))]
+    targets = {h: Target((80,), session=s) for h, s in zip(hosts, sessions, strict=True)}
+    found = one({"route": [{"destination": {"host": h}, "weight": 50} for h in hosts]}, targets=targets).get("typedPerFilterConfig", {})
+    config = found.get("envoy.filters.http.stateful_session")
+    cookie = config["statefulSession"]["sessionState"]["typedConfig"]["cookie"] if config else None
+    assert cookie == expected
+
+
+def test_sessions_by_header() -> None:
+    found = one({"route": TO}, targets={"a.com": Target((80,), session=Session(header="x-s"))})["typedPerFilterConfig"]
+    state = found["envoy.filters.http.stateful_session"]["statefulSession"]["sessionState"]
+    assert state["name"] == "envoy.http.stateful_session.header"
+    assert state["typedConfig"]["name"] == "x-s"

@@ -19,7 +19,7 @@ from pilot.model.config.service import Service
 from pilot.model.config.service_entry import ServiceEntry
 from pilot.model.config.sidecar import Sidecar
 from pilot.model.config.virtual_service import VirtualService
-from pilot.model.config.workload_entry import WorkloadEntry
+from pilot.model.config.workload_entry import WorkloadEntryObject
 from pilot.model.config.workload_group import WorkloadGroup
 from pilot.model.problem import Problem
 from pilot.model.validate.authentication import validate_peer_authentication, validate_request_authentication
@@ -67,7 +67,7 @@ KINDS = (
     Kind(NETWORKING, _ISTIO, "DestinationRule", "destination_rules", DestinationRule, validate_destination_rule),
     Kind(NETWORKING, _ISTIO, "Gateway", "gateways", Gateway, validate_gateway),
     Kind(NETWORKING, _ISTIO, "ServiceEntry", "service_entries", ServiceEntry, validate_service_entry, parts=("status",)),
-    Kind(NETWORKING, _ISTIO, "WorkloadEntry", "workload_entries", WorkloadEntry, validate_workload_entry),
+    Kind(NETWORKING, _ISTIO, "WorkloadEntry", "workload_entries", WorkloadEntryObject, validate_workload_entry, parts=("status",)),
     Kind(NETWORKING, _ISTIO, "WorkloadGroup", "workload_groups", WorkloadGroup, validate_workload_group),
     Kind(NETWORKING, _ISTIO, "Sidecar", "sidecars", Sidecar, validate_sidecar),
     Kind(SECURITY, ("v1", "v1beta1"), "PeerAuthentication", "peer_authentications", PeerAuthentication, validate_peer_authentication),

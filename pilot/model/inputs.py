@@ -21,7 +21,7 @@ from pilot.model.config.service import Service
 from pilot.model.config.service_entry import ServiceEntry
 from pilot.model.config.sidecar import Sidecar
 from pilot.model.config.virtual_service import VirtualService
-from pilot.model.config.workload_entry import WorkloadEntry
+from pilot.model.config.workload_entry import WorkloadEntryObject
 from pilot.model.config.workload_group import WorkloadGroup
 from pilot.model.consistent_hash import hashes
 from pilot.model.proxy import Proxy
@@ -124,7 +124,7 @@ class Mesh(Database):
         self.service_entries: Rows[ServiceEntry] = table(
             "ServiceEntry", host=entry_hosts, ref=entry_refs, address=endpoint_addresses, selecting=selecting
         )
-        self.workload_entries: Rows[WorkloadEntry] = table("WorkloadEntry", address=entry_address)
+        self.workload_entries: Rows[WorkloadEntryObject] = table("WorkloadEntry", address=entry_address)
         self.workload_groups: Rows[WorkloadGroup] = table("WorkloadGroup")
         self.sidecars: Rows[Sidecar] = table("Sidecar")
         self.peer_authentications: Rows[PeerAuthentication] = table("PeerAuthentication")

@@ -183,6 +183,14 @@ def test_a_service_selects_workload_entries() -> None:
     assert (found[1].service_account, found[1].health) == ("spiffe://cluster.local/ns/a/sa/sa", Health.UNKNOWN)
 
 
+def test_an_entry_whose_health_is_checked_waits_until_it_is_healthy() -> None:
+    checked = vm("vm", "10.9.0.1", annotations="{proxy.istio.io/health-checks-enabled: 'true'}")
+    healthy = checked | {"status": {"conditions": [{"type": "Healthy", "status": "True"}]}}
+    ill = checked | {"status": {"conditions": [{"type": "Healthy", "status": "False"}]}}
+    assert [len(find(SERVICE, e)) for e in (checked, healthy, ill, vm("vm", "10.9.0.1"))] == [0, 1, 0, 1]
+    assert len(find(SERVICE, ill, PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS="false")) == 1
+
+
 def test_a_named_target_port_must_be_one_of_the_entry() -> None:
     named = make("Service", "alpha", "{clusterIP: 10.96.0.1, selector: {app: alpha}, ports: [{name: http, port: 80, targetPort: web}]}")
     found = find(named, vm("has", "10.9.0.1", ", ports: {web: 81, http: 82}"), vm("lacks", "10.9.0.2", ", ports: {http: 82}"))

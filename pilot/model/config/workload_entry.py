@@ -1,7 +1,7 @@
 """networking.istio.io WorkloadEntry. https://istio.io/latest/docs/reference/config/networking/workload-entry/"""
 from __future__ import annotations
 
-from pilot.model.config.base import Strict, UInt32
+from pilot.model.config.base import Lenient, Strict, UInt32
 
 
 class WorkloadEntry(Strict, frozen=True):
@@ -14,3 +14,20 @@ class WorkloadEntry(Strict, frozen=True):
     locality: str = ""
     weight: UInt32 = 0
     service_account: str = ""
+
+
+class EntryCondition(Lenient, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class EntryStatus(Lenient, frozen=True):
+    """`conditions`: that of type Healthy is by the health checks of the workload's own proxy."""
+
+    conditions: tuple[EntryCondition, ...] = ()
+
+
+class WorkloadEntryObject(WorkloadEntry, frozen=True):
+    """One that is an object of its own, with its status."""
+
+    status: EntryStatus = EntryStatus()

@@ -6,25 +6,34 @@ from collections.abc import Mapping
 from pilot.derive import Gather, derived
 from pilot.lib import labels as label
 from pilot.lib import spiffe
-from pilot.model.config.object import ObjectKey
-from pilot.model.config.workload_entry import WorkloadEntry
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.workload_entry import WorkloadEntry, WorkloadEntryObject
 from pilot.model.inputs import Mesh
 from pilot.model.views.networks import find_network
 from pilot.model.views.service_rules import service_rules
 from pilot.model.workload import Workload
 
+HEALTH_CHECKS = "proxy.istio.io/health-checks-enabled"
 REGISTRATION_GROUP = "istio.io/autoRegistrationGroup"
 
 
 @derived
 def entry_workload(db: Mesh, key: ObjectKey) -> Workload | None:
-    """The workload of a WorkloadEntry object; labels of its metadata come before those of its spec."""
+    """The workload of a WorkloadEntry object; labels of its metadata come before those of its spec. None of one that is not
+    healthy, where its health is checked."""
     row = db.workload_entries.get(key)
-    if row is None:
+    if row is None or (db.settings.entry_health_checks and not is_healthy(row)):
         return None
     labels = {**row.spec.labels, **row.labels}
     name = row.annotations.get(REGISTRATION_GROUP) or row.labels.get(label.WORKLOAD_NAME) or row.name
     return make_workload(db, key, row.spec, labels, name)
+
+
+def is_healthy(o: Object[WorkloadEntryObject]) -> bool:
+    """Whether its health checks have passed, or there are none."""
+    if o.annotations.get(HEALTH_CHECKS, "").lower() not in ("1", "t", "true"):
+        return True
+    return any(c.type == "Healthy" and c.status == "True" for c in o.spec.status.conditions)
 
 
 @derived

@@ -48,15 +48,18 @@ class FileSource:
     async def stop(self) -> None:
         await self._watch.stop()
 
-    def rescan(self, below: str = "") -> None:
-        """Look at every file below a folder (all, by default), and read those that changed."""
-        top = below or self.folder
+    def rescan(self) -> None:
+        """Look at every file, and read those that changed."""
+        self._batch.put(self._look_through(self.folder))
+
+    def _look_through(self, top: str) -> list[Edit]:
+        """The edits of every file below a folder."""
         try:
             os.stat(self.folder)  # where the whole folder is gone, nothing was deleted: it will be back
             found = dict(folders.scan(top))
         except OSError as fault:
             _log.error("cannot look through %s, what was read before stays: %s", top, fault)
-            return
+            return []
         prefix = top + os.sep
         gone = [path for path in self._files if path not in found and path.startswith(prefix)]
         edits: list[Edit] = []
@@ -65,7 +68,7 @@ class FileSource:
         for path in sorted(found):
             if self._files.get(path) != found[path]:
                 edits += self._read(path, found[path])
-        self._batch.put(edits)
+        return edits
 
     def changed(self, paths: Iterable[str]) -> None:
         """Something happened at these paths, whatever it was."""
@@ -76,7 +79,7 @@ class FileSource:
         edits: list[Edit] = []
         for place in sorted(places):
             if place in self._folders or os.path.isdir(place):
-                self.rescan(place)
+                edits += self._look_through(place)
             elif not folders.is_configuration(os.path.basename(place)):
                 continue
             elif (signature := folders.sign(place)) is not None:

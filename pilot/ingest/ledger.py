@@ -115,6 +115,6 @@ class Ledger:
 
 
 def _duplicate(o: Object[Any], name: str, winner: str) -> Problem:
-    message = "the same document set declares it twice: the first one counts" if name == winner else f"{winner} declares it too, and counts"
+    message = "it is there twice: the first one counts" if name == winner else f"{winner} declares it too, and counts"
     subject = ObjectRef(o.kind, o.namespace, o.name)
     return Problem(code="duplicate-object", object=subject, path="metadata.name", message=message, severity=Severity.WARNING, file=name)

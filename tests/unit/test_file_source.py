@@ -181,6 +181,22 @@ def test_a_folder_is_added_moved_and_removed(tmp_path: pathlib.Path) -> None:
     assert files.services == {}
 
 
+def test_an_object_moves_between_a_file_and_a_folder_at_once(tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    files.write("x/m.yaml", service("a", 1))
+    files.write("y.yaml", service("b", 1))
+    files.tell("x", "y.yaml")
+    (tmp_path / "x" / "m.yaml").unlink()
+    files.write("y.yaml", service("a", 2) + "---\n" + service("b", 1))
+    files.tell("x", "y.yaml")
+    assert files.services == {"a": 2, "b": 1}
+    files.write("w.yaml", service("b", 3))
+    files.write("x/m.yaml", service("a", 4))
+    (tmp_path / "y.yaml").unlink()
+    files.tell("w.yaml", "x", "y.yaml")
+    assert files.services == {"a": 4, "b": 3}
+
+
 def test_a_kubernetes_volume_swaps_all_its_files_at_once(tmp_path: pathlib.Path) -> None:
     for version, port in (("..1", 1), ("..2", 2)):
         (tmp_path / version).mkdir()

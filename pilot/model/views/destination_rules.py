@@ -87,7 +87,8 @@ def _selector(spec: DestinationRule) -> Labels | None:
 
 def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ...]:
     """The entries of the most specific host in one pool of a namespace."""
-    exact = host_pools(db, host).get(namespace)
+    # Most hosts have no rule of their own, and then need no node to say so.
+    exact = host_pools(db, host).get(namespace) if db.destination_rules.keys("host", host.lower()) else None
     if exact is not None and (found := exact.pool(pool)):
         return found
     wildcards = wildcard_pools(db, namespace)

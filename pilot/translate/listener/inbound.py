@@ -87,7 +87,7 @@ def mesh_socket(db: Mesh, guard: Guard, peers: bool) -> base_pb2.TransportSocket
 @derived
 def server_socket(db: Mesh, tls: ServerTLSSettings, guard: Guard) -> base_pb2.TransportSocket:
     """TLS that a Sidecar ends on a port of its own."""
-    certificates = ServerCertificates(TlsFiles(), guard.secret_servers)
+    certificates = ServerCertificates(guard.tls_files, guard.secret_servers)
     context = build_server_context(tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.compliance_policy)
     return build_downstream(context)
 
@@ -110,12 +110,13 @@ def inbound_listeners(db: Mesh, inbound: Inbound, listening: Listening) -> Mappi
     """The inbound listeners of a workload."""
     guard = Guard(inbound.tls_files, inbound.secret_servers, jwt_rules(db, inbound.scope.namespace, inbound.labels))
     options = socket_options(db, listening)._replace(exact_balance=listening.exact_balance_inbound)
+    dual_stack = db.settings.dual_stack
     captured: list[InboundChain] = []
     found: list[ListenerParts] = []
     for spec in port_specs(db, inbound, listening):
         chains = inbound_chains(db, spec, guard, listening)
         if spec.to_port:
-            head = build_inbound(spec.name, spec.bind, spec.number, chains, options)
+            head = build_inbound(spec.name, spec.bind if dual_stack else spec.bind[:1], spec.number, chains, options)
             found.append(_join(head, chains))
         else:
             captured += chains
@@ -123,7 +124,7 @@ def inbound_listeners(db: Mesh, inbound: Inbound, listening: Listening) -> Mappi
         unnamed = [c for spec in passthrough_specs(db, inbound, listening) for c in inbound_chains(db, spec, guard, listening)]
         everything = [black_hole_chain(db, listening), *unnamed, *captured]
         binds = wildcards(listening.ipv4, listening.ipv6)
-        binds = binds if db.settings.dual_stack else binds[:1]
+        binds = binds if dual_stack else binds[:1]
         head = build_inbound(names.VIRTUAL_INBOUND, binds, listener_defaults(db).inbound_port, everything, options, listening.interception)
         found.append(_join(head, everything))
     tracing = tracing_part(db, listening, inbound.tags)

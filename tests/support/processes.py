@@ -24,13 +24,13 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def eventually(check: Callable[[], Any], seconds: float, what: str) -> Any:
-    """The first true result of `check`; an OSError or AssertionError counts as "not yet"."""
+    """The first true result of `check`; an OSError, ValueError or AssertionError counts as "not yet"."""
     deadline, last = time.monotonic() + seconds, None
     while time.monotonic() < deadline:
         try:
             if result := check():
                 return result
-        except (OSError, AssertionError) as error:
+        except (OSError, ValueError, AssertionError) as error:  # ValueError: an answer that is not JSON
             last = error
         time.sleep(0.05)
     raise AssertionError(f"{what}: not within {seconds:.0f} s" + (f" (last: {last!r})" if last else ""))

@@ -7,8 +7,8 @@ from pilot.debug.page import Query
 from pilot.debug.sources import Sources
 from pilot.model.service import Resolution
 from pilot.model.views.endpoints import endpoints
+from pilot.model.views.service_targets import service_targets
 from pilot.model.views.services import service, service_refs
-from pilot.model.views.workloads import service_targets
 from pilot.translate.names import outbound_cluster
 
 _BY_DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)

@@ -12,8 +12,8 @@ from pilot.model.facets import ServiceTarget
 from pilot.model.service import Port, Registry, Resolution, Service
 from pilot.model.views.endpoints import endpoints, service_accounts
 from pilot.model.views.networks import all_network_gateways
+from pilot.model.views.service_targets import service_targets
 from pilot.model.views.services import service, service_refs
-from pilot.model.views.workloads import service_targets
 
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 # istiod writes these as numbers

@@ -9,8 +9,9 @@ import pytest
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import outbound_facet
 from pilot.model.views.endpoints import service_accounts
+from pilot.model.views.service_targets import service_targets
 from pilot.model.views.services import service, service_refs, visible_refs
-from pilot.model.views.workloads import proxy_labels, service_targets
+from pilot.model.views.workloads import proxy_labels
 from pilot.translate.endpoint.assignment import endpoints_of
 from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
 from tests.support.world import Rows, World, proxy, rows_of

@@ -8,7 +8,8 @@ import pytest
 
 from pilot.model.endpoint import Locality
 from pilot.model.proxy import Proxy
-from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network, service_targets
+from pilot.model.views.service_targets import service_targets
+from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network
 from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
 from tests.support.world import World, proxy
 
@@ -104,6 +105,13 @@ def test_a_pod_is_found_by_address_only_where_the_setting_says_so() -> None:
     renamed = sidecar("renamed")
     assert targets(world(POD, service("alpha")), renamed) == []
     assert targets(world(POD, service("alpha"), ENABLE_PROXY_FIND_POD_BY_IP="true"), renamed) == [("alpha.a", 80, 8080)]
+
+
+def test_a_proxy_of_another_cluster_serves_none_of_the_services_here() -> None:
+    elsewhere = sidecar(CLUSTER_ID="other")
+    made = world(POD, service("alpha"))
+    assert targets(made, elsewhere) == []
+    assert "app" not in proxy_labels(made.mesh, made.connect(elsewhere))
 
 
 # -- by WorkloadEntries and ServiceEntries -----------------------------------------------------------------------------------

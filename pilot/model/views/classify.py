@@ -19,8 +19,9 @@ from pilot.model.views.asked_labels import inbound_label_keys, outbound_label_ke
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.placement import placement
 from pilot.model.views.proxy_config import proxy_config
+from pilot.model.views.service_targets import service_targets
 from pilot.model.views.sidecar_scope import selector_keys, sidecar_of
-from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network, service_targets
+from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network
 
 ALL_FEATURES = Features()
 CANONICAL_NAME, CANONICAL_REVISION = "service.istio.io/canonical-name", "service.istio.io/canonical-revision"

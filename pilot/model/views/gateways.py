@@ -12,8 +12,9 @@ from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
 from pilot.model.views.gateway_merge import merge
 from pilot.model.views.gateway_servers import MergedGateway, Selection, ServerKey, TargetPort, qualify_hosts
+from pilot.model.views.service_targets import service_targets
 from pilot.model.views.services import service
-from pilot.model.views.workloads import proxy_labels, service_targets
+from pilot.model.views.workloads import proxy_labels
 
 KEEPS_PORTS = "experimental.istio.io/disable-gateway-port-translation"  # label of a Service that Gateway ports are not looked up in
 

@@ -1,25 +1,17 @@
-"""A proxy's own workload: its labels, where it runs, and the services that it serves."""
+"""A proxy's own workload: its labels, where it runs, and the ServiceEntries that have it among theirs."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from pilot.derive import derived
 from pilot.lib import labels as label
-from pilot.model.config.object import Object, ObjectKey
-from pilot.model.config.pod import Pod
-from pilot.model.config.service import ServicePort
+from pilot.model.config.object import ObjectKey
 from pilot.model.endpoint import Locality
-from pilot.model.facets import Reach, ServiceTarget, Siblings
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
-from pilot.model.service import Port, Protocol, Resolution, Service, ServiceRef
-from pilot.model.views.endpoint_slices import slice_endpoints
-from pilot.model.views.endpoints import entry_endpoint, entry_workloads, target_port
-from pilot.model.views.kubernetes_services import kubernetes_hostname
+from pilot.model.views.endpoints import entry_workloads
 from pilot.model.views.networks import find_network
-from pilot.model.views.pods import named_ports, pod_workload
-from pilot.model.views.services import service
+from pilot.model.views.pods import pod_workload
 from pilot.model.views.workload_entries import entry_workload
 from pilot.model.workload import Workload
 
@@ -31,7 +23,7 @@ TEST_VM_LABEL = "istio.io/test-vm"  # a Pod that stands for a virtual machine in
 @derived
 def pod_of(db: Mesh, node_id: str) -> ObjectKey | None:
     """The Pod of a proxy: `<pod>.<namespace>` by its id, else, where the setting says so, by its address."""
-    proxy = _proxy(db, node_id)
+    proxy = find_proxy(db, node_id)
     name, _, namespace = proxy.id.partition(".")
     key = ObjectKey(namespace, name)
     if name and namespace == proxy.text("NAMESPACE", proxy.namespace) and pod_workload(db, key) is not None:
@@ -45,7 +37,7 @@ def pod_of(db: Mesh, node_id: str) -> ObjectKey | None:
 @derived
 def proxy_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
     """The labels of a proxy's workload and where it runs; those of its node metadata where no registry knows it."""
-    proxy = _proxy(db, node_id)
+    proxy = find_proxy(db, node_id)
     labels = _own_labels(db, node_id)
     locality = str(_locality(labels, proxy))
     return label.with_topology(labels, proxy.cluster_id, locality, proxy.text("NODE_NAME"), proxy_network(db, node_id))
@@ -54,18 +46,18 @@ def proxy_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
 @derived
 def proxy_locality(db: Mesh, node_id: str) -> Locality:
     """Where a proxy runs: by the registry, else as its node says."""
-    return _locality(_own_labels(db, node_id), _proxy(db, node_id))
+    return _locality(_own_labels(db, node_id), find_proxy(db, node_id))
 
 
 @derived
 def proxy_network(db: Mesh, node_id: str) -> str:
     """The network that a proxy's node names, "" for none: only by its own word endpoints are out of its reach."""
-    return _proxy(db, node_id).text("NETWORK")
+    return find_proxy(db, node_id).text("NETWORK")
 
 
 @derived
 def _own_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
-    metadata = _proxy(db, node_id).metadata
+    metadata = find_proxy(db, node_id).metadata
     labels = _registry_labels(db, node_id)
     if labels is None:
         return metadata.get("LABELS") or {}
@@ -74,8 +66,8 @@ def _own_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
 
 @derived
 def _registry_labels(db: Mesh, node_id: str) -> Mapping[str, str] | None:
-    proxy = _proxy(db, node_id)
-    if _is_test_vm(proxy):
+    proxy = find_proxy(db, node_id)
+    if is_test_vm(proxy) or not is_here(proxy, db.settings.cluster_id):
         return None
     pod = pod_of(db, node_id)
     row = db.pods.get(pod) if pod is not None else None
@@ -83,7 +75,7 @@ def _registry_labels(db: Mesh, node_id: str) -> Mapping[str, str] | None:
     if row is not None and known is not None:
         network = find_network(db, row.spec.status.pod_ip, row.labels)
         return label.with_topology(row.labels, db.settings.cluster_id, known.locality, proxy.text("NODE_NAME"), network)
-    for _, workload in _entries_at(db, proxy):
+    for _, workload in entries_at(db, proxy):
         return dict(workload.labels)
     return None
 
@@ -95,189 +87,36 @@ def _locality(labels: Mapping[str, str], proxy: Proxy) -> Locality:
     return Locality.parse(said) if said else proxy.locality
 
 
-def _is_test_vm(proxy: Proxy) -> bool:
+def is_here(proxy: Proxy, cluster: str) -> bool:
+    """Whether the proxy is in the cluster whose Pods these tables hold, as far as it says."""
+    return proxy.text("CLUSTER_ID", cluster) == cluster
+
+
+def is_test_vm(proxy: Proxy) -> bool:
     return bool(proxy.labels.get(TEST_VM_LABEL))
 
 
-def _proxy(db: Mesh, node_id: str) -> Proxy:
+def find_proxy(db: Mesh, node_id: str) -> Proxy:
     found = db.proxies.get(node_id)
     if found is None:
         raise LookupError(f"no proxy {node_id}")
     return found
 
 
-# -- the services that it serves ---------------------------------------------------------------------------------------------
+# -- ServiceEntries that have it among their workloads -----------------------------------------------------------------------
 
-@derived
-def service_targets(db: Mesh, node_id: str) -> tuple[ServiceTarget, ...]:
-    """The ports of services that lead to a proxy's workload, by the services' age; of the ports of one service that lead to
-    the same port by the same protocol, the first."""
-    proxy = _proxy(db, node_id)
-    found = [*_kubernetes_targets(db, proxy, node_id), *_entry_targets(db, proxy)]
-    return tuple(target for _, target in sorted(found, key=lambda item: item[0]))
-
-
-Aged = tuple[tuple[str, str], ServiceTarget]  # creation and host name of the service, by which they are sorted
-
-
-def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
-    if (entry := _workload_entry(db, proxy)) is not None:
-        return _targets_of_entry(db, entry)
-    pod = pod_of(db, node_id)
-    row = db.pods.get(pod) if pod is not None else None
-    if pod is not None and row is not None and not _is_test_vm(proxy):
-        keys = _selecting_services(db, row.namespace, row.labels)
-        if not keys:
-            return _listed_targets(db, proxy)
-        return [t for key in keys for t in _targets(db, key, lambda p: _pod_port(row.spec, p)) or ()]
-    labels = proxy_labels(db, node_id)
-    found: list[Aged] = []
-    for key in _selecting_services(db, proxy.namespace, labels):
-        targets = _targets(db, key, lambda p: _announced_port(proxy, p), strict=True)
-        if targets is None:
-            return []
-        found += targets
-    return found
-
-
-def _selecting_services(db: Mesh, namespace: str, labels: Mapping[str, str]) -> list[ObjectKey]:
-    """The Kubernetes Services of a namespace that select these labels."""
-    found = []
-    for name, value in labels.items():
-        for key in db.services.keys("selected", (namespace, name, value)):
-            row = db.services.get(key)
-            if row is not None and row.spec.selector.items() <= labels.items():
-                found.append(key)
-    return found
-
-
-def _targets(db: Mesh, key: ObjectKey, find: Callable[[ServicePort], int | None], strict: bool = False) -> list[Aged] | None:
-    """The targets of a Service, with `find` to tell the port that a port of it leads to. `strict`: None where one is unknown."""
-    row = db.services.get(key)
-    found = service(db, _ref(db, key))
-    if row is None or found is None:
-        return []
-    out: dict[tuple[int, Protocol], Aged] = {}
-    for declared, port in zip(row.spec.ports, found.ports, strict=True):
-        number = find(declared)
-        if number is None:
-            if strict:
-                return None
-            continue
-        out.setdefault((number, port.protocol), _aged(found, port, number))
-    return list(out.values())
-
-
-def _pod_port(pod: Pod, port: ServicePort) -> int | None:
-    if isinstance(port.target_port, str):
-        return dict(named_ports(pod, port.protocol)).get(port.target_port)
-    return port.target_port or port.port
-
-
-def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
-    """By the container ports that the proxy's node lists; where it lists none, a named port cannot be told and is 0."""
-    if not isinstance(port.target_port, str):
-        return port.target_port or port.port
-    listed: Any = proxy.metadata.get("POD_PORTS")
-    if not listed or not isinstance(listed, list):
-        return 0
-    matching = (p for p in listed if p.get("name") == port.target_port and p.get("protocol", "TCP") == port.protocol)
-    return next((int(p.get("containerPort", 0)) for p in matching), None)
-
-
-def _listed_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
-    """For a Pod that no Service selects: those of its namespace whose EndpointSlices list it."""
-    out: dict[ServiceTarget, Aged] = {}
-    for key in db.endpoint_slices.keys("address", proxy.ips[0]):
-        row: Object[Any] | None = db.endpoint_slices.get(key)
-        name = row.labels.get("kubernetes.io/service-name") if row is not None and key.namespace == proxy.namespace else None
-        found = service(db, _ref(db, ObjectKey(key.namespace, name))) if name else None
-        for port in found.ports if found is not None else ():
-            assert found is not None
-            for e in slice_endpoints(db, found, port):
-                if e.addresses[0] == proxy.ips[0]:
-                    aged = _aged(found, port, e.port)
-                    out.setdefault(aged[1], aged)
-    return list(out.values())
-
-
-def _ref(db: Mesh, key: ObjectKey) -> ServiceRef:
-    return ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.domain), key.namespace)
-
-
-def _aged(found: Service, port: Port, number: int) -> Aged:
-    return (found.created, found.hostname), ServiceTarget(found.ref, port, number)
-
-
-@derived
-def siblings(db: Mesh, node_id: str) -> Siblings | None:
-    """The endpoints like a proxy's own, where its node asks to know them (ENABLE_SELF_DISCOVERY)."""
-    proxy = _proxy(db, node_id)
-    if not proxy.flag("ENABLE_SELF_DISCOVERY"):
-        return None
-    first = next(iter(service_targets(db, node_id)), None)
-    labels = proxy_labels(db, node_id)
-    return Siblings(
-        ref=first.ref if first is not None else None,
-        port=first.port.number if first is not None else 0,
-        workload=proxy.text("WORKLOAD_NAME"),
-        templates=(labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")),
-        reach=Reach(
-            cluster_id=proxy.cluster_id,
-            locality=proxy_locality(db, node_id),
-            network=proxy_network(db, node_id),
-            node=proxy.text("NODE_NAME"),
-        ),
-    )
-
-
-# -- by WorkloadEntries and ServiceEntries -----------------------------------------------------------------------------------
-
-def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
-    """The WorkloadEntry of a proxy's address; of several that of its name, else of its namespace, else the first."""
-    found = [w for k in db.workload_entries.keys("address", proxy.ips[0]) if (w := entry_workload(db, k)) is not None]
-    if len(found) < 2:
-        return found[0] if found else None
-    named = next((w for w in found if f"{w.name}.{w.namespace}" == proxy.id and w.namespace == proxy.namespace), None)
-    return named or next((w for w in found if w.namespace == proxy.namespace), found[0])
-
-
-def _targets_of_entry(db: Mesh, workload: Workload) -> list[Aged]:
-    out = []
-    for key in _selecting_services(db, workload.namespace, dict(workload.labels)):
-        found = service(db, _ref(db, key))
-        if found is not None and found.resolution is Resolution.CLIENT_SIDE_LB:
-            usable = (p for p in found.ports if p.protocol is not Protocol.UDP)
-            out += [_aged(found, p, number) for p in usable if (number := target_port(workload, p))]
-    return out
-
-
-def _entry_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
-    """The ports of ServiceEntries of the proxy's namespace that have its workload among theirs."""
-    out = []
-    for key, workload in _entries_at(db, proxy):
-        row = db.service_entries.get(key)
-        for host in row.spec.hosts if row is not None else ():
-            found = service(db, ServiceRef(host, key.namespace))
-            for declared in row.spec.ports if row is not None else ():
-                port = found.port(declared.number) if found is not None else None
-                if found is not None and port is not None:
-                    out.append(_aged(found, port, entry_endpoint(workload, declared).port))
-    return out
-
-
-def _entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
+def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
     """The ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, and that endpoint's workload."""
     for ip in proxy.ips:
         listed = db.service_entries.keys("address", ip)
-        for key in (*(k for k in listed if k.namespace == proxy.namespace), *_selecting_entries(db, proxy.namespace, ip)):
+        for key in (*(k for k in listed if k.namespace == proxy.namespace), *selecting_entries(db, proxy.namespace, ip)):
             row = db.service_entries.get(key)
             for workload in entry_workloads(db, row) if row is not None else ():
                 if workload.addresses[0] == ip:
                     yield key, workload
 
 
-def _selecting_entries(db: Mesh, namespace: str, ip: str) -> Iterable[ObjectKey]:
+def selecting_entries(db: Mesh, namespace: str, ip: str) -> Iterable[ObjectKey]:
     """The ServiceEntries of a namespace that select a workload at an address."""
     pods = (pod_workload(db, k) for k in db.pods.keys("ip", ip) if k.namespace == namespace)
     entries = (entry_workload(db, k) for k in db.workload_entries.keys("address", ip) if k.namespace == namespace)

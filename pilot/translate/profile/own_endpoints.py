@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from pilot.model.inputs import Mesh
-from pilot.model.views.workloads import siblings
+from pilot.model.views.service_targets import siblings
 from pilot.translate.endpoint.local_cluster import local_cluster
 from pilot.translate.profile.plan import Group
 

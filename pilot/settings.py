@@ -170,7 +170,6 @@ class Settings:
         False, "Name the canonical service of endpoints outside of the mesh.", env="LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES"
     )
     endpoint_telemetry_label: bool = setting(True, "Name the workload of each endpoint in its metadata.", env="PILOT_ENDPOINT_TELEMETRY_LABEL")
-    resolve_gateways: bool = setting(True, "Resolve the host names of gateways between networks.", env="RESOLVE_HOSTNAME_GATEWAYS")
 
     # Routes
     absolute_domains: bool = setting(

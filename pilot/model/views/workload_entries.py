@@ -72,5 +72,5 @@ def build_entry_workload(
         cluster_id=cluster,
         locality=locality,
         weight=entry.weight,
-        tls_mode=labels.get(label.TLS_MODE) or ("istio" if entry.service_account else "disabled"),
+        tls_mode=labels.get(label.TLS_MODE, "istio" if entry.service_account else "disabled"),
     )

@@ -11,11 +11,15 @@ from google.protobuf import json_format
 from pilot.lib.duration import Duration, parse_duration
 from pilot.model.config.destination_rule import ConsistentHashLB, DestinationRule
 from pilot.model.config.object import Object
-from pilot.model.config.virtual_service import VirtualService
+from pilot.model.config.virtual_service import Destination, HTTPRetry, PortSelector, VirtualService
 from pilot.model.consistent_hash import hash_of_destination, hashes
+from pilot.model.service import Protocol
+from pilot.model.views.sidecar_scope import OutboundPolicy
+from pilot.translate.route.catch_all import build_catch_all
 from pilot.translate.route.context import RouteContext
 from pilot.translate.route.destination import DestinationKey, Target
 from pilot.translate.route.hash_policy import build_hash_policy
+from pilot.translate.route.inbound import build_inbound_routes
 from pilot.translate.route.route import build_routes, has_routes
 from pilot.translate.route.session import Session
 
@@ -423,3 +427,49 @@ def test_sessions_by_header() -> None:
     state = found["envoy.filters.http.stateful_session"]["statefulSession"]["sessionState"]
     assert state["name"] == "envoy.http.stateful_session.header"
     assert state["typedConfig"]["name"] == "x-s"
+
+
+# -- the side that serves --------------------------------------------------------------------------------------------------
+
+def test_inbound_routes() -> None:
+    found = json_format.MessageToDict(build_inbound_routes("inbound|8080||", "a.com", 80, Protocol.HTTP, None))
+    no_time = {"maxStreamDuration": "0s", "grpcTimeoutHeaderMax": "0s"}
+    action = {"cluster": "inbound|8080||", "timeout": "0s", "maxStreamDuration": no_time}
+    retry = {"retryOn": "reset-before-request", "numRetries": 2}
+    route = {"name": "default", "match": {"prefix": "/"}, "decorator": {"operation": "a.com:80/*"}, "route": {**action, "retryPolicy": retry}}
+    host = {"name": "inbound|http|80", "domains": ["*"], "routes": [route]}
+    assert found == {"name": "inbound|8080||", "virtualHosts": [host], "validateClusters": False}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "retries", "expected"),
+    [
+        (Protocol.GRPC, None, None),
+        (Protocol.GRPC_WEB, None, None),
+        (Protocol.HTTP2, None, {"retryOn": "reset-before-request", "numRetries": 2}),
+        (Protocol.HTTP, {"attempts": 0}, None),
+        (Protocol.HTTP, {"attempts": 5, "retryOn": "5xx", "perTryTimeout": "1s"}, {"retryOn": "5xx", "numRetries": 5}),
+        (Protocol.HTTP, {"attempts": 5, "retryOn": "reset"}, {"retryOn": "reset", "numRetries": 5}),
+    ],
+)
+def test_inbound_retries(protocol: Protocol, retries: dict[str, Any] | None, expected: dict[str, Any] | None) -> None:
+    policy = decoded(retries, HTTPRetry) if retries is not None else None
+    built = build_inbound_routes("c", "a.com", 80, protocol, policy).virtual_hosts[0].routes[0].route
+    assert (json_format.MessageToDict(built.retry_policy) if built.HasField("retry_policy") else None) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (OutboundPolicy("ALLOW_ANY"), ("allow_any", "PassthroughCluster")),
+        (OutboundPolicy("ALLOW_ANY", Destination("e.com", "v1", PortSelector(8080))), ("allow_any", "outbound|8080|v1|e.com")),
+        (OutboundPolicy("ALLOW_ANY_DYNAMIC_DNS"), ("allow_any_dynamic_dns", "AllowAnyDynamicDNSCluster")),
+        (OutboundPolicy("REGISTRY_ONLY"), ("block_all", "")),
+    ],
+)
+def test_unknown_hosts(policy: OutboundPolicy, expected: tuple[str, str]) -> None:
+    found = build_catch_all(policy, True, False)
+    assert (found.name, found.routes[0].route.cluster) == expected
+    assert list(found.domains) == ["*"]
+    assert found.include_request_attempt_count
+    assert found.routes[0].direct_response.status == (0 if expected[1] else 502)

@@ -67,7 +67,7 @@ def _named(db: Mesh, name: str, _: OutboundListening, routing: SidecarRouting) -
     return sidecar_routes(db, name, routing)
 
 
-route_configurations: Gather[str, [OutboundListening, SidecarRouting], Resource] = Gather("sidecar_routes", _names, _named)
+route_configurations: Gather[str, [OutboundListening, SidecarRouting], Resource] = Gather("route_configurations", _names, _named)
 
 
 # -- configurations --------------------------------------------------------------------------------------------------------

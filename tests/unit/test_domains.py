@@ -1,0 +1,140 @@
+"""The domains of virtual hosts: short names by where the client is, addresses by family, and who gets a domain that two claim."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilot.model.config.object import ObjectKey
+from pilot.model.service import Port, Protocol, Registry, Resolution, Service
+from pilot.model.virtual_addresses import Families, virtual_addresses
+from pilot.translate.route.conflicts import NEAR, Claimant, settle
+from pilot.translate.route.domains import Domains, build_domains, far, kubernetes_namespace, reduced, short_names
+
+LOCAL = "prod.svc.cluster.local"
+
+
+def service(hostname: str = "reviews.prod.svc.cluster.local", **fields: Any) -> Service:
+    given = {
+        "namespace": "prod",
+        "name": "reviews",
+        "registry": Registry.KUBERNETES,
+        "source": ObjectKey("prod", "reviews"),
+        "ports": (Port("http", 80, Protocol.HTTP),),
+        "resolution": Resolution.CLIENT_SIDE_LB,
+        **fields,
+    }
+    return Service(hostname=hostname, **given)
+
+
+@pytest.mark.parametrize(
+    ("hostname", "dns_domain", "expected"),
+    [
+        ("reviews.prod.svc.cluster.local", "prod.svc.cluster.local", ("reviews", "reviews.prod.svc", "reviews.prod")),
+        ("reviews.prod.svc.cluster.local", "test.svc.cluster.local", ("reviews.prod", "reviews.prod.svc")),
+        ("reviews.prod.svc.cluster.local", ".svc.cluster.local", ("reviews.prod", "reviews.prod.svc")),
+        ("reviews.prod.svc.other.local", "prod.svc.cluster.local", ()),
+        ("www.example.com", "prod.svc.cluster.local", ()),
+        ("prod.svc.cluster.local", "prod.svc.cluster.local", ()),
+        ("foo.local.campus.net", "local.campus.net", ("foo",)),
+        ("foo.local.campus.net", "remote.campus.net", ("foo.local", "foo.local.campus")),
+        ("foo.local.campus.net", "example.com", ()),
+        ("foo.local.campus.net", "", ()),
+    ],
+)
+def test_short_names(hostname: str, dns_domain: str, expected: tuple[str, ...]) -> None:
+    assert short_names(hostname, dns_domain) == expected
+
+
+def test_clients_of_other_namespaces_are_alike() -> None:
+    assert far("prod.svc.cluster.local") == far("test.svc.cluster.local") == ".svc.cluster.local"
+    assert far("local.campus.net") == "local.campus.net"
+    assert reduced(LOCAL, "reviews.prod.svc.cluster.local") == LOCAL
+    assert reduced(LOCAL, "reviews.test.svc.cluster.local") == reduced(LOCAL, "www.example.com") == ".svc.cluster.local"
+    assert kubernetes_namespace("reviews.prod.svc.cluster.local") == "prod"
+    assert kubernetes_namespace("www.example.com") == ""
+
+
+@pytest.mark.parametrize(
+    ("declared", "dns_domain", "port", "expected"),
+    [
+        (
+            service(addresses=("10.0.0.1",)),
+            LOCAL,
+            0,
+            ["reviews.prod.svc.cluster.local", "reviews.prod.svc.cluster.local.", "reviews", "reviews.prod.svc", "reviews.prod", "10.0.0.1"],
+        ),
+        (service("www.Example.com"), LOCAL, 0, ["www.example.com", "www.example.com."]),
+        (service("www.example.com"), LOCAL, 8080, ["www.example.com", "www.example.com:8080", "www.example.com.", "www.example.com.:8080"]),
+        (service("10.0.0.9", addresses=("10.0.0.9",)), LOCAL, 0, ["10.0.0.9"]),
+        (service("a.com", addresses=("fd00::1",)), LOCAL, 0, ["a.com", "a.com."]),
+        (service("a.com", resolution=Resolution.PASSTHROUGH), LOCAL, 0, ["a.com", "a.com.", "*.a.com", "*.a.com."]),
+        (service("a.com", resolution=Resolution.PASSTHROUGH, registry=Registry.EXTERNAL), LOCAL, 0, ["a.com", "a.com."]),
+    ],
+)
+def test_domains(declared: Service, dns_domain: str, port: int, expected: list[str]) -> None:
+    assert list(build_domains(declared, (), dns_domain, Families(), True, port).names) == expected
+
+
+def test_aliases_are_names_too() -> None:
+    found = build_domains(service("a.com"), ("b.com",), LOCAL, Families(), True)
+    assert found.names == ("a.com", "a.com.", "b.com", "b.com.")
+    assert found.short == {"a.com.", "b.com."}
+    assert build_domains(service("a.com"), (), LOCAL, Families(), False).names == ("a.com",)
+
+
+V4, V6 = "10.0.0.1", "fd00::1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "families", "one", "expected"),
+    [
+        ({"addresses": (V4, V6)}, Families(), True, (V4,)),
+        ({"addresses": (V4, V6)}, Families(ipv4=False, ipv6=True), True, (V6,)),
+        ({"addresses": (V6, V4)}, Families(ipv6=True), True, (V6,)),
+        ({"addresses": (V4, V6)}, Families(ipv6=True, dual=True), True, (V4, V6)),
+        ({"addresses": (V6,)}, Families(), True, ()),
+        ({"addresses": (V4, "10.0.0.2"), "registry": Registry.EXTERNAL}, Families(), True, ("10.0.0.2",)),
+        ({"addresses": (V4, V6), "registry": Registry.EXTERNAL}, Families(), True, (V6,)),
+        ({"auto_addresses": (V4, V6), "registry": Registry.EXTERNAL}, Families(), True, ()),
+        ({"auto_addresses": (V6, V4), "registry": Registry.EXTERNAL}, Families(ipv6=True, auto=True), True, (V4,)),
+        ({"auto_addresses": (V6,), "registry": Registry.EXTERNAL}, Families(ipv6=True, auto=True), True, (V6,)),
+        ({"auto_addresses": (V4, V6), "registry": Registry.EXTERNAL}, Families(ipv6=True, dual=True, auto=True), False, (V4, V6)),
+        ({"addresses": (V4,), "auto_addresses": (V6,), "registry": Registry.EXTERNAL}, Families(auto=True), True, (V4,)),
+    ],
+)
+def test_addresses(fields: dict[str, Any], families: Families, one: bool, expected: tuple[str, ...]) -> None:
+    assert virtual_addresses(service(**fields), families, one) == expected
+
+
+# -- domains that several claim --------------------------------------------------------------------------------------------
+
+def claim(host: str, *names: str, port: int = 80, short: tuple[str, ...] = (), is_service: bool = True) -> Claimant:
+    return Claimant((host, port), is_service, Domains(names, frozenset(short)))
+
+
+def test_the_first_has_it() -> None:
+    first, second = claim("a", "a", "10.0.0.1"), claim("b", "b", "10.0.0.1")
+    assert settle([first, second], frozenset(("10.0.0.1",))) == {("b", 80): ("10.0.0.1",)}
+    assert settle([second, first], frozenset(("10.0.0.1",))) == {("a", 80): ("10.0.0.1",)}
+
+
+def test_case_does_not_tell_domains_apart() -> None:
+    assert settle([claim("a", "x.com"), claim("b", "X.com")], frozenset(("x.com",))) == {("b", 80): ("X.com",)}
+
+
+def test_a_short_name_yields_to_the_service_of_that_name() -> None:
+    long = claim("foo.com.svc.x", "foo.com.svc.x", "foo.com", short=("foo.com",))
+    assert settle([long, claim("foo.com", "foo.com")], frozenset(("foo.com",))) == {("foo.com.svc.x", 80): ("foo.com",)}
+    assert settle([long, claim("foo.com", "foo.com", is_service=False)], frozenset(("foo.com",))) == {("foo.com", 80): ("foo.com",)}
+
+
+def test_short_names_meet_in_their_namespace_only() -> None:
+    claims = [claim("a", f"x{NEAR}one"), claim("b", f"x{NEAR}two"), claim("c", f"x{NEAR}one")]
+    assert settle(claims, frozenset()) == {("c", 80): ("x",)}
+
+
+def test_where_all_ports_are_served_names_without_one_are_of_port_80() -> None:
+    claims = [claim("a", "a", "a:8080", port=8080), claim("b", "b", "b:80")]
+    assert settle(claims, None) == {("a", 8080): ("a",)}
+    assert settle([claim("a", "a", "a:8080", port=8080), claim("a", "a", "a:80")], None) == {("a", 8080): ("a",), ("a", 80): ("a",)}

@@ -1,0 +1,116 @@
+"""Facets of a proxy: what its node says, as far as anything depends on it."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from pilot.lib.duration import Duration
+from pilot.model.facets import Features
+from pilot.model.views.classify import features_of, inbound_facet, listening, outbound_facet, outbound_listening, tags
+from pilot.translate.profile import plan
+from tests.support.listeners import WEB_POD, service
+from tests.support.objects import make, world
+from tests.support.world import World, proxy
+
+LABELS = {"app": "web", "version": "v1", "team": "red"}
+
+
+def connected(*objects: Any, kind: str = "sidecar", ips: tuple[str, ...] = ("10.9.0.1",), **metadata: Any) -> tuple[World, str]:
+    made = world(*objects)
+    return made, made.connect(replace(proxy(kind, "web-0", "a", ips[0], LABELS, **metadata), ips=ips))
+
+
+def test_labels_that_nobody_asks_for_are_not_kept() -> None:
+    made, node = connected()
+    assert outbound_facet(made.mesh, node).labels == inbound_facet(made.mesh, node).labels == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("asker", "outbound", "inbound"),
+    [
+        (make("DestinationRule", "d", "{host: x, workloadSelector: {matchLabels: {app: web}}}"), {"app"}, set()),
+        (make("DestinationRule", "d", "{host: x, workloadSelector: {matchLabels: {app: web}}}", "b"), set(), set()),
+        (
+            make("VirtualService", "v", "{hosts: [x], tcp: [{match: [{sourceLabels: {team: x}}], route: [{destination: {host: x}}]}]}"),
+            {"team"},
+            set(),
+        ),
+        (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}"), set(), {"version"}),
+        (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}", "b"), set(), set()),
+    ],
+)
+def test_labels_that_somebody_asks_for(asker: Any, outbound: set[str], inbound: set[str]) -> None:
+    made, node = connected(asker)
+    assert {k for k, _ in outbound_facet(made.mesh, node).labels} == outbound
+    assert {k for k, _ in inbound_facet(made.mesh, node).labels} == inbound
+
+
+def test_proxies_of_a_class_are_equal() -> None:
+    made, node = connected(service("web", "[{name: http, port: 80}]"), WEB_POD)
+    other = made.connect(proxy("sidecar", "web-1", "a", "10.9.0.2", {"app": "web", "team": "blue"}))
+    assert outbound_listening(made.mesh, node) == outbound_listening(made.mesh, other)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "field", "value"),
+    [
+        ({}, "interception", "REDIRECT"),
+        ({"INTERCEPTION_MODE": "TPROXY"}, "interception", "TPROXY"),
+        ({"INTERCEPTION_MODE": "what"}, "interception", "REDIRECT"),
+        ({"HTTP10": "1"}, "http10", True),
+        ({"HTTP10": "true"}, "http10", False),
+        ({"IDLE_TIMEOUT": "1m"}, "idle_timeout", Duration.of(60)),
+        ({"IDLE_TIMEOUT": "soon"}, "idle_timeout", None),
+        ({"HTTP_PROXY_PORT": "15002"}, "http_proxy_port", 15002),
+        ({"HTTP_PROXY_PORT": "x"}, "http_proxy_port", None),
+        ({"UNPRIVILEGED_POD": "true"}, "unprivileged", True),
+        ({"OUTBOUND_LISTENER_EXACT_BALANCE": "true"}, "exact_balance_outbound", True),
+        ({"ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090.0}, "reserved_ports", frozenset((15021, 15090))),
+        ({"ENVOY_SECURE_METRICS_PORT": 0}, "reserved_ports", frozenset()),
+        ({"DNS_CAPTURE": "true", "DNS_PROXY_ADDR": "localhost:15053"}, "dns_proxy", "127.0.0.1:15053"),
+        ({"DNS_PROXY_ADDR": "localhost:15053"}, "dns_proxy", ""),
+        ({"PROXY_CONFIG": {"connectionSettings": {"httpIdleTimeout": "no"}}}, "idle_timeout", None),
+    ],
+)
+def test_how_it_listens(metadata: dict[str, Any], field: str, value: Any) -> None:
+    made, node = connected(**metadata)
+    assert getattr(listening(made.mesh, node), field) == value
+
+
+def test_its_addresses() -> None:
+    made, node = connected(ips=("fd00::1",))
+    found = listening(made.mesh, node)
+    assert (found.ipv4, found.ipv6) == (False, True)
+
+
+def test_its_spans() -> None:
+    made = world()
+    labels = {"service.istio.io/canonical-name": "shop", "service.istio.io/canonical-revision": "v7"}
+    found = tags(made.mesh, made.connect(proxy("sidecar", "x", "a", "10.9.0.1", labels, MESH_ID=None)))
+    assert (found.service, found.revision, found.namespace, found.mesh_id) == ("shop", "v7", "a", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("extensions", "expected"),
+    [
+        (None, Features()),
+        ({"envoy.filters.http.router"}, Features(False, False, False, False, False)),
+        ({"istio.alpn"}, Features(False, False, True, False, False)),
+        ({"envoy.tcp.metadataexchange.config.MetadataExchange", "stats.PluginConfig"}, Features(True, False, False, True, False)),
+    ],
+)
+def test_what_it_registers(extensions: set[str] | None, expected: Features) -> None:
+    assert features_of(frozenset(extensions) if extensions is not None else None) == expected
+
+
+@pytest.mark.parametrize(("kind", "types"), [("sidecar", 4), ("router", 4), ("waypoint", 0), ("ztunnel", 0)])
+def test_plans_by_kind(kind: str, types: int) -> None:
+    made, node = connected(kind=kind)
+    assert len(plan(made.mesh, node).groups) == types
+    assert not made.failures
+
+
+def test_nothing_for_a_proxy_that_is_gone() -> None:
+    assert plan(world().mesh, "sidecar~1.1.1.1~x.a~a.svc.cluster.local").groups == {}

@@ -1,0 +1,199 @@
+"""Options of HTTP connection managers, by the mesh config and a proxy's own: what a user can turn, and what it turns."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from google.protobuf import any_pb2
+
+from pilot.model.facets import Tags, Tracing
+from pilot.translate.listener.parts import ListenerParts, assemble, serialize_tracing, split_chain
+from pilot.translate.network_filter.http_connection_manager import HttpOptions, build_filter, build_http_connection_manager
+from pilot.translate.resource import LISTENER, Resource
+from pilot.translate.tracing import build_tracing
+from tests.support.independent import check_same_content
+from tests.support.listeners import WEB_POD, chains, http, http_filters, last, listeners, service
+from tests.support.world import proxy
+
+SHOP = service("x", "[{name: http, port: 80}]")
+
+
+def manager(side: str, mesh: str = "", config: Any = None, **environ: str) -> dict[str, Any]:
+    """The first manager of a side; `config`: what the proxy announces as its own."""
+    metadata = {"PROXY_CONFIG": config} if config is not None else {}
+    by = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, **metadata)
+    return http(listeners(SHOP, WEB_POD, by=by, mesh=mesh, **environ)["virtualInbound" if side == "inbound" else "0.0.0.0_80"])
+
+
+@pytest.mark.parametrize(
+    ("config", "side", "expected"),
+    [
+        ({"server": {"disabled": True}}, "inbound", {"serverName": None, "serverHeaderTransformation": "PASS_THROUGH"}),
+        ({"server": {"value": "x"}}, "outbound", {"serverName": "x", "serverHeaderTransformation": None}),
+        ({}, "inbound", {"serverName": "istio-envoy", "forwardClientCertDetails": "APPEND_FORWARD"}),
+        ({}, "outbound", {"serverName": None, "forwardClientCertDetails": None}),
+        ({"requestId": {"disabled": True}}, "outbound", {"generateRequestId": False}),
+        ({"forwardedClientCert": "SANITIZE_SET"}, "inbound", {"forwardClientCertDetails": "SANITIZE_SET"}),
+        ({"xForwardedPort": {"enabled": True}}, "inbound", {"appendXForwardedPort": True}),
+        (
+            {"setCurrentClientCertDetails": {"subject": False, "cert": True, "dns": False}},
+            "inbound",
+            {"setCurrentClientCertDetails": {"subject": False, "cert": True, "uri": True}},
+        ),
+    ],
+)
+def test_headers(config: dict[str, Any], side: str, expected: dict[str, Any]) -> None:
+    found = manager(side, config={"proxyHeaders": config})
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_case_of_headers_is_kept_on_demand() -> None:
+    found = manager("inbound", config={"proxyHeaders": {"preserveHttp1HeaderCase": True}})
+    assert "statefulFormatter" in found["httpProtocolOptions"]["headerKeyFormat"]
+
+
+@pytest.mark.parametrize(
+    ("normalization", "expected"),
+    [
+        ("NONE", {"normalizePath": False}),
+        ("BASE", {"normalizePath": True}),
+        ("MERGE_SLASHES", {"normalizePath": True, "mergeSlashes": True}),
+        (
+            "DECODE_AND_MERGE_SLASHES",
+            {"normalizePath": True, "mergeSlashes": True, "pathWithEscapedSlashesAction": "UNESCAPE_AND_FORWARD"},
+        ),
+    ],
+)
+def test_paths_are_normalized(normalization: str, expected: dict[str, Any]) -> None:
+    found = manager("outbound", f"pathNormalization: {{normalization: {normalization}}}")
+    names = ("normalizePath", "mergeSlashes", "pathWithEscapedSlashesAction")
+    assert {n: found[n] for n in names if n in found} == {"pathWithEscapedSlashesAction": "KEEP_UNCHANGED"} | expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"httpIdleTimeout": "9s"}, {"commonHttpProtocolOptions": {"idleTimeout": "9s"}}),
+        ({"httpStreamIdleTimeout": "9s"}, {"streamIdleTimeout": "9s"}),
+        ({"httpRequestTimeout": "9s", "httpRequestHeadersTimeout": "8s"}, {"requestTimeout": "9s", "requestHeadersTimeout": "8s"}),
+        ({"httpDrainTimeout": "9s"}, {"drainTimeout": "9s"}),
+        ({"httpMaxConcurrentStreams": 7}, {"http2ProtocolOptions": {"maxConcurrentStreams": 7}}),
+        ({"httpMaxConcurrentStreams": -1}, {"http2ProtocolOptions": {}}),
+        (
+            {"httpHeadersWithUnderscoresAction": "HEADERS_WITH_UNDERSCORES_DROP_HEADER"},
+            {"commonHttpProtocolOptions": {"headersWithUnderscoresAction": "DROP_HEADER"}},
+        ),
+        ({"httpMergeSlashes": True}, {"mergeSlashes": True}),
+        ({"httpPathWithEscapedSlashesAction": "REJECT_REQUEST"}, {"pathWithEscapedSlashesAction": "REJECT_REQUEST"}),
+        ({"profile": "EDGE"}, {"requestTimeout": None}),
+    ],
+)
+def test_connection_settings(settings: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = manager("outbound", config={"connectionSettings": settings})
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_the_mesh_says_what_a_proxy_does_not() -> None:
+    mesh = "defaultConfig: {proxyHeaders: {server: {value: mesh}}, connectionSettings: {httpIdleTimeout: 5s}}"
+    assert manager("inbound", mesh)["serverName"] == "mesh"
+    announced = manager("inbound", mesh, {})
+    assert announced["serverName"] == "istio-envoy"
+    assert announced["commonHttpProtocolOptions"] == {"idleTimeout": "5s"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "added", "removed"),
+    [
+        ({"PILOT_ENABLE_METADATA_EXCHANGE": "false"}, set(), {"istio.metadata_exchange"}),
+        ({"PILOT_ENABLE_ALPN_FILTER": "false"}, set(), {"istio.alpn"}),
+        ({"PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true"}, {"envoy.filters.http.stateful_session"}, set()),
+    ],
+)
+def test_filters_by_settings(environ: dict[str, str], added: set[str], removed: set[str]) -> None:
+    usual = set(http_filters(listeners(SHOP)["0.0.0.0_80"]))
+    assert set(http_filters(listeners(SHOP, **environ)["0.0.0.0_80"])) == (usual | added) - removed
+
+
+def test_grpc_web_is_translated() -> None:
+    found = listeners(service("x", "[{name: grpc-web-a, port: 80}]"))["0.0.0.0_80"]
+    assert "envoy.filters.http.grpc_web" in http_filters(found)
+
+
+# -- tracing and access logs -------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("tracing", "sampling"),
+    [({}, 1.0), ({"sampling": 50.0}, 50.0), ({"sampling": 0.0}, 1.0), ({"sampling": 200.0}, 1.0)],
+)
+def test_sampling(tracing: dict[str, Any], sampling: float) -> None:
+    assert manager("inbound", config={"tracing": tracing})["tracing"]["randomSampling"]["value"] == sampling
+
+
+def test_custom_tags() -> None:
+    tags = {
+        "a": {"literal": {"value": "v"}},
+        "b": {"environment": {"name": "E", "defaultValue": "d"}},
+        "c": {"header": {"name": "h"}},
+    }
+    found = manager("inbound", config={"tracing": {"customTags": tags, "enableIstioTags": False, "maxPathTagLength": 9}})["tracing"]
+    assert found["customTags"] == [
+        {"tag": "a", "literal": {"value": "v"}},
+        {"tag": "b", "environment": {"name": "E", "defaultValue": "d"}},
+        {"tag": "c", "requestHeader": {"name": "h"}},
+    ]
+    assert found["maxPathTagLength"] == 9
+
+
+def log_format(mesh: str) -> dict[str, Any]:
+    (found,) = manager("outbound", mesh)["accessLog"]
+    format_: dict[str, Any] = found["typedConfig"]["logFormat"]
+    return format_
+
+
+def test_access_logs() -> None:
+    stdout = "accessLogFile: /dev/stdout"
+    assert log_format(stdout)["textFormatSource"]["inlineString"].startswith('[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%')
+    own = log_format(f"{stdout}\naccessLogFormat: '%REQ_WITHOUT_QUERY(X:Y)%'")
+    assert own["textFormatSource"]["inlineString"] == "%REQ_WITHOUT_QUERY(X:Y)%\n"
+    assert [f["name"] for f in own["formatters"]] == ["envoy.formatter.req_without_query"]
+    assert log_format(f"{stdout}\naccessLogEncoding: JSON")["jsonFormat"]["duration"] == "%DURATION%"
+    assert log_format(f"{stdout}\naccessLogEncoding: JSON\naccessLogFormat: '{{\"a\": \"%B%\"}}'")["jsonFormat"] == {"a": "%B%"}
+    assert "duration" in log_format(f"{stdout}\naccessLogEncoding: JSON\naccessLogFormat: 'no json'")["jsonFormat"]
+
+
+def test_where_logs_are_written() -> None:
+    found = listeners(SHOP, WEB_POD, mesh="accessLogFile: /dev/stdout\nenableEnvoyAccessLogService: true")
+    (file, als) = found["virtualOutbound"]["accessLog"]
+    assert file["filter"] == als["filter"] == {"responseFlagFilter": {"flags": ["NR"]}}
+    assert "accessLog" not in found["0.0.0.0_80"]
+    black_hole, passed = chains(found["virtualOutbound"])
+    assert "accessLog" not in last(black_hole)
+    assert len(last(passed)["accessLog"]) == 2
+    quiet = listeners(SHOP, mesh="accessLogFile: /dev/stdout\ndisableEnvoyListenerLog: true")
+    assert "accessLog" not in quiet["virtualOutbound"]
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------------
+
+def test_parts_are_the_whole() -> None:
+    """A listener assembled from bytes is the one that is built at once, by a second decoder too."""
+    spans = build_tracing(Tracing(), Tags(service="x"))
+    template = build_http_connection_manager(HttpOptions(side="inbound"), [])
+    whole = hcm_pb2.HttpConnectionManager(tracing=spans)
+    whole.MergeFrom(template)
+    chain = listener_components_pb2.FilterChain(name="c", filters=[listener_components_pb2.Filter(name="first")])
+    head = listener_pb2.Listener(name="l")
+    parts = ListenerParts("l", head.SerializeToString(), (split_chain(chain, template.SerializeToString()),), split_chain(chain))
+    built = assemble(parts, serialize_tracing(spans))
+    head.filter_chains.append(chain)
+    head.filter_chains[0].filters.append(build_filter(whole))
+    head.default_filter_chain.CopyFrom(chain)
+    found = listener_pb2.Listener.FromString(any_pb2.Any.FromString(built.any).value)
+    assert found.filter_chains[0].filters[0] == head.filter_chains[0].filters[0]
+    config = found.filter_chains[0].filters[1].typed_config
+    assert hcm_pb2.HttpConnectionManager.FromString(config.value) == whole
+    assert found.default_filter_chain == chain
+    assert Resource.of(LISTENER, found).name == built.name
+    assert check_same_content(built.any) > 1

@@ -1,0 +1,327 @@
+"""Outbound listeners of sidecars: which there are, what happens to ports that several services share, and where chains lead."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.support.listeners import (
+    HCM,
+    WEB,
+    chains,
+    conditions,
+    entry,
+    http,
+    http_filters,
+    inspectors,
+    last,
+    leads,
+    listeners,
+    network_filters,
+    service,
+)
+from tests.support.objects import at, endpoint_slice, make
+from tests.support.world import proxy
+
+X, Y = "x.a.svc.cluster.local", "y.a.svc.cluster.local"
+PASS = "PassthroughCluster"
+
+
+def virtual_service(spec: str, name: str = "v") -> dict[str, Any]:
+    return make("VirtualService", name, f"{{{spec}}}")
+
+
+def sidecar(spec: str) -> dict[str, Any]:
+    return make("Sidecar", "s", f"{{{spec}}}")
+
+
+# -- which listeners ---------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("port", "name", "inspects", "to"),
+    [
+        ("{name: http, port: 80}", "0.0.0.0_80", ["http_inspector"], ["routes 80", PASS]),
+        ("{name: grpc-a, port: 90}", "0.0.0.0_90", ["http_inspector"], ["routes 90", PASS]),
+        ("{name: tcp-a, port: 90}", "10.96.0.1_90", [], [f"outbound|90||{X}"]),
+        ("{name: https, port: 443}", "10.96.0.1_443", [], [f"outbound|443||{X}"]),
+        ("{name: mongo, port: 90}", "10.96.0.1_90", [], [f"outbound|90||{X}"]),
+        ("{name: a, port: 90}", "10.96.0.1_90", ["http_inspector"], [f"routes {X}:90", f"outbound|90||{X}"]),
+    ],
+)
+def test_one_service(port: str, name: str, inspects: list[str], to: list[str]) -> None:
+    found = listeners(service("x", f"[{port}]"))
+    assert set(found) == {name, "virtualInbound", "virtualOutbound"}
+    assert inspectors(found[name]) == inspects
+    assert leads(found[name]) == to
+    assert found[name]["bindToPort"] is False
+
+
+def test_udp_has_none() -> None:
+    assert set(listeners(service("x", "[{name: dns, port: 53, protocol: UDP}]"))) == {"virtualInbound", "virtualOutbound"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "to"),
+    [
+        ("HTTP", "HTTP", ["routes 90", PASS]),
+        ("HTTP", "TCP", ["routes 90", "outbound|90||y.com"]),
+        ("TCP", "HTTP", ["routes 90", "outbound|90||x.com"]),
+        ("TCP", "TCP", ["outbound|90||x.com"]),
+        ("TCP", "", ["routes 90", "outbound|90||x.com"]),
+        ("", "TCP", ["routes 90", "outbound|90||x.com"]),
+        ("", "", ["routes 90", "outbound|90||x.com"]),
+        ("HTTP", "", ["routes 90", "outbound|90||y.com"]),
+        ("Mongo", "HTTP", ["outbound|90||x.com"]),
+        ("HTTP", "MySQL", ["routes 90", PASS]),
+        ("Mongo", "Mongo", ["outbound|90||x.com"]),
+        ("Mongo", "TCP", ["outbound|90||x.com"]),
+        ("TLS", "TLS", ["outbound|90||x.com", "outbound|90||y.com", PASS]),
+        ("TLS", "TCP", ["outbound|90||x.com", "outbound|90||y.com"]),
+    ],
+)
+def test_services_that_share_an_address(first: str, second: str, to: list[str]) -> None:
+    def at_all(host: str, protocol: str, day: int) -> dict[str, Any]:
+        said = f", protocol: {protocol}" if protocol else ""
+        return entry(f"hosts: [{host}], resolution: DNS, ports: [{{number: 90, name: p{said}}}]", host.partition(".")[0], day=day)
+
+    found = listeners(at_all("x.com", first, 1), at_all("y.com", second, 2))
+    assert sorted(leads(found["0.0.0.0_90"])) == sorted(to)
+
+
+def test_the_name_in_the_handshake_tells_hosts_without_addresses_apart() -> None:
+    found = listeners(entry("hosts: [x.com, '*.y.com'], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"))["0.0.0.0_443"]
+    assert [c.get("serverNames") for c in conditions(found)] == [["*.y.com"], ["x.com"], None]
+    assert inspectors(found) == ["tls_inspector"]
+
+
+def test_aliases_are_names_in_the_handshake_too() -> None:
+    alias = make("Service", "short", "{type: ExternalName, externalName: x.com, ports: [{port: 443, name: tls}]}")
+    found = listeners(entry("hosts: [x.com], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"), alias)["0.0.0.0_443"]
+    names = conditions(found)[0]["serverNames"]
+    assert {"x.com", "short.a.svc.cluster.local", "short", "short.a", "short.a.svc"} <= set(names)
+
+
+def test_networks_are_conditions() -> None:
+    spec = "hosts: [x.com], addresses: [10.9.0.0/16, 10.8.0.1/32], resolution: NONE, ports: [{number: 90, name: tcp, protocol: TCP}]"
+    found = listeners(entry(spec))
+    assert conditions(found["0.0.0.0_90"])[0] == {"prefixRanges": [{"addressPrefix": "10.9.0.0", "prefixLen": 16}]}
+    assert leads(found["10.8.0.1_90"]) == ["outbound|90||x.com"]
+
+
+# -- headless services -------------------------------------------------------------------------------------------------------
+
+def headless(*ips: str) -> tuple[dict[str, Any], ...]:
+    made = service("x", "[{name: tcp-a, port: 90}, {name: http, port: 80}]", "None")
+    return made, endpoint_slice("x", *(at(ip) for ip in ips), ports="[{name: tcp-a, port: 90}, {name: http, port: 80}]")
+
+
+def test_a_listener_for_each_pod_but_ones_own() -> None:
+    found = listeners(*headless("10.1.0.1", "10.1.0.2", "10.1.0.3"))
+    assert {n for n in found if n.startswith("10.")} == {"10.1.0.2_90", "10.1.0.3_90"}
+    assert "0.0.0.0_80" in found
+    assert leads(found["10.1.0.2_90"]) == [f"outbound|90||{X}"]
+
+
+def test_pods_as_chains_of_one_listener() -> None:
+    found = listeners(*headless("10.1.0.1", "10.1.0.2", "10.1.0.3"), PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER="true")["0.0.0.0_90"]
+    assert [c.get("prefixRanges") for c in conditions(found)] == [
+        [{"addressPrefix": "10.1.0.2", "prefixLen": 32}],
+        [{"addressPrefix": "10.1.0.3", "prefixLen": 32}],
+        None,
+    ]
+
+
+def test_no_pods_no_listener() -> None:
+    assert not [n for n in listeners(*headless()) if n.endswith("_90")]
+
+
+# -- rules of VirtualServices ------------------------------------------------------------------------------------------------
+
+TCP_X, TCP_Y = service("x", "[{name: tcp-a, port: 90}]"), service("y", "[{name: tcp-a, port: 90}]", "10.96.0.2")
+
+
+@pytest.mark.parametrize(
+    ("rules", "to"),
+    [
+        ("tcp: [{route: [{destination: {host: y}}]}]", [f"outbound|90||{Y}"]),
+        ("tcp: [{match: [{port: 90}], route: [{destination: {host: y, subset: v1}}]}]", [f"outbound|90|v1|{Y}"]),
+        ("tcp: [{match: [{port: 91}], route: [{destination: {host: y}}]}]", [f"outbound|90||{X}"]),
+        ("tcp: [{match: [{sourceLabels: {app: web}}], route: [{destination: {host: y}}]}]", [f"outbound|90||{Y}"]),
+        ("tcp: [{match: [{sourceLabels: {app: other}}], route: [{destination: {host: y}}]}]", [f"outbound|90||{X}"]),
+        ("tcp: [{match: [{sourceNamespace: b}], route: [{destination: {host: y}}]}]", [f"outbound|90||{X}"]),
+        ("tcp: [{match: [{gateways: [gw]}], route: [{destination: {host: y}}]}]", [f"outbound|90||{X}"]),
+        (
+            "tcp: [{route: [{destination: {host: x}, weight: 30}, {destination: {host: y}, weight: 70}, {destination: {host: z}, weight: 0}]}]",
+            [f"outbound|90||{X}=30 outbound|90||{Y}=70"],
+        ),
+        ("tcp: [{match: [{destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: y}}]}]", [f"outbound|90||{Y}", f"outbound|90||{X}"]),
+        ("tcp: [{route: [{destination: {host: unknown.com, port: {number: 7}}}]}]", ["outbound|7||unknown.com"]),
+        ("http: [{route: [{destination: {host: y}}]}]", [f"outbound|90||{X}"]),
+    ],
+)
+def test_tcp_rules(rules: str, to: list[str]) -> None:
+    assert leads(listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], {rules}"))["10.96.0.1_90"]) == to
+
+
+def test_tls_rules() -> None:
+    rules = (
+        "tls: [{match: [{sniHosts: [q.com]}, {sniHosts: [q.com], sourceLabels: {app: web}}], route: [{destination: {host: y}}]}, "
+        "{match: [{sniHosts: [r.q.com], destinationSubnets: [10.2.0.0/16]}], route: [{destination: {host: x}}]}]"
+    )
+    tls = service("x", "[{name: tls, port: 443}]"), service("y", "[{name: tls, port: 443}]", "10.96.0.2")
+    found = listeners(*tls, virtual_service(f"hosts: [x, q.com, '*.q.com'], {rules}"))["10.96.0.1_443"]
+    assert leads(found) == [f"outbound|443||{Y}", f"outbound|443||{X}", PASS]
+    assert conditions(found)[:2] == [
+        {"serverNames": ["q.com"]},
+        {"serverNames": ["r.q.com"], "prefixRanges": [{"addressPrefix": "10.2.0.0", "prefixLen": 16}]},
+    ]
+    named = chains(found)[0]["metadata"]["filterMetadata"]["istio"]["config"]
+    assert named == "/apis/networking.istio.io/v1/namespaces/a/virtual-service/v"
+
+
+@pytest.mark.parametrize(
+    ("policy", "field", "value"),
+    [
+        ("{connectionPool: {tcp: {idleTimeout: 3s}}}", "idleTimeout", "3s"),
+        ("{connectionPool: {tcp: {maxConnectionDuration: 7s}}}", "maxDownstreamConnectionDuration", "7s"),
+        ("{loadBalancer: {consistentHash: {useSourceIp: true}}}", "hashPolicy", [{"sourceIp": {}}]),
+        ("{tunnel: {protocol: POST, targetHost: t.com, targetPort: 1}}", "tunnelingConfig", {"hostname": "t.com:1", "usePost": True}),
+        ("{tunnel: {targetHost: '2001:db8::1', targetPort: 1}}", "tunnelingConfig", {"hostname": "[2001:db8::1]:1"}),
+    ],
+)
+def test_destination_rules_of_tcp(policy: str, field: str, value: Any) -> None:
+    rule = make("DestinationRule", "d", f"{{host: x, trafficPolicy: {policy}}}")
+    assert last(chains(listeners(TCP_X, rule)["10.96.0.1_90"])[0])[field] == value
+
+
+def test_a_subset_may_hash_otherwise() -> None:
+    hashed = "trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}"
+    rule = make("DestinationRule", "d", f"{{host: x, {hashed}, subsets: [{{name: v1, trafficPolicy: {{loadBalancer: {{simple: RANDOM}}}}}}]}}")
+    to_subset = virtual_service("hosts: [x], tcp: [{route: [{destination: {host: x, subset: v1}}]}]")
+    assert "hashPolicy" not in last(chains(listeners(TCP_X, rule, to_subset)["10.96.0.1_90"])[0])
+
+
+# -- egress listeners of a Sidecar -------------------------------------------------------------------------------------------
+
+BOTH = (service("x", "[{name: tcp-a, port: 90}, {name: http, port: 80}]"), service("y", "[{name: http, port: 80}]", "10.96.0.2", "b"))
+
+
+@pytest.mark.parametrize(
+    ("egress", "names"),
+    [
+        ("[{hosts: ['./*']}]", {"10.96.0.1_90", "0.0.0.0_80"}),
+        ("[{hosts: ['b/*']}]", {"0.0.0.0_80"}),
+        ("[{hosts: ['c/*']}]", set()),
+        ("[{hosts: ['*/*', '~./*']}]", {"0.0.0.0_80"}),
+        ("[{hosts: ['~/*']}]", set()),
+        ("[{port: {number: 90, protocol: TCP, name: t}, hosts: ['*/*']}]", {"10.96.0.1_90"}),
+        ("[{port: {number: 90, protocol: TCP, name: t}, bind: 127.0.0.1, captureMode: NONE, hosts: ['*/*']}]", {"127.0.0.1_90"}),
+        ("[{port: {number: 80, protocol: HTTP, name: t}, bind: 10.5.5.5, hosts: ['*/*']}]", {"10.5.5.5_80"}),
+        ("[{hosts: ['*/*'], captureMode: NONE}]", {"127.0.0.1_90", "127.0.0.1_80"}),
+        ("[{port: {number: 3128, protocol: HTTP_PROXY, name: p}, bind: 127.0.0.1, hosts: ['*/*']}]", {"127.0.0.1_3128"}),
+        ("[{port: {number: 0, protocol: HTTP, name: u}, bind: 'unix:///tmp/s', hosts: ['*/*']}]", {"unix:///tmp/s_0"}),
+    ],
+)
+def test_egress_listeners(egress: str, names: set[str]) -> None:
+    assert set(listeners(*BOTH, sidecar(f"egress: {egress}"))) - {"virtualInbound", "virtualOutbound"} == names
+
+
+def test_a_port_of_its_own_is_left_alone_by_the_rest() -> None:
+    egress = "[{port: {number: 80, protocol: HTTP, name: h}, hosts: ['b/*']}, {hosts: ['*/*']}]"
+    found = listeners(*BOTH, sidecar(f"egress: {egress}"))
+    assert leads(found["0.0.0.0_80"]) == ["routes 80", PASS]
+    assert "10.96.0.1_90" in found
+
+
+def test_nothing_is_captured_in_mode_none() -> None:
+    by = proxy("sidecar", "web-0", "a", "10.1.0.1", INTERCEPTION_MODE="NONE")
+    found = listeners(*BOTH, by=by)
+    assert set(found) == {"127.0.0.1_90", "127.0.0.1_80"}
+    assert all(x["maxConnectionsToAcceptPerSocketEvent"] == 1 and "bindToPort" not in x for x in found.values())
+
+
+@pytest.mark.parametrize(
+    ("metadata", "port", "listens"),
+    [
+        ({}, 15001, False),
+        ({}, 15006, False),
+        ({"ENVOY_STATUS_PORT": 15021}, 15021, False),
+        ({"ENVOY_PROMETHEUS_PORT": 15090.0}, 15090, False),
+        ({}, 15021, True),
+        ({"UNPRIVILEGED_POD": "true"}, 80, True),
+    ],
+)
+def test_ports_that_are_taken(metadata: dict[str, Any], port: int, listens: bool) -> None:
+    by = proxy("sidecar", "web-0", "a", "10.1.0.1", **metadata)
+    assert (f"0.0.0.0_{port}" in listeners(service("x", f"[{{name: http, port: {port}}}]"), by=by)) is listens
+
+
+def test_an_unprivileged_pod_cannot_take_low_ports() -> None:
+    by = proxy("sidecar", "web-0", "a", "10.1.0.1", INTERCEPTION_MODE="NONE", UNPRIVILEGED_POD="true")
+    assert set(listeners(service("x", "[{name: http, port: 80}, {name: http-b, port: 8080}]"), by=by)) == {"127.0.0.1_8080"}
+
+
+# -- unknown destinations ----------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("mesh", "policy", "cluster"),
+    [
+        ("", "", PASS),
+        ("outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "", "BlackHoleCluster"),
+        ("outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "outboundTrafficPolicy: {mode: ALLOW_ANY}", PASS),
+        ("", "outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "BlackHoleCluster"),
+        ("", "outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: out.com, port: {number: 7}, subset: s}}", "outbound|7|s|out.com"),
+    ],
+)
+def test_outbound_traffic_policy(mesh: str, policy: str, cluster: str) -> None:
+    found = listeners(service("x", "[{name: http, port: 80}]"), *([sidecar(policy)] if policy else []), mesh=mesh)
+    assert leads(found["virtualOutbound"]) == ["BlackHoleCluster", cluster]
+    assert leads(found["0.0.0.0_80"]) == ["routes 80", cluster]
+
+
+def test_any_host_by_dns() -> None:
+    found = listeners(service("x", "[{name: http, port: 80}]"), mesh="outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}")
+    assert leads(found["virtualOutbound"]) == ["BlackHoleCluster", "routes allow_any_dynamic_dns", PASS]
+    assert http_filters(found["0.0.0.0_80"])[-2:] == ["envoy.filters.http.dynamic_forward_proxy", "envoy.filters.http.router"]
+
+
+# -- what a proxy can do -----------------------------------------------------------------------------------------------------
+
+def test_a_stock_envoy_gets_only_what_it_knows() -> None:
+    found = listeners(service("web", "[{name: http, port: 80}]"), by=replace(WEB, extensions=frozenset({"envoy.filters.http.router"})))
+    assert http_filters(found["0.0.0.0_80"]) == [f"envoy.filters.http.{n}" for n in ("grpc_stats", "fault", "cors", "router")]
+    assert {f for c in chains(found["virtualInbound"]) for f in network_filters(c)} == {HCM, "envoy.filters.network.tcp_proxy"}
+
+
+def test_filters_by_protocol() -> None:
+    ports = "[{name: mongo, port: 1}, {name: redis, port: 2}, {name: mysql, port: 3}]"
+    flags = {f"PILOT_ENABLE_{p}_FILTER": "true" for p in ("MONGO", "REDIS", "MYSQL")}
+    found = listeners(service("x", ports), **flags)
+    by_port = [[n.rpartition(".")[2] for n in network_filters(chains(found[f"10.96.0.1_{p}"])[0])] for p in (1, 2, 3)]
+    assert by_port == [["mongo_proxy", "tcp_proxy"], ["redis_proxy"], ["mysql_proxy", "tcp_proxy"]]
+
+
+def test_an_http_proxy_on_the_pods_own_address() -> None:
+    found = listeners(service("x", "[{name: http, port: 80}]"), mesh="proxyHttpPort: 15002")["127.0.0.1_15002"]
+    assert leads(found) == ["routes http_proxy"]
+    assert http(found)["httpProtocolOptions"] == {"allowAbsoluteUrl": True}
+
+
+def test_both_families() -> None:
+    by = proxy("sidecar", "web-0", "a", "10.1.0.1")
+    found = listeners(service("x", "[{name: http, port: 80}]"), by=replace(by, ips=("10.1.0.1", "fd00::1")), ISTIO_DUAL_STACK="true")
+    for name in ("0.0.0.0_80", "virtualOutbound", "virtualInbound"):
+        assert [a["address"]["socketAddress"]["address"] for a in found[name]["additionalAddresses"]] == ["::"]
+
+
+def test_ipv6_alone() -> None:
+    by = proxy("sidecar", "web-0", "a", "fd00::1")
+    found = listeners(entry("hosts: [x.com], resolution: DNS, ports: [{number: 90, name: tcp, protocol: TCP}]"), by=by)
+    assert "::_90" in found
+    assert found["virtualOutbound"]["address"]["socketAddress"]["address"] == "::"
+
+
+def test_statistics_by_pattern() -> None:
+    found = listeners(TCP_X, mesh="outboundClusterStatName: '%SERVICE%_%SERVICE_PORT%'")["10.96.0.1_90"]
+    assert last(chains(found)[0])["statPrefix"] == "x.a_90"

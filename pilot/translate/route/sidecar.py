@@ -74,12 +74,14 @@ route_configurations: Gather[str, [OutboundListening, SidecarRouting], Resource]
 
 @derived
 def sidecar_routes(db: Mesh, name: str, routing: SidecarRouting) -> Resource | None:
-    """The route configuration that a listener asks for by name; None where no listener would."""
+    """The route configuration that a listener asks for by name; None for a name that no listener has."""
     parsed = parse_name(name)
-    index = find_listener(egress_listeners(db, routing.scope), name, parsed[1]) if parsed is not None else None
-    if parsed is None or index is None:
+    if parsed is None:
         return None
     host, port = parsed
+    index = find_listener(egress_listeners(db, routing.scope), name, port)
+    if index is None:
+        return build_route_configuration(name, (catch_all(db, routing),))
     key = table_key(db, routing, index, port)
     if host:
         return build_route_configuration(name, _sniffed(db, key, host, routing))

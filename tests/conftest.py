@@ -4,7 +4,11 @@ from __future__ import annotations
 import os
 import random
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

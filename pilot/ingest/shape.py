@@ -106,8 +106,9 @@ def _check(value: Any, kind: mi.Type) -> Iterator[Problem]:
         case mi.CustomType():
             yield from _check_duration(value)
         case mi.UnionType():
-            if all(any(_check(value, t)) for t in kind.types):
-                yield from _wrong(" or ".join(sorted(_NAMES[_python(t)] for t in kind.types if _python(t) in _NAMES)), value)
+            choices = [t for t in kind.types if not isinstance(t, mi.NoneType)]
+            if all(any(_check(value, t)) for t in choices):
+                yield from _wrong(" or ".join(sorted(_NAMES[_python(t)] for t in choices)), value)
         case _:
             yield from _check_scalar(value, kind)
 

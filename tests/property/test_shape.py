@@ -73,7 +73,7 @@ def spoil(value: Any, random: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(random=st.randoms(use_true_random=False))
 def test_data_of_a_type_is_taken(spec: type[msgspec.Struct], random: random.Random) -> None:
     value = fitting(mi.type_info(spec), random, 0)
@@ -83,7 +83,7 @@ def test_data_of_a_type_is_taken(spec: type[msgspec.Struct], random: random.Rand
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(random=st.randoms(use_true_random=False))
 def test_what_is_refused_is_explained(spec: type[msgspec.Struct], random: random.Random) -> None:
     value = spoil(fitting(mi.type_info(spec), random, 0), random)
@@ -97,7 +97,7 @@ def test_what_is_refused_is_explained(spec: type[msgspec.Struct], random: random
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name) for kind in KINDS])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(random=st.randoms(use_true_random=False))
 def test_no_object_raises(kind: Kind, random: random.Random) -> None:
     body = spoil(fitting(mi.type_info(kind.spec), random, 0), random)

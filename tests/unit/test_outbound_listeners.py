@@ -123,6 +123,11 @@ def test_a_listener_for_each_pod_but_ones_own() -> None:
     assert leads(found["10.1.0.2_90"]) == [f"outbound|90||{X}"]
 
 
+def test_an_address_of_its_own_that_somebody_asks_for_is_kept() -> None:
+    here = entry("hosts: [x.com], addresses: [10.1.0.1], resolution: STATIC, ports: [{number: 90, name: tcp, protocol: TCP}]")
+    assert "10.1.0.1_90" in listeners(here, *headless("10.1.0.1", "10.1.0.2"))
+
+
 def test_pods_as_chains_of_one_listener() -> None:
     found = listeners(*headless("10.1.0.1", "10.1.0.2", "10.1.0.3"), PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER="true")["0.0.0.0_90"]
     assert [c.get("prefixRanges") for c in conditions(found)] == [

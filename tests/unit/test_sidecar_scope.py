@@ -103,6 +103,15 @@ def test_a_port_of_a_listener_limits_the_ports() -> None:
 HTTP_PORT = "ports: [{number: 80, name: http, protocol: HTTP}]"
 
 
+@pytest.mark.parametrize(
+    ("egress", "expected"),
+    [("[{hosts: ['./*']}]", ["w.com", X]), ("[{hosts: ['*/*']}]", ["w.com", X, Y]), (f"[{{hosts: ['a/{X}', 'a/w.com']}}]", [X, "w.com"])],
+)
+def test_what_is_exported_by_name_comes_first_among_wildcards(egress: str, expected: list[str]) -> None:
+    private = entry(f"hosts: [w.com], resolution: DNS, exportTo: ['.'], {HTTP_PORT}", "w", "a", day=9)
+    assert [host for host, _, _ in imported(private, egress=egress)] == expected
+
+
 def test_one_namespace_for_a_host_name() -> None:
     """The own namespace's before Kubernetes' own before the oldest."""
     of_b = entry(f"hosts: [q.com], resolution: DNS, {HTTP_PORT}", "q", "b", day=1)

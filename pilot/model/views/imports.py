@@ -56,7 +56,8 @@ def _public_imports(db: Mesh) -> tuple[Import, ...] | None:
 
 
 def _candidates(db: Mesh, hosts: HostSets, namespace: str) -> list[ServiceRef]:
-    """Visible services that may be imported, by age, found in the buckets that the hosts name."""
+    """Visible services that may be imported, found in the buckets that the hosts name: by age, but where there are wildcards those
+    that are exported to the namespace by name come before public ones."""
     everywhere = hosts.everywhere
     if everywhere is not None and everywhere.wildcards:
         return list(visible_refs(db, namespace))
@@ -66,11 +67,13 @@ def _candidates(db: Mesh, hosts: HostSets, namespace: str) -> list[ServiceRef]:
             buckets.append(refs_in_namespace(db, where))
         else:
             buckets.extend([r for r in refs_by_hostname(db, host) if where in (ANY_NAMESPACE, r.namespace)] for host in sorted(imported.exact))
-    lists = [found for bucket in buckets if (found := [r for r in bucket if is_visible(db, r, namespace)])]
-    if len(lists) <= 1:
-        return lists[0] if lists else []
-    aged = {r: listed.age for found in lists for r in found if (listed := listing(db, r)) is not None}
-    return sorted(aged, key=lambda r: aged[r])
+    exact = everywhere is None and not any(s.wildcards for _, s in hosts.by_namespace)
+    seen: dict[ServiceRef, tuple[bool, tuple[str, str, str]]] = {}
+    for ref in (r for bucket in buckets for r in bucket):
+        listed = listing(db, ref)
+        if listed is not None and listed.seen_from(namespace):
+            seen[ref] = not exact and "*" in listed.exported_to, listed.age
+    return sorted(seen, key=lambda r: seen[r])
 
 
 @derived

@@ -56,7 +56,8 @@ class Claim(NamedTuple):
     """A port of a service that asks for an address.
 
     `listener`: index of the egress listener; `port`: as it is listened on; `cluster_port`: where it leads without any rule; `address`: of the
-    service, "" for a network; `cidrs`: destinations that tell it from others at the same address; `per_pod`: these are of one pod.
+    service, "" for a network; `cidrs`: destinations that tell it from others at the same address. `of_pod`: it is for a pod of a
+    headless service, by the listener's address, or, `per_pod`, by its `cidrs`.
     """
 
     ref: ServiceRef
@@ -68,6 +69,7 @@ class Claim(NamedTuple):
     address: str
     cidrs: tuple[str, ...] = ()
     per_pod: bool = False
+    of_pod: bool = False
 
 
 def place_of(listener: EgressListener, facet: OutboundListening, refused: frozenset[int], dual_stack: bool, pods_as_chains: bool) -> Place:
@@ -128,7 +130,7 @@ def _pod_claims(db: Mesh, found: Service, port: Port, index: int, place: Place, 
         if place.pods_as_chains and port.protocol.is_tcp:
             yield Claim(found.ref, index, port, only or port.number, place.wildcards, place.to_port, address, endpoint.addresses, per_pod=True)
         else:
-            yield Claim(found.ref, index, port, only or port.number, endpoint.addresses, place.to_port, address)
+            yield Claim(found.ref, index, port, only or port.number, endpoint.addresses, place.to_port, address, of_pod=True)
 
 
 def _claims(found: Service, port: Port, index: int, place: Place, only: int) -> Iterator[Claim]:

@@ -42,6 +42,11 @@ class Slot(msgspec.Struct, frozen=True, cache_hash=True):
         """May there be HTTP at the address?"""
         return any(c.port.protocol.is_http or c.port.protocol is Protocol.UNSUPPORTED for c in self.claims)
 
+    @property
+    def of_pod(self) -> bool:
+        """Is it the address of a pod, for headless services alone?"""
+        return all(c.of_pod for c in self.claims)
+
 
 # -- who asks for which address ----------------------------------------------------------------------------------------------
 
@@ -191,26 +196,26 @@ http_listeners: Gather[Slot, [OutboundListening, Tags], Resource] = Gather("http
 
 
 @derived
-def _addresses(db: Mesh, facet: OutboundListening) -> frozenset[str]:
-    return frozenset(s.bind for s in slots(db, facet))
+def _pod_addresses(db: Mesh, facet: OutboundListening) -> frozenset[str]:
+    return frozenset(s.bind for s in slots(db, facet) if s.of_pod)
 
 
 @derived
 def serves_headless(db: Mesh, facet: OutboundListening, address: str) -> bool:
     """Is there a listener at the address of a pod itself? Its own proxy must not have it."""
-    return address in _addresses(db, facet)
+    return address in _pod_addresses(db, facet)
 
 
 @derived
 def tcp_listeners_of_others(db: Mesh, facet: OutboundListening, address: str) -> Mapping[Slot, Resource]:
     """Without those at the proxy's own address: traffic to itself does not go through an outbound listener."""
-    return {s: r for s, r in tcp_listeners(db, facet).items() if s.bind != address}
+    return {s: r for s, r in tcp_listeners(db, facet).items() if s.bind != address or not s.of_pod}
 
 
 @derived
 def http_listeners_of_others(db: Mesh, facet: OutboundListening, tags: Tags, address: str) -> Mapping[Slot, Resource]:
     """The same of those with HTTP."""
-    return {s: r for s, r in http_listeners(db, facet, tags).items() if s.bind != address}
+    return {s: r for s, r in http_listeners(db, facet, tags).items() if s.bind != address or not s.of_pod}
 
 
 @derived

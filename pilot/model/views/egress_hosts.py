@@ -6,6 +6,8 @@ namespace, `.` for the Sidecar's own and `~` in front of a namespace for hosts t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,18 +24,31 @@ class HostSet(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def exact(self) -> frozenset[str]:
-        return frozenset(h for h in self.hosts if not is_wildcard(h))
+        return _split(self).exact
 
     @property
     def wildcards(self) -> tuple[str, ...]:
-        return tuple(h for h in self.hosts if is_wildcard(h))
+        return _split(self).wildcards
 
     def imports(self, hostname: str) -> bool:
         """Is a service of that name imported? A wildcard service only by a wildcard that covers all of it."""
-        return any(hostname == h or (is_wildcard(h) and subset_of(hostname, h)) for h in self.hosts)
+        exact, wildcards = _split(self)
+        return hostname in exact or any(subset_of(hostname, h) for h in wildcards)
 
     def excludes(self, hostname: str) -> bool:
         return any(subset_of(hostname, h) for h in self.excluded)
+
+
+class _Split(NamedTuple):
+    exact: frozenset[str]
+    wildcards: tuple[str, ...]
+
+
+@lru_cache(maxsize=4096)
+def _split(hosts: HostSet) -> _Split:
+    """Sets of hundreds of hosts are asked about hundreds of services."""
+    wildcards = tuple(h for h in hosts.hosts if is_wildcard(h))
+    return _Split(frozenset(hosts.hosts) - frozenset(wildcards), wildcards)
 
 
 class HostSets(msgspec.Struct, frozen=True, cache_hash=True):

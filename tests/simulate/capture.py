@@ -1,0 +1,121 @@
+"""Where a captured connection goes through a sidecar: enough of Envoy's own choosing among listeners and filter chains.
+
+Conditions of a chain are tried in a fixed order, each leaves the chains that match it best:
+https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/listener/v3/listener_components.proto#config-listener-v3-filterchainmatch
+"""
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2
+from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
+from google.protobuf import any_pb2
+
+from pilot.translate.resource import LISTENER, Resource
+
+HTTP, TCP = "envoy.filters.network.http_connection_manager", "envoy.filters.network.tcp_proxy"
+TLS_INSPECTOR, HTTP_INSPECTOR = "envoy.filters.listener.tls_inspector", "envoy.filters.listener.http_inspector"
+Chain = listener_components_pb2.FilterChain
+
+
+class Connection(NamedTuple):
+    """`speaks`: the first bytes: "http", "tls" or other. `sni`, `alpn`: of the TLS handshake."""
+
+    ip: str
+    port: int
+    speaks: str = "bytes"
+    sni: str = ""
+    alpn: tuple[str, ...] = ()
+
+
+class Sidecar:
+    """The listeners that a sidecar was sent."""
+
+    def __init__(self, resources: Mapping[str, Mapping[str, Resource]]) -> None:
+        found = (listener_pb2.Listener.FromString(any_pb2.Any.FromString(r.any).value) for r in resources[LISTENER].values())
+        self.listeners = {x.name: x for x in found}
+
+    def send(self, connection: Connection) -> str:
+        """An outbound connection: the listener of its destination, of its port on all addresses, else the capturing one."""
+        for name in (f"{connection.ip}_{connection.port}", f"0.0.0.0_{connection.port}", "virtualOutbound"):
+            if name in self.listeners:
+                return follow(self.listeners[name], connection)
+        return "refused"
+
+    def receive(self, connection: Connection) -> str:
+        """An inbound connection."""
+        return follow(self.listeners["virtualInbound"], connection)
+
+
+def follow(listener: listener_pb2.Listener, connection: Connection) -> str:
+    """Where the listener sends a connection: a cluster or "http ROUTES", with "tls " before it where TLS ends here; "closed" for none."""
+    transport, protocols, sni = _inspect(listener, connection)
+    chains = _best(listener.filter_chains, lambda m: _exact(m.destination_port.value, connection.port))
+    chains = _best(chains, lambda m: _prefix(m.prefix_ranges, connection.ip))
+    chains = _best(chains, lambda m: _name(m.server_names, sni))
+    chains = _best(chains, lambda m: _exact(m.transport_protocol, transport))
+    chains = _best(chains, lambda m: _any(m.application_protocols, protocols))
+    assert len(chains) <= 1, "Envoy refuses chains of the same conditions"
+    chain = chains[0] if chains else listener.default_filter_chain
+    return _end(chain) if chain.filters else "closed"
+
+
+def _inspect(listener: listener_pb2.Listener, connection: Connection) -> tuple[str, tuple[str, ...], str]:
+    """What the inspectors find out, as far as they are enabled for the port."""
+    enabled = {f.name for f in listener.listener_filters if not _disabled(f.filter_disabled, connection.port)}
+    if connection.speaks == "tls" and TLS_INSPECTOR in enabled:
+        return "tls", connection.alpn, connection.sni
+    detected = connection.speaks == "http" and HTTP_INSPECTOR in enabled
+    return "raw_buffer", ("http/1.1",) if detected else (), ""
+
+
+def _disabled(predicate: listener_components_pb2.ListenerFilterChainMatchPredicate, port: int) -> bool:
+    kind = predicate.WhichOneof("rule")
+    if kind is None:
+        return False
+    if kind == "not_match":
+        return not _disabled(predicate.not_match, port)
+    if kind == "or_match":
+        return any(_disabled(p, port) for p in predicate.or_match.rules)
+    assert kind == "destination_port_range", kind
+    return bool(predicate.destination_port_range.start <= port < predicate.destination_port_range.end)
+
+
+def _best(chains: Iterable[Chain], rank: Callable[[Any], int | None]) -> list[Chain]:
+    """The chains that match best: a rank of None does not match, 0 has no condition."""
+    ranked = [(r, c) for c in chains if (r := rank(c.filter_chain_match)) is not None]
+    best = max((r for r, _ in ranked), default=0)
+    return [c for r, c in ranked if r == best]
+
+
+def _exact(wanted: Any, have: Any) -> int | None:
+    return 0 if not wanted else 1 if wanted == have else None
+
+
+def _any(wanted: Any, have: tuple[str, ...]) -> int | None:
+    """The client's first wish counts most."""
+    return 0 if not wanted else next((len(have) - i for i, h in enumerate(have) if h in wanted), None)
+
+
+def _prefix(ranges: Any, ip: str) -> int | None:
+    networks = [ipaddress.ip_network(f"{r.address_prefix}/{r.prefix_len.value}", strict=False) for r in ranges]
+    lengths = [n.prefixlen + 1 for n in networks if ipaddress.ip_address(ip) in n]
+    return 0 if not networks else max(lengths, default=None)
+
+
+def _name(names: Any, sni: str) -> int | None:
+    ranks = [1000 if n == sni else len(n) for n in names if n == sni or (n.startswith("*.") and sni.endswith(n[1:]))]
+    return 0 if not names else max(ranks, default=None)
+
+
+def _end(chain: Chain) -> str:
+    terminated = "tls " if chain.HasField("transport_socket") else ""
+    last = chain.filters[-1]
+    if last.name == HTTP:
+        manager = http_connection_manager_pb2.HttpConnectionManager.FromString(last.typed_config.value)
+        return f"{terminated}http {manager.rds.route_config_name or manager.route_config.name}"
+    assert last.name == TCP, last.name
+    return terminated + str(tcp_proxy_pb2.TcpProxy.FromString(last.typed_config.value).cluster)

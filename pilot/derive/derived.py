@@ -22,6 +22,8 @@ class Derived(Generic[P, T]):
         self.__name__, self.__doc__, self.__module__ = compute.__name__, compute.__doc__, compute.__module__
 
     def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
+        if kwargs:
+            raise TypeError(f"{self.__name__}: arguments are the cache key, so they go by position")
         value: T = db.read(self, args)
         return value
 
@@ -54,6 +56,8 @@ class Gather(Generic[K, P, T]):
         self.__name__ = name
 
     def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> Mapping[K, T]:
+        if kwargs:
+            raise TypeError(f"{self.__name__}: arguments are the cache key, so they go by position")
         value: Mapping[K, T] = db.read(self, args)
         return value
 

@@ -50,7 +50,7 @@ class Node:
     `changed_at` and `verified_at` are revisions, -1 for never.
     """
 
-    __slots__ = ("args", "changed_at", "deps", "error", "fn", "gathered", "key", "readers", "stale", "value", "verified_at", "watchers")
+    __slots__ = ("args", "changed_at", "deps", "error", "fn", "gathered", "key", "readers", "running", "stale", "value", "verified_at", "watchers")
 
     def __init__(self, key: Hashable, fn: Derivation, args: tuple[Any, ...]) -> None:
         self.key, self.fn, self.args = key, fn, args
@@ -58,7 +58,7 @@ class Node:
         self.error: Exception | None = None
         self.deps: tuple[Node, ...] = ()
         self.readers: set[Node] = set()
-        self.stale = True
+        self.stale, self.running = True, False
         self.changed_at = self.verified_at = -1
         self.watchers = 0
         self.gathered = Gathered() if fn.gathers else None
@@ -86,7 +86,6 @@ class Database:
         self.on_failure: Callable[[Node, Exception], None] | None = None
         self._nodes: dict[Hashable, Node] = {}
         self._frames: list[dict[Node, None]] = []
-        self._running: set[Node] = set()
         self._orphans: list[Node] = []
         self._cyclic = False  # counting readers cannot free a cycle
 
@@ -103,7 +102,7 @@ class Database:
         if node.stale:
             self.refresh(node)
         if node.error is not None:
-            raise node.error
+            raise node.error.with_traceback(None)  # one object raised again and again would gather tracebacks
         return node.value
 
     def adopt(self, key: Hashable, fn: Derivation, args: tuple[Any, ...]) -> Node:
@@ -117,7 +116,7 @@ class Database:
         """Bring a node up to date: verify its inputs in the order of their first read, rerun it only if one changed."""
         if not node.stale:
             return
-        if node in self._running:
+        if node.running:
             self._cyclic = True
             raise CycleError(node.key)
         if node.verified_at < 0 or node.gathered is not None or not self._verify(node):
@@ -125,22 +124,22 @@ class Database:
 
     def _verify(self, node: Node) -> bool:
         """Whether no input changed since the node was verified; then it is verified now."""
-        self._running.add(node)
+        node.running = True
         try:
             for dep in node.deps:
                 if dep.stale:
-                    if dep in self._running:
+                    if dep.running:
                         return False
                     self.refresh(dep)
                 if dep.changed_at > node.verified_at:
                     return False
         finally:
-            self._running.discard(node)
+            node.running = False
         node.stale, node.verified_at = False, self.revision
         return True
 
     def _run(self, node: Node) -> None:
-        self._running.add(node)
+        node.running = True
         value: Any = UNSET
         error: Exception | None = None
         frame: dict[Node, None] = {}
@@ -151,7 +150,7 @@ class Database:
             error = raised
         finally:
             self._frames.pop()
-            self._running.discard(node)
+            node.running = False
         self.runs += 1
         if self.on_run is not None:
             self.on_run(node)
@@ -170,13 +169,15 @@ class Database:
         self.failures += 1
         if self.on_failure is not None:
             self.on_failure(node, error)
+        error.__traceback__ = None  # it was told; kept, it would keep every frame's values alive
 
     def _relink(self, node: Node, frame: dict[Node, None]) -> None:
         for dep in frame:
             dep.readers.add(node)
-        for dep in node.deps:
-            if dep not in frame:
-                self.unread(dep, node)
+        if node.deps:
+            for dep in node.deps:
+                if dep not in frame:
+                    self.unread(dep, node)
         node.deps = tuple(frame)
 
     # -- writes --------------------------------------------------------------------------------------------------------

@@ -153,6 +153,24 @@ def test_a_failure_is_memoised_and_the_root_keeps_its_last_good_value() -> None:
     assert (node.value, node.error) == ("n00002 is -", None)
 
 
+def test_a_failure_that_is_read_often_gathers_no_tracebacks() -> None:
+    db = World()
+    node = db.watch(sentence, "n00002")
+    db.set("n00002", 13)
+    db.refresh(node)
+    depths = set()
+    for _ in range(5):
+        with pytest.raises(ValueError, match="unlucky") as caught:
+            sentence(db, "n00002")
+        depths.add(len(caught.traceback))
+    assert len(depths) == 1
+
+
+def test_arguments_go_by_position() -> None:
+    with pytest.raises(TypeError, match="by position"):
+        sentence(World(), key="n00001")
+
+
 def test_the_first_run_of_a_root_may_fail() -> None:
     db = World()
     db.set("n00001", 13)

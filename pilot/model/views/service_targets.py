@@ -10,7 +10,8 @@ from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.pod import Pod
 from pilot.model.config.service import ServicePort
 from pilot.model.facets import Reach, ServiceTarget, Siblings
-from pilot.model.inputs import SERVICE_NAME_LABEL, Mesh
+from pilot.model.indexes import SERVICE_NAME_LABEL
+from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
 from pilot.model.service import Port, Protocol, Resolution, Service, ServiceRef
 from pilot.model.views.endpoint_slices import slice_endpoints

@@ -1,0 +1,107 @@
+"""Buckets of the tables' indexes: functions of a key and a row. A row that is in no bucket is not found through that index."""
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from pilot.lib.labels import NETWORK
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.consistent_hash import hashes
+from pilot.model.service import ServiceRef
+
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+Buckets = Iterable[Hashable]
+
+
+def qualify(host: str, namespace: str, domain: str) -> str:
+    """A host as a user writes it in a namespace, as a full name: without a dot it is a service of that namespace."""
+    return host if "." in host or host == "*" else f"{host}.{namespace}.svc.{domain}"
+
+
+def namespace(key: ObjectKey, _: Any) -> Buckets:
+    return (key.namespace,)
+
+
+# -- Services, Pods, EndpointSlices ------------------------------------------------------------------------------------------
+
+
+def one_selected_label(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """(namespace, key, value) of the first label that a Service selects."""
+    return ((key.namespace, *min(o.spec.selector.items())),) if o.spec.selector else ()
+
+
+def is_network_gateway(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return (True,) if NETWORK in o.labels else ()
+
+
+def is_external_name(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return (True,) if o.spec.type == "ExternalName" else ()
+
+
+def pod_ips(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return tuple(i.ip for i in o.spec.status.pod_ips) or ((o.spec.status.pod_ip,) if o.spec.status.pod_ip else ())
+
+
+def slice_service(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """ObjectKey of the Service that a slice belongs to."""
+    name = o.labels.get(SERVICE_NAME_LABEL)
+    return (ObjectKey(key.namespace, name),) if name else ()
+
+
+def slice_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return {a for e in o.spec.endpoints for a in e.addresses}
+
+
+# -- ServiceEntries, WorkloadEntries -----------------------------------------------------------------------------------------
+
+
+def entry_hosts(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return set(o.spec.hosts)
+
+
+def entry_refs(key: ObjectKey, o: Object[Any]) -> Buckets:
+    return {ServiceRef(h, key.namespace) for h in o.spec.hosts}
+
+
+def endpoint_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return {e.address for e in o.spec.endpoints}
+
+
+def selecting(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """The namespace of a ServiceEntry with a workloadSelector."""
+    return (key.namespace,) if o.spec.workload_selector is not None else ()
+
+
+def entry_address(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return (o.spec.address,)
+
+
+# -- VirtualServices, DestinationRules: by full lower-case host name as written, wildcards included ---------------------------
+
+
+def full_hosts(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
+    def hosts(key: ObjectKey, o: Object[Any]) -> Buckets:
+        return {qualify(h, key.namespace, domain).lower() for h in o.spec.hosts}
+
+    return hosts
+
+
+def full_host(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
+    def host(key: ObjectKey, o: Object[Any]) -> Buckets:
+        return (qualify(o.spec.host, key.namespace, domain).lower(),)
+
+    return host
+
+
+def has_wildcard(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return (True,) if any(h.startswith("*") for h in o.spec.hosts) else ()
+
+
+def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """The namespace of a rule of a wildcard host."""
+    return (key.namespace,) if o.spec.host.startswith("*") else ()
+
+
+def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
+    """Rules of wildcard hosts that ask for consistent hashing."""
+    return (True,) if o.spec.host.startswith("*") and hashes(o.spec) else ()

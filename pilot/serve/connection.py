@@ -26,6 +26,7 @@ class Connection:
         self.busy = False
         self.reasons: Mapping[str, int] = {}
         self.end: Callable[[], None] | None = None
+        self._plan = Plan({})
         self._feeds: dict[str, Feed[Connection]] = {}
 
     @property
@@ -54,8 +55,15 @@ class Connection:
 
     def next_answer(self, plan: Node, feeds: Feeds[Connection]) -> Answer | None:
         """The first response that the proxy lacks by its plan."""
-        groups: Plan | None = None if plan.value is UNSET else plan.value
-        return self.session.next_answer(lambda type_url: self._view(type_url, groups, feeds))
+        if plan.value is not self._plan and plan.value is not UNSET:
+            self._plan = plan.value
+            self._follow(feeds)
+        return self.session.next_answer(lambda type_url: self._view(type_url, feeds))
+
+    def shares(self, type_url: str) -> bool:
+        """Whether other connections get the same of a type."""
+        feed = self._feeds.get(type_url)
+        return feed is not None and len(feed.readers) > 1
 
     def close(self, feeds: Feeds[Connection]) -> None:
         """Follow nothing any more."""
@@ -63,14 +71,23 @@ class Connection:
             feeds.close(feed, self)
         self._feeds.clear()
 
-    def _view(self, type_url: str, plan: Plan | None, feeds: Feeds[Connection]) -> View | None:
-        groups = plan.groups.get(type_url) if plan is not None else None
-        if groups is None:
-            return None
+    def _follow(self, feeds: Feeds[Connection]) -> None:
+        """Another plan: keep the feeds that are in it, and take others in the place of those that are not."""
+        for type_url, feed in list(self._feeds.items()):
+            groups = self._plan.groups.get(type_url)
+            if groups is not None and groups != feed.groups:
+                self._feeds[type_url] = feeds.open(groups, self)
+            elif groups is None:
+                del self._feeds[type_url]
+            else:
+                continue
+            feeds.close(feed, self)
+
+    def _view(self, type_url: str, feeds: Feeds[Connection]) -> View | None:
         feed = self._feeds.get(type_url)
-        if feed is None or (feed.groups is not groups and feed.groups != groups):
-            old, feed = feed, feeds.open(groups, self)
-            self._feeds[type_url] = feed
-            if old is not None:
-                feeds.close(old, self)
-        return feed.view
+        if feed is None:
+            groups = self._plan.groups.get(type_url)
+            if groups is None:
+                return None
+            feed = self._feeds[type_url] = feeds.open(groups, self)
+        return feed.view if feed.stale else feed.seen

@@ -6,7 +6,6 @@ answered again, and a stale nonce does not make the changes of subscription in t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 from pilot.serve.frames import Batch, Parts
@@ -36,7 +35,7 @@ class DeltaSession(Session):
             subscription.last_error, subscription.nonce_acked = "", nonce
         if self._resubscribe(subscription, tuple(request.resource_names_subscribe), tuple(request.resource_names_unsubscribe)):
             self._warm(request.type_url)
-        return Received(acknowledged, stale=bool(nonce) and not acknowledged)
+        return Received(acknowledged, bool(nonce) and not acknowledged, releases=acknowledged and self._releases(request.type_url))
 
     def _first(self, request: Any) -> None:
         """Everything is wanted where `*` is, or, of a type that has no names, where nothing is named."""
@@ -55,7 +54,7 @@ class DeltaSession(Session):
         elif STAR in added and not subscription.wildcard:
             subscription.wildcard = subscription.owes_all = True
         subscription.wanted = self._name_sets.change(subscription.wanted, added, (*removed, STAR))
-        subscription.owed = subscription.wanted.all.intersection(subscription.owed.union(added))
+        subscription.owe(added)
         return subscription.owes_all or bool(subscription.owed)
 
     def _warm(self, type_url: str) -> None:
@@ -75,8 +74,9 @@ class DeltaSession(Session):
             gone |= {name for name in subscription.retained if view.get(name) is None}
             batches = [snapshot.batch for snapshot in view.snapshots]
         else:
-            changed = {r.name for r in chain.from_iterable(c.batch.resources for c in changes)} if subscription.owed else ()
-            owed = view.pick(subscription.owed.difference(changed))
-            batches = [*(c.batch for c in changes), owed.batch]
-            gone.update(owed.missing)
-        return Answer(subscription.type_url, view, tuple(batches), self._removed(subscription.type_url, sorted(gone)), warms_of(changes))
+            batches = [change.batch for change in changes]
+            if owed := subscription.owed.difference(*(change.names for change in changes)):
+                selection = view.pick(owed)
+                batches.append(selection.batch)
+                gone.update(selection.missing)
+        return Answer(subscription.type_url, view, tuple(batches), self._removed(subscription.type_url, tuple(gone)), warms_of(changes))

@@ -24,27 +24,30 @@ class Watched:
 
 
 class Feed(Generic[R]):
-    """All groups of one type in a plan, and who follows them, the oldest reader first."""
+    """All groups of one type in a plan, and who follows them, the oldest reader first.
 
-    __slots__ = ("_db", "_seen", "_view", "groups", "readers", "stale", "watched")
+    `seen` is the view as it was read last; where `stale`, `view` may be another one.
+    """
+
+    __slots__ = ("_db", "_snapshots", "groups", "readers", "seen", "stale", "watched")
 
     def __init__(self, db: Database, groups: tuple[Group, ...], watched: tuple[Watched, ...]) -> None:
         self._db, self.groups, self.watched = db, groups, watched
         self.readers: dict[R, None] = {}
         self.stale = True
-        self._seen: tuple[Snapshot | None, ...] = ()
-        self._view: View | None = None
+        self.seen: View | None = None
+        self._snapshots: tuple[Snapshot, ...] = ()
 
     @property
     def view(self) -> View | None:
         """What the groups hold now: their last good values. None until each has been computed once without an error."""
         if self.stale:
             self.stale = False
-            seen = tuple(self._snapshot(watched) for watched in self.watched)
-            snapshots = tuple(s for s in seen if s is not None)
-            if len(snapshots) == len(seen) and (self._view is None or seen != self._seen):
-                self._seen, self._view = seen, View(self.groups, snapshots)
-        return self._view
+            found = [self._snapshot(watched) for watched in self.watched]
+            snapshots = tuple(snapshot for snapshot in found if snapshot is not None)
+            if len(snapshots) == len(found) and (self.seen is None or snapshots != self._snapshots):
+                self._snapshots, self.seen = snapshots, View(self.groups, snapshots)
+        return self.seen
 
     def _snapshot(self, watched: Watched) -> Snapshot | None:
         if watched.node.stale:

@@ -7,6 +7,7 @@ https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/discovery/v3/discover
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from pilot.translate.resource import Resource, length_delimited
@@ -43,16 +44,13 @@ class Batch:
         return self._sotw
 
 
-NOTHING = Batch(())
+@functools.lru_cache(256)
+def head(version: str, type_url: str) -> bytes:
+    """What all responses of a type under one version start with."""
+    return length_delimited(1, version.encode()) + length_delimited(4, type_url.encode())
 
 
-def head(version: str) -> bytes:
-    """What a response starts with."""
-    return length_delimited(1, version.encode())
-
-
-def tail(type_url: str, nonce: str, removed: Iterable[str] = ()) -> bytes:
+def tail(nonce: str, removed: Iterable[str] = ()) -> bytes:
     """What a response ends with."""
-    parts = [length_delimited(4, type_url.encode()), length_delimited(5, nonce.encode())]
-    parts += (length_delimited(6, name.encode()) for name in removed)
-    return b"".join(parts)
+    end = length_delimited(5, nonce.encode())
+    return b"".join((end, *(length_delimited(6, name.encode()) for name in removed))) if removed else end

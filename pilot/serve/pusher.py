@@ -1,18 +1,21 @@
 """Writes what connections lack: one response at a time a connection, bounded over all of them."""
 from __future__ import annotations
 
+import asyncio
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 
 from pilot.lib.metrics import Metrics
 from pilot.serve.connection import Connection
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import BytesInFlight, Turns
+from pilot.serve.messages import Messages
 from pilot.serve.session import Answer
 
 Write = Callable[[bytes], Awaitable[None]]
 WRITE_TIMEOUT = 60.0
+HOLD = 0.05
+DEPENDENT = {"depdendentresource": 1}  # spelt as the metric pilot_push_triggers has it
 
 
 class Pusher:
@@ -23,6 +26,8 @@ class Pusher:
         self._flight = BytesInFlight(bytes_in_flight)
         self._turns = Turns()
         self._writing: dict[Connection, float] = {}
+        self._messages = Messages()
+        self._held: list[Connection] = []
 
     async def serve(self, connection: Connection, write: Write) -> None:
         """Write to a connection whatever it lacks, for as long as it lives."""
@@ -37,6 +42,19 @@ class Pusher:
             connection.busy = False
             if wrote:
                 self._metrics.converged(time.monotonic() - since)
+
+    def release_soon(self, connection: Connection) -> None:
+        """Let the session owe what it held, unless a request does so within `HOLD` seconds. One timer serves all connections."""
+        if not self._held:
+            asyncio.get_running_loop().call_later(HOLD, self._release)
+        self._held.append(connection)
+
+    def _release(self) -> None:
+        now, held, self._held = time.monotonic(), self._held, []
+        for connection in held:
+            connection.session.release()
+            if connection.session.owes():
+                connection.mark(now, DEPENDENT)
 
     async def _write_next(self, connection: Connection, write: Write) -> bool:
         """Write the next response, if there is one."""
@@ -58,9 +76,7 @@ class Pusher:
         return answer is not None
 
     async def _write(self, connection: Connection, answer: Answer, write: Write, started: float) -> None:
-        version = self._discovery.version
-        nonce = f"{version}{uuid.uuid4()}"
-        message = connection.session.encode(answer, version, nonce)
+        nonce, message = self._messages.of(connection.session, answer, self._discovery.version, connection.shares(answer.type_url))
         connection.session.sent(answer, nonce, time.time())
         writing = self._writing[connection] = time.monotonic()
         try:
@@ -74,7 +90,8 @@ class Pusher:
         self._metrics.sent(answer.type_url, len(message), now - started, now - writing)
 
     def sweep(self) -> int:
-        """End the streams whose proxies have taken nothing for `WRITE_TIMEOUT` seconds; how many."""
+        """End the streams whose proxies have taken nothing for `WRITE_TIMEOUT` seconds; how many. Messages are let go."""
+        self._messages.clear()
         limit = time.monotonic() - WRITE_TIMEOUT
         stuck = [connection for connection, since in self._writing.items() if since < limit]
         for connection in stuck:
@@ -82,3 +99,4 @@ class Pusher:
             if connection.end is not None:
                 connection.end()
         return len(stuck)
+

@@ -7,26 +7,30 @@ https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pilot.serve import frames
 from pilot.serve.frames import Batch, Parts
 from pilot.serve.names import NameSets
 from pilot.serve.snapshot import Change, View
-from pilot.serve.subscription import Subscription
+from pilot.serve.subscription import NONE, Subscription
 from pilot.serve.types import NEVER_REMOVED, placeholder, rank
-from pilot.translate.resource import ENDPOINT
+from pilot.translate.resource import CLUSTER, ENDPOINT
 
 ViewOf = Callable[[str], View | None]
 
 
 class Received(NamedTuple):
-    """What a request said of the responses before it: an ACK, a NACK with gRPC code and message, a stale nonce, or nothing."""
+    """What a request said of the responses before it: an ACK, a NACK with gRPC code and message, a stale nonce, or nothing.
+
+    `releases`: `release` is to be called soon, if no other request comes that makes it needless.
+    """
 
     acknowledged: bool = False
     stale: bool = False
     rejected: tuple[int, str] | None = None
+    releases: bool = False
 
 
 class Answer(NamedTuple):
@@ -87,17 +91,25 @@ class Session(abc.ABC):
         """An answer is on its way under this nonce, at Unix time `now`."""
         subscription = self.subscriptions[answer.type_url]
         subscription.sent, subscription.nonce_sent, subscription.sent_at = answer.view, nonce, now
-        subscription.owes_all, subscription.owed, subscription.retained = False, frozenset(), frozenset()
-        endpoints = self.subscriptions.get(ENDPOINT)
-        if answer.warms and endpoints is not None:  # Envoy takes changed clusters into use when it gets their endpoints, changed or not
-            endpoints.owe(answer.warms & endpoints.wanted.all)
+        subscription.owes_all, subscription.owed, subscription.retained = False, NONE, NONE
+        if answer.warms and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:
+            endpoints.held |= answer.warms & endpoints.wanted.all
+
+    def release(self) -> None:
+        """Owe what was held.
+
+        Envoy takes changed clusters into use when it gets their endpoints, changed or not. They are held until it has acknowledged the
+        clusters, because in the same moment it asks for the endpoints of new ones, which makes one response of two.
+        """
+        if (endpoints := self.subscriptions.get(ENDPOINT)) is not None and endpoints.held:
+            endpoints.owe(())
 
     def encode(self, answer: Answer, version: str, nonce: str) -> bytes:
-        """The bytes of a response."""
-        parts: list[bytes] = [frames.head(version)]
+        """The bytes of a response. Equal for every session of this class."""
+        parts: list[bytes] = [frames.head(version, answer.type_url)]
         for batch in answer.batches:
             parts += self._parts(batch)
-        parts.append(frames.tail(answer.type_url, nonce, answer.removed))
+        parts.append(frames.tail(nonce, answer.removed))
         return b"".join(parts)
 
     def owes(self) -> bool:
@@ -117,7 +129,11 @@ class Session(abc.ABC):
         subscription = self.subscriptions.get(request.type_url)
         if subscription is not None:
             subscription.last_error = request.error_detail.message
-        return Received(rejected=(request.error_detail.code, request.error_detail.message))
+        return Received(rejected=(request.error_detail.code, request.error_detail.message), releases=self._releases(request.type_url))
+
+    def _releases(self, type_url: str) -> bool:
+        """Whether a request for this type says that the proxy has taken what endpoints were held for."""
+        return type_url == CLUSTER and (endpoints := self.subscriptions.get(ENDPOINT)) is not None and bool(endpoints.held)
 
     def _answer(self, subscription: Subscription, view: View) -> Answer | None:
         changes = view.since(subscription.sent) if subscription.sent not in (None, view) else ()
@@ -132,31 +148,24 @@ class Session(abc.ABC):
 
     def _changed(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer | None:
         """Those of the changed resources that were asked for, and those that are owed."""
-        wanted, owed = subscription.wanted.all, subscription.owed
-        batches: list[Batch] = []
-        for change in changes:
-            found = [r for r in change.batch.resources if r.name in wanted and r.name not in owed]
-            if found:
-                batches.append(change.batch if len(found) == len(change.batch) else Batch(found))
-        gone = [name for change in changes for name in change.removed if name in wanted and name not in owed]
-        if owed:
-            selection = view.pick(owed)
-            batches.append(selection.batch)
-            gone += selection.missing
+        selections = [change.wanted_by(subscription.wanted) for change in changes]
+        if owed := subscription.owed.difference(*(change.names for change in changes)):
+            selections.append(view.pick(owed))
+        batches = [selection.batch for selection in selections if len(selection.batch)]
+        gone = [name for selection in selections for name in selection.missing]
         return self._named(subscription, view, batches, gone, changes) if batches or gone else None
 
-    def _named(self, subscription: Subscription, view: View, batches: list[Batch], gone: Iterable[str], changes: Iterable[Change]) -> Answer | None:
+    def _named(self, subscription: Subscription, view: View, batches: list[Batch], gone: Sequence[str], changes: Sequence[Change]) -> Answer:
         """The answer to a subscription by name: what there is, and what there is not (any more)."""
         type_url = subscription.type_url
-        names = sorted(gone)
-        if stand_ins := [r for name in names if (r := placeholder(type_url, name)) is not None]:
+        if gone and (stand_ins := [r for name in sorted(gone) if (r := placeholder(type_url, name)) is not None]):
             batches.append(Batch(stand_ins))
-        return Answer(type_url, view, tuple(batches), self._removed(type_url, names), warms_of(changes))
+        return Answer(type_url, view, tuple(batches), self._removed(type_url, gone), warms_of(changes))
 
     def _removed(self, type_url: str, names: Sequence[str]) -> tuple[str, ...]:
-        return () if type_url in NEVER_REMOVED else tuple(names)
+        return () if type_url in NEVER_REMOVED else tuple(sorted(names))
 
 
-def warms_of(changes: Iterable[Change]) -> frozenset[str]:
+def warms_of(changes: Sequence[Change]) -> frozenset[str]:
     """The names of the endpoints that Envoy waits for after the changes."""
-    return frozenset[str]().union(*(change.warms for change in changes))
+    return NONE.union(*[change.warms for change in changes]) if changes else NONE

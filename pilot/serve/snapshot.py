@@ -10,12 +10,39 @@ from pilot.serve.names import Names
 from pilot.translate.resource import Resource
 
 
-class Change(NamedTuple):
-    """From one snapshot to another: resources that came or differ, names that went, and what the new ones make Envoy wait for."""
+class Selection(NamedTuple):
+    """The resources of some names, and the names that there is none for (any more), sorted."""
 
     batch: Batch
-    removed: tuple[str, ...]
-    warms: frozenset[str]
+    missing: tuple[str, ...]
+
+
+class Change:
+    """From one snapshot to another: resources that came or differ, names that went, and what the new ones make Envoy wait for."""
+
+    __slots__ = ("_names", "_wanted", "batch", "removed", "warms")
+
+    def __init__(self, resources: Iterable[Resource], removed: Iterable[str]) -> None:
+        self.batch, self.removed = Batch(resources), tuple(removed)
+        self.warms = frozenset(r.warms for r in self.batch.resources if r.warms)
+        self._names: frozenset[str] | None = None
+        self._wanted: weakref.WeakKeyDictionary[Names, Selection] = weakref.WeakKeyDictionary()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of what came, differs or went."""
+        if self._names is None:
+            self._names = frozenset((*(r.name for r in self.batch.resources), *self.removed))
+        return self._names
+
+    def wanted_by(self, names: Names) -> Selection:
+        """The part that concerns a set of names."""
+        found = self._wanted.get(names)
+        if found is None:
+            resources = [r for r in self.batch.resources if r.name in names.all]
+            batch = self.batch if len(resources) == len(self.batch) else Batch(resources)
+            found = self._wanted[names] = Selection(batch, tuple(sorted(name for name in self.removed if name in names.all)))
+        return found
 
 
 class Snapshot:
@@ -48,15 +75,8 @@ class Snapshot:
 def change_of(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> Change:
     """What turns `old` into `new`; an equal resource is no change."""
     resources = [r for name, r in new.items() if (before := old.get(name)) is not r and before != r]
-    removed = tuple(name for name in old if name not in new)
-    return Change(Batch(resources), removed, frozenset(r.warms for r in resources if r.warms))
-
-
-class Selection(NamedTuple):
-    """The resources of some names, and the names that there is none for, sorted."""
-
-    batch: Batch
-    missing: tuple[str, ...]
+    removed = [name for name in old if name not in new]
+    return Change(resources, removed)
 
 
 class View:
@@ -65,12 +85,13 @@ class View:
     `groups` tells which groups these are: two views with equal `groups` are compared group by group.
     """
 
-    __slots__ = ("__weakref__", "_selections", "groups", "snapshots")
+    __slots__ = ("__weakref__", "_last", "_selections", "groups", "snapshots")
 
     def __init__(self, groups: Hashable, snapshots: tuple[Snapshot, ...]) -> None:
         self.groups = groups
         self.snapshots = snapshots if _are_disjoint(snapshots) else (Snapshot(r for s in snapshots for r in s.by_name.values()),)
         self._selections: weakref.WeakKeyDictionary[Names, Selection] = weakref.WeakKeyDictionary()
+        self._last: tuple[weakref.ref[View], tuple[Change, ...]] | None = None
 
     def get(self, name: str) -> Resource | None:
         for snapshot in self.snapshots:
@@ -96,12 +117,21 @@ class View:
 
     def since(self, old: View) -> tuple[Change, ...]:
         """What changed from `old` to this, a change a group where the groups are the same."""
+        if self._last is not None and self._last[0]() is old:
+            return self._last[1]
+        changes = self._since(old)
+        self._last = weakref.ref(old), changes
+        return changes
+
+    def _since(self, old: View) -> tuple[Change, ...]:
         if self.groups == old.groups and len(self.snapshots) == len(old.snapshots):
             pairs = zip(old.snapshots, self.snapshots, strict=True)
             changes = tuple(new.since(before) for before, new in pairs if before is not new)
         else:
             changes = (change_of(old.union(), self.union()),)
-        return tuple(self._settled(c) if len(self.snapshots) > 1 and c.removed else c for c in changes)
+        if len(self.snapshots) > 1:
+            changes = tuple(self._settled(change) for change in changes)
+        return tuple(change for change in changes if change.batch.resources or change.removed)
 
     def union(self) -> dict[str, Resource]:
         """All of it by name."""
@@ -109,7 +139,8 @@ class View:
 
     def _settled(self, change: Change) -> Change:
         """Without the removal of names that are in another group now."""
-        return change._replace(removed=tuple(name for name in change.removed if self.get(name) is None))
+        gone = [name for name in change.removed if self.get(name) is None]
+        return change if len(gone) == len(change.removed) else Change(change.batch.resources, gone)
 
 
 def _are_disjoint(snapshots: tuple[Snapshot, ...]) -> bool:

@@ -32,7 +32,7 @@ class SotwSession(Session):
             return Received(stale=True)
         subscription.last_error, subscription.nonce_acked = "", request.response_nonce
         self._rename(subscription, names)
-        return Received(acknowledged=True)
+        return Received(acknowledged=True, releases=self._releases(type_url))
 
     def _rename(self, subscription: Subscription, names: frozenset[str]) -> None:
         """Take the names of an acknowledgement: those that were added are answered."""
@@ -44,7 +44,7 @@ class SotwSession(Session):
         if subscription.wildcard:
             subscription.owes_all = True
         else:
-            subscription.owed = (subscription.owed & names) | (names - known)
+            subscription.owe(names - known)
 
     def _warm(self, type_url: str) -> None:
         """Clusters that are sent on a first request may be warming: Envoy then asks for endpoints in what looks like an ACK.

@@ -1,23 +1,26 @@
 """What one connection watches of one type, and how far it is."""
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from pilot.serve.names import Names
 from pilot.serve.snapshot import View
 
 WILDCARD = frozenset({"*"})
+NONE: frozenset[str] = frozenset()
 
 
 class Subscription:
     """`names` are those asked for, next to everything where `wildcard`. `sent` is the view that the proxy has been brought to.
 
-    What is owed although it did not change: all of it (`owes_all`), or the names in `owed`. `retained`: names that a reconnecting
-    client says it still has. `respond`: the next acknowledgement is answered in full, because Envoy may wait for it.
+    What is owed although it did not change: all of it (`owes_all`), or the names in `owed`; names in `held` will be, when the proxy has
+    taken what made it want them. `retained`: names that a reconnecting client says it still has. `respond`: the next acknowledgement
+    is answered in full, because Envoy may wait for it.
     """
 
     __slots__ = (
-        "last_error", "nonce_acked", "nonce_sent", "owed", "owes_all", "respond", "retained", "sent", "sent_at", "type_url", "wanted", "wildcard"
+        "held", "last_error", "nonce_acked", "nonce_sent", "owed", "owes_all", "respond", "retained", "sent", "sent_at", "type_url", "wanted",
+        "wildcard",
     )  # fmt: skip
 
     def __init__(self, type_url: str, wanted: Names, wildcard: bool, retained: frozenset[str] = frozenset()) -> None:
@@ -26,7 +29,7 @@ class Subscription:
         self.sent_at = 0.0
         self.sent: View | None = None
         self.owes_all = True
-        self.owed: frozenset[str] = frozenset()
+        self.owed = self.held = NONE
         self.respond = False
 
     @property
@@ -34,9 +37,10 @@ class Subscription:
         """As the proxy asked."""
         return WILDCARD | self.wanted.all if self.wildcard else self.wanted.all
 
-    def owe(self, names: frozenset[str]) -> None:
-        """Answer these names, changed or not."""
-        self.owed = self.owed | names if self.owed else names
+    def owe(self, names: Iterable[str]) -> None:
+        """Answer these names and those that were held, changed or not, as far as they are asked for."""
+        self.owed = self.wanted.all.intersection(self.owed.union(names, self.held))
+        self.held = NONE
 
     def is_behind(self, view: View) -> bool:
         """Whether there may be something to send."""

@@ -28,6 +28,8 @@ class Pusher:
         self._writing: dict[Connection, float] = {}
         self._messages = Messages()
         self._held: list[Connection] = []
+        self._ripe: list[Connection] = []
+        self._holding = False
 
     async def serve(self, connection: Connection, write: Write) -> None:
         """Write to a connection whatever it lacks, for as long as it lives."""
@@ -44,17 +46,22 @@ class Pusher:
                 self._metrics.converged(time.monotonic() - since)
 
     def release_soon(self, connection: Connection) -> None:
-        """Let the session owe what it held, unless a request does so within `HOLD` seconds. One timer serves all connections."""
-        if not self._held:
+        """Let the session owe what it held, unless a request does so within `HOLD` to twice as many seconds. One timer serves all connections."""
+        if not self._holding:
+            self._holding = True
             asyncio.get_running_loop().call_later(HOLD, self._release)
         self._held.append(connection)
 
     def _release(self) -> None:
-        now, held, self._held = time.monotonic(), self._held, []
-        for connection in held:
+        now = time.monotonic()
+        for connection in self._ripe:
             connection.session.release()
             if connection.session.owes():
                 connection.mark(now, DEPENDENT)
+        self._ripe, self._held = self._held, []
+        self._holding = bool(self._ripe)
+        if self._holding:
+            asyncio.get_running_loop().call_later(HOLD, self._release)
 
     async def _write_next(self, connection: Connection, write: Write) -> bool:
         """Write the next response, if there is one."""

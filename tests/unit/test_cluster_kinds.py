@@ -201,6 +201,7 @@ def test_any_host_by_dynamic_dns(tls: str, insecure: bool) -> None:
     resolver = config["dnsCacheConfig"]["typedDnsResolverConfig"]["typedConfig"]["resolvers"]
     assert resolver == [{"socketAddress": {"address": "127.0.0.1", "portValue": 15053}}]
     assert bool(tls_context(found)) is not insecure
+    assert ("useDownstreamProtocolConfig" in http_options(found)) is insecure
 
 
 def test_clusters_routed_to_by_sni() -> None:

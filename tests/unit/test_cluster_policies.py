@@ -241,6 +241,14 @@ def test_mesh_defaults_fill_whole_parts() -> None:
     assert "outlierDetection" not in found["PassthroughCluster"]
 
 
+def test_a_mesh_wide_pool_does_not_change_how_http_passes_through() -> None:
+    mesh = "defaultTrafficPolicy: {connectionPool: {tcp: {connectTimeout: 4s}, http: {idleTimeout: 90s, maxRequestsPerConnection: 7}}}"
+    for name in ("PassthroughCluster", "InboundPassthroughCluster"):
+        found = clusters(mesh=mesh)[name]
+        assert found["connectTimeout"] == "4s"
+        assert http_options(found)["commonHttpProtocolOptions"] == {"idleTimeout": "300s"}
+
+
 # -- what clusters are called ----------------------------------------------------------------------------------------------
 
 def test_metadata() -> None:

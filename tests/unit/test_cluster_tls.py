@@ -202,6 +202,15 @@ def test_own_files(objects: str, host: str, certificate: str, roots: str, alt_na
     assert tls_context(found).get("sni") == sni
 
 
+def test_external_services_follow_the_rule_whatever_files_there_are() -> None:
+    objects = entry(EXTERNAL + ", subjectAltNames: [peer]") + rule("{tls: {mode: ISTIO_MUTUAL}}", host="ext.example.com")
+    found = cluster(objects, host="ext.example.com", by=with_metadata(**FILES))
+    assert secrets(found) == ["default"]
+    assert validation(found) == ("ROOTCA", [])
+    assert tls_context(found)["sni"] == "outbound|80||ext.example.com"
+    assert validation(cluster(objects, host="ext.example.com"))[1] == ["peer"]
+
+
 def test_own_files_everywhere() -> None:
     objects = entry(EXTERNAL) + rule("{tls: {mode: MUTUAL, clientCertificate: /x, privateKey: /y}}", host="ext.example.com")
     environ = {"PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES": "false"}

@@ -78,6 +78,15 @@ def test_what_nothing_names_passes_through() -> None:
     assert chains(found)[0]["filterChainMatch"] == {"destinationPort": 15006}
 
 
+def test_statistics_by_a_pattern() -> None:
+    mesh = 'inboundClusterStatName: "%SERVICE%_%SERVICE_PORT%_%TARGET_PORT%"'
+    found = listeners(service("web", "[{name: tcp, port: 80, targetPort: 8080}]"), WEB_POD, mesh=mesh)["virtualInbound"]
+    prefixes = {c["name"]: c["filters"][-1]["typedConfig"]["statPrefix"] for c in chains(found)}
+    assert prefixes["0.0.0.0_8080"] == "web.a_80_%TARGET_PORT%"
+    assert prefixes["virtualInbound"] == "_0_%TARGET_PORT%"
+    assert prefixes["virtualInbound-catchall-http"] == "InboundPassthroughCluster;"
+
+
 def test_a_port_with_a_mode_of_its_own() -> None:
     spec = "selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: DISABLE}, 9999: {mode: DISABLE}}"
     found = listeners(service("web", "[{name: http, port: 80, targetPort: 8080}]"), WEB_POD, policy(spec))["virtualInbound"]

@@ -38,6 +38,11 @@ class Draft:
         return self._options
 
     @property
+    def has_options(self) -> bool:
+        """Has anybody asked for HTTP options yet?"""
+        return self._options is not None
+
+    @property
     def protocol(self) -> str:
         """Which upstream protocol is chosen: the name of the field of `options`, or ""."""
         return (self._options is not None and self._options.WhichOneof("upstream_protocol_options")) or ""

@@ -9,7 +9,7 @@ from envoy.config.endpoint.v3 import endpoint_components_pb2
 from google.protobuf import duration_pb2
 
 from pilot.derive import derived
-from pilot.model.config.destination_rule import ClientTLSSettings, ConnectionPoolSettings
+from pilot.model.config.destination_rule import ClientTLSSettings
 from pilot.model.inputs import Mesh
 from pilot.model.views.mesh import mesh_config
 from pilot.translate import names
@@ -61,7 +61,8 @@ def _passing(name: str, traits: Traits, defaults: Defaults) -> Draft:
     draft = Draft(cluster)
     _follow_client(draft, traits)
     pool = defaults.traffic_policy.connection_pool if defaults.traffic_policy is not None else None
-    _limit(draft, pool, defaults)
+    # On a draft of its own: the mesh's pool sets limits, timeouts and keepalive, but not how HTTP passes through.
+    apply_connection_pool(Draft(cluster), Policy(connection_pool=pool), defaults)
     return draft
 
 
@@ -73,21 +74,18 @@ def _follow_client(draft: Draft, traits: Traits) -> None:
     draft.options.common_http_protocol_options.idle_timeout.CopyFrom(duration_pb2.Duration(seconds=IDLE_SECONDS))
 
 
-def _limit(draft: Draft, pool: ConnectionPoolSettings | None, defaults: Defaults) -> None:
-    apply_connection_pool(draft, Policy(connection_pool=pool), defaults)
-
-
 def build_allow_any_dynamic(traits: Traits, defaults: Defaults, tls: ClientTLSSettings | None, max_hosts: int, dns_proxy: str) -> cluster_pb2.Cluster:
     """For the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS: hosts of no service, resolved when they are asked for."""
     plain = tls is None or tls.mode == "DISABLE"
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
     draft = build_dynamic(names.ALLOW_ANY_DYNAMIC_DNS_CLUSTER, build_allow_any_dns_cache(family, max_hosts, dns_proxy), insecure=plain)
-    _follow_client(draft, traits)
     apply_connection_pool(draft, NOTHING, defaults)
     if tls is not None and not plain:
         context = build_context(draft, tls, Peer(), traits, defaults)
         if context is not None:
             draft.cluster.transport_socket.CopyFrom(build_upstream(context))
+    if not draft.has_options:  # TLS that takes its SNI from the request speaks HTTP/1.1
+        _follow_client(draft, traits)
     if defaults.metadata_exchange and traits.metadata_exchange:
         draft.cluster.filters.add().CopyFrom(exchange_filter(defaults.metadata_exchange_labels))
     return draft.build()

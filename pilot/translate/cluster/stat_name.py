@@ -10,15 +10,21 @@ def delimited(name: str) -> str:
     return name + STAT_DELIMITER
 
 
-def build_stat_name(pattern: str, service: Service, port: Port, subset: str = "", target_port: int = 0) -> str:
-    """A pattern of the mesh config (outboundClusterStatName, inboundClusterStatName) with its variables filled in."""
-    ours = service.registry is Registry.KUBERNETES
+def build_stat_name(pattern: str, service: Service | None, port: Port, subset: str = "", target_port: int | None = 0) -> str:
+    """A pattern of the mesh config (outboundClusterStatName, inboundClusterStatName) with its variables filled in.
+
+    `service`: None where no service has the port. `target_port`: None leaves its variable as it is, as inbound TCP statistics have it.
+    """
+    hostname = service.hostname if service is not None else ""
+    short, name = hostname, hostname
+    if service is not None and service.registry is Registry.KUBERNETES:
+        short, name = f"{service.name}.{service.namespace}", service.name
     values = (
-        ("%SERVICE%", f"{service.name}.{service.namespace}" if ours else service.hostname),
-        ("%SERVICE_NAME%", service.name if ours else service.hostname),
-        ("%SERVICE_FQDN%", service.hostname),
+        ("%SERVICE%", short),
+        ("%SERVICE_NAME%", name),
+        ("%SERVICE_FQDN%", hostname),
         ("%SUBSET_NAME%", subset),
-        ("%TARGET_PORT%", str(target_port)),
+        ("%TARGET_PORT%", "%TARGET_PORT%" if target_port is None else str(target_port)),
         ("%SERVICE_PORT%", str(port.number)),
         ("%SERVICE_PORT_NAME%", port.name),
     )

@@ -63,7 +63,9 @@ def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFiles, d
 def _completed(said: ClientTLSSettings, peer: Peer, files: TlsFiles, defaults: Defaults) -> ClientTLSSettings:
     if said.mode in ("DISABLE", "SIMPLE"):
         return said
-    if files.client_cert and not (peer.external and defaults.external_tls_by_rule):
+    if files.client_cert:
+        if peer.external and defaults.external_tls_by_rule:
+            return said
         return _from_files(files, said.subject_alt_names, said.sni, said.insecure_skip_verify)
     if said.mode == "MUTUAL":
         return said

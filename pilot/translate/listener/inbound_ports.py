@@ -24,20 +24,22 @@ from pilot.translate.listener.inbound_chain import InboundSpec
 def passthrough_specs(db: Mesh, inbound: Inbound, listening: Listening) -> Iterator[InboundSpec]:
     """For ports that nothing names: all of them, and those for which a policy has a mode of their own."""
     accepted = workload_mtls(db, inbound.scope.namespace, inbound.labels)
-    yield _passthrough(0, accepted.mode)
+    pattern = listener_defaults(db).inbound_stat_name
+    yield _passthrough(0, accepted.mode, pattern)
     sidecar = find_sidecar(db, inbound.scope)
     if sidecar is not None and sidecar.ingress:
         named = {i.port.number for i in sidecar.ingress if i.port is not None}
     else:
         named = {t.target_port for t in inbound.targets}
     for number in sorted(accepted.ports.keys() - named):
-        yield _passthrough(number, accepted.at(number))
+        yield _passthrough(number, accepted.at(number), pattern)
 
 
-def _passthrough(number: int, mode: Mode) -> InboundSpec:
+def _passthrough(number: int, mode: Mode, stat_pattern: str) -> InboundSpec:
     cluster = names.INBOUND_PASSTHROUGH_CLUSTER
     port = Port(names.VIRTUAL_INBOUND, 0, Protocol.UNSUPPORTED)
-    return InboundSpec(number=number, port=port, host="", cluster=cluster, mode=mode, stat_prefix=cluster)
+    stat_prefix = build_stat_name(stat_pattern, None, port, target_port=None) if stat_pattern else cluster
+    return InboundSpec(number=number, port=port, host="", cluster=cluster, mode=mode, stat_prefix=stat_prefix)
 
 
 def port_specs(db: Mesh, inbound: Inbound, listening: Listening) -> list[InboundSpec]:
@@ -73,7 +75,7 @@ def _of_services(db: Mesh, inbound: Inbound, listening: Listening) -> Iterator[I
         stat_prefix = cluster
         found = service(db, target.ref) if mesh.inbound_stat_name else None
         if found is not None:
-            stat_prefix = build_stat_name(mesh.inbound_stat_name, found, target.port)
+            stat_prefix = build_stat_name(mesh.inbound_stat_name, found, target.port, target_port=None)
         yield InboundSpec(
             number=number,
             port=target.port,
@@ -108,7 +110,7 @@ def _of_ingress(db: Mesh, inbound: Inbound, listening: Listening, ingress: tuple
             host=f"{source.name}.{source.namespace}",
             cluster=cluster,
             mode=accepted.at(number),
-            stat_prefix=build_stat_name(pattern, stand_in(source, port), port) if pattern else cluster,
+            stat_prefix=build_stat_name(pattern, stand_in(source, port), port, target_port=None) if pattern else cluster,
             bind=(listener.bind,) if listener.bind else _own_addresses(inbound.ips, everywhere),
             to_port=to_port,
             tls=listener.tls if db.settings.ingress_tls else None,

@@ -39,11 +39,11 @@ class DeltaSession(Session):
 
     def _first(self, request: Any) -> None:
         """Everything is wanted where `*` is, or, of a type that has no names, where nothing is named."""
-        retained = frozenset(request.initial_resource_versions)
-        wanted = (retained | frozenset(request.resource_names_subscribe)) - frozenset(request.resource_names_unsubscribe)
-        wildcard = STAR in wanted or (not request.resource_names_subscribe and request.type_url not in NAMED)
-        names = self._name_sets.none if wildcard else self._name_sets.of(wanted)
-        self._open(Subscription(request.type_url, names, wildcard, retained if wildcard else frozenset()))
+        retained, asked = frozenset(request.initial_resource_versions), frozenset(request.resource_names_subscribe)
+        dropped = frozenset(request.resource_names_unsubscribe)
+        wildcard = STAR in asked - dropped or (not asked and request.type_url not in NAMED)
+        wanted = (asked if wildcard else asked | retained) - dropped - {STAR}
+        self._open(Subscription(request.type_url, self._name_sets.of(wanted), wildcard, retained))
 
     def _resubscribe(self, subscription: Subscription, added: tuple[str, ...], removed: tuple[str, ...]) -> bool:
         """Whether the change is to be answered: with the names that were added, or with everything by a `*`."""

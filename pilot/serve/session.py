@@ -153,7 +153,10 @@ class Session(abc.ABC):
             selections.append(view.pick(owed))
         batches = [selection.batch for selection in selections if len(selection.batch)]
         gone = [name for selection in selections for name in selection.missing]
-        return self._named(subscription, view, batches, gone, changes) if batches or gone else None
+        if not batches and not gone:
+            return None
+        answer = self._named(subscription, view, batches, gone, changes)
+        return answer if answer.batches or answer.removed or subscription.owed else None
 
     def _named(self, subscription: Subscription, view: View, batches: list[Batch], gone: Sequence[str], changes: Sequence[Change]) -> Answer:
         """The answer to a subscription by name: what there is, and what there is not (any more)."""

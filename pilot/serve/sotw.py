@@ -7,7 +7,7 @@ from typing import Any
 from pilot.serve.frames import Batch, Parts
 from pilot.serve.session import Answer, Received, Session, warms_of
 from pilot.serve.snapshot import Change, View
-from pilot.serve.subscription import Subscription
+from pilot.serve.subscription import NONE, Subscription
 from pilot.serve.types import NAMED
 from pilot.translate.resource import CLUSTER, ENDPOINT
 
@@ -29,6 +29,7 @@ class SotwSession(Session):
             self._warm(type_url)
             return Received()
         if request.response_nonce != subscription.nonce_sent:
+            subscription.dropped |= subscription.wanted.all - names  # the client lost what it had of these, even if it names them again
             return Received(stale=True)
         subscription.last_error, subscription.nonce_acked = "", request.response_nonce
         self._rename(subscription, names)
@@ -36,9 +37,9 @@ class SotwSession(Session):
 
     def _rename(self, subscription: Subscription, names: frozenset[str]) -> None:
         """Take the names of an acknowledgement: those that were added are answered."""
-        known = subscription.wanted.all
-        subscription.owes_all, subscription.respond = subscription.owes_all or subscription.respond, False
-        if names == known:
+        known = subscription.wanted.all - subscription.dropped
+        subscription.owes_all, subscription.respond, subscription.dropped = subscription.owes_all or subscription.respond, False, NONE
+        if names == subscription.wanted.all == known:
             return
         subscription.wanted = self._name_sets.of(names)
         if subscription.wildcard:

@@ -1,0 +1,166 @@
+"""A session played by hand: lines of what a proxy asks and of what changes, and lines of what it is then sent.
+
+    > eds a b @1        a request of a proxy: names, the nonce of the first response of that type (@0 for one never sent, none for "")
+    > eds +a -b =c *    delta: subscribe, unsubscribe, initial_resource_versions; a bare `*` or name is a subscription
+    > cds @1 !5 text    a NACK of the first response
+    ~ cds a=2 b c-      the world: resource a has another content, b is there, c is gone
+    ! push | release    everything is owed again; what is held is owed
+    < eds a b -c        the next response: resources in order, removed names
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.service.discovery.v3 import discovery_pb2
+
+from pilot.lib.type_urls import BY_SHORT_NAME, short_name
+from pilot.serve.delta import DeltaSession
+from pilot.serve.names import NameSets
+from pilot.serve.session import Received, Session
+from pilot.serve.snapshot import Snapshot, View
+from pilot.serve.sotw import SotwSession
+from pilot.translate.resource import CLUSTER, Resource
+
+WARMS = "~"
+
+
+def resource(short_type: str, name: str, content: str = "1") -> Resource:
+    """A resource that says its content. A cluster whose name starts with a letter up to f waits for endpoints of its name."""
+    warms = name if short_type == "cds" and name[0] <= "f" else ""
+    return Resource.of(BY_SHORT_NAME[short_type], cluster_pb2.Cluster(name=name, alt_stat_name=content), warms=warms)
+
+
+class World:
+    """Resources by type, and the present view of each type, as a plan of one group or, where a name says so (`x:name`), of several."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, dict[str, str]] = {}
+        self._resources: dict[tuple[str, str, str], Resource] = {}
+        self._snapshots: dict[tuple[str, str], Snapshot] = {}
+        self._views: dict[str, View] = {}
+
+    def change(self, short_type: str, changes: Iterable[str]) -> None:
+        contents = self._contents.setdefault(short_type, {})
+        touched = set()
+        for change in changes:
+            group = change.partition(":")[0] if ":" in change else ""
+            touched.add(group)
+            if change.endswith("-"):
+                contents.pop(change[:-1], None)
+            else:
+                name, _, content = change.partition("=")
+                contents[name] = content or contents.get(name, "1")
+        for group in sorted(touched):
+            self._snapshots[short_type, group] = Snapshot(self._group(short_type, group, contents))
+        snapshots = tuple(s for (kind, _), s in sorted(self._snapshots.items()) if kind == short_type)
+        self._views[BY_SHORT_NAME[short_type]] = View(short_type, snapshots)
+
+    def replan(self, short_type: str) -> None:
+        """The same content through another plan."""
+        old = self._views[BY_SHORT_NAME[short_type]]
+        self._views[BY_SHORT_NAME[short_type]] = View(object(), (Snapshot(old.union().values()),))
+
+    def view(self, type_url: str) -> View | None:
+        return self._views.get(type_url)
+
+    def content(self, short_type: str) -> dict[str, str]:
+        return {name.rpartition(":")[2]: content for name, content in self._contents.get(short_type, {}).items()}
+
+    def _group(self, short_type: str, group: str, contents: dict[str, str]) -> Iterator[Resource]:
+        for name, content in contents.items():
+            if (name.partition(":")[0] if ":" in name else "") == group:
+                bare = name.rpartition(":")[2]
+                yield self._resources.setdefault((short_type, bare, content), resource(short_type, bare, content))
+
+
+class Stream:
+    """One session with its world."""
+
+    def __init__(self, session: Session, world: World) -> None:
+        self.session, self.world = session, world
+        self.nonces: dict[str, list[str]] = {}
+        self.received: list[Received] = []
+        self._count = 0
+
+    def play(self, line: str) -> None:
+        verb, kind, *words = line.split()
+        match verb:
+            case ">":
+                self.received.append(self.session.receive(self.request(kind, words)))
+            case "~":
+                self.world.change(kind, words)
+            case "!":
+                {"push": self.session.owe_everything, "release": self.session.release, "replan": lambda: self.world.replan(words[0])}[kind]()
+            case _:
+                raise ValueError(line)
+
+    def answers(self) -> list[str]:
+        """Everything that is due, as lines; taken as sent."""
+        lines = []
+        while (answer := self.session.next_answer(self.world.view)) is not None:
+            self._count += 1
+            kind = short_name(answer.type_url)
+            nonce = f"n{self._count}"
+            response = self.decode(self.session.encode(answer, "v1", nonce))
+            assert (response.nonce, response.type_url) == (nonce, answer.type_url)
+            self.session.sent(answer, nonce, float(self._count))
+            self.nonces.setdefault(kind, []).append(nonce)
+            lines.append(" ".join(["<", kind, *self.names(response), *(f"-{name}" for name in getattr(response, "removed_resources", ()))]))
+        return lines
+
+    def request(self, kind: str, words: Sequence[str]) -> Any:
+        delta = isinstance(self.session, DeltaSession)
+        request = discovery_pb2.DeltaDiscoveryRequest() if delta else discovery_pb2.DiscoveryRequest()
+        request.type_url = BY_SHORT_NAME[kind]
+        for index, word in enumerate(words):
+            if word.startswith("@"):
+                request.response_nonce = self.nonces[kind][int(word[1:]) - 1] if word != "@0" else "never"
+            elif word.startswith("!"):
+                request.error_detail.code, request.error_detail.message = int(word[1:]), " ".join(words[index + 1 :])
+                break
+            elif not delta:
+                request.resource_names.append(word)
+            elif word.startswith("-"):
+                request.resource_names_unsubscribe.append(word[1:])
+            elif word.startswith("="):
+                request.initial_resource_versions[word[1:]] = ""
+            else:
+                request.resource_names_subscribe.append(word.removeprefix("+"))
+        return request
+
+    def decode(self, data: bytes) -> Any:
+        if isinstance(self.session, DeltaSession):
+            return discovery_pb2.DeltaDiscoveryResponse.FromString(data)
+        return discovery_pb2.DiscoveryResponse.FromString(data)
+
+    @staticmethod
+    def names(response: Any) -> list[str]:
+        return [cluster_pb2.Cluster.FromString(getattr(r, "resource", r).value).name for r in response.resources]
+
+
+def play(session: Session, script: str) -> list[str]:
+    """The script as it really goes: every line of what happens, and after it the lines of what is sent then."""
+    stream, out = Stream(session, World()), []
+    for line in filter(None, (raw.split("#")[0].strip() for raw in script.splitlines())):
+        if not line.startswith("<"):
+            stream.play(line)
+            out += [" ".join(line.split()), *stream.answers()]
+    return out
+
+
+def written(script: str) -> list[str]:
+    """The script as it is written."""
+    return [" ".join(line.split()) for raw in script.splitlines() if (line := raw.split("#")[0].strip())]
+
+
+def sotw() -> SotwSession:
+    return SotwSession(NameSets())
+
+
+def delta() -> DeltaSession:
+    return DeltaSession(NameSets())
+
+
+__all__ = ["CLUSTER", "Stream", "World", "delta", "play", "resource", "sotw", "written"]

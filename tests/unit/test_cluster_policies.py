@@ -280,7 +280,7 @@ def test_names_in_metrics(pattern: str, expected: str) -> None:
 def test_upstream_filters_only_where_the_proxy_has_them() -> None:
     assert [f["name"] for f in cluster()["filters"]] == ["istio.metadata_exchange"]
     assert "filters" not in cluster(environ={"PILOT_ENABLE_METADATA_EXCHANGE": "false"})
-    labelled = cluster(environ={"PILOT_MX_ADDITIONAL_LABELS": "team, tier"})
+    labelled = cluster(environ={"PILOT_MX_ADDITIONAL_LABELS": "tier, team"})
     assert labelled["filters"][0]["typedConfig"]["value"]["additional_labels"] == ["team", "tier"]
     found = cluster(by=replace(CLIENT, extensions=frozenset()))
     assert "filters" not in found

@@ -15,7 +15,7 @@ _DISCOVERY: list[dict[str, Any]] = [{"istio_headers": {}}, {"workload_discovery"
 
 def _build(fields: dict[str, Any], labels: tuple[str, ...]) -> hcm_pb2.HttpFilter:
     if labels:
-        fields["additional_labels"] = list(labels)
+        fields["additional_labels"] = sorted(set(labels))
     return hcm_pb2.HttpFilter(name=NAME, typed_config=pack_struct(CONFIG, fields))
 
 

@@ -18,7 +18,7 @@ def build_config(labels: tuple[str, ...] = ()) -> any_pb2.Any:
     """Of the filter of listeners, and of the upstream filter of clusters. `labels`: more labels of workloads to exchange."""
     fields: dict[str, Any] = {"protocol": "istio-peer-exchange", "enable_discovery": True}
     if labels:
-        fields["additional_labels"] = list(labels)
+        fields["additional_labels"] = sorted(set(labels))
     return pack_struct(CONFIG, fields)
 
 

@@ -31,6 +31,7 @@ from pilot.settings import FOREVER, Settings
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Any = aio.EOF  # type: ignore[attr-defined]
+LAST_WRITE_SECONDS = 1.0
 REQUEST = {"proxyrequest": 1}
 _log = scope("ads")
 
@@ -95,20 +96,27 @@ class Ads:
         ending = _Ending(reader, writer)
         connection.end = ending.end
         try:
-            while True:
-                self._receive(connection, request)
-                if (raw := await context.read()) is EOF:
-                    return
-                request = await self._parsed(context, parse, raw)
+            await self._read(context, parse, connection, request)
         except asyncio.CancelledError:
             if not ending.asked:
+                writer.cancel()
                 raise
-        finally:
+        connection.finish()
+        await asyncio.wait((writer,), timeout=None if not ending.asked else LAST_WRITE_SECONDS)
+        if not writer.done():  # the status cannot be sent behind it; without one gRPC resets the stream
             writer.cancel()
+            raise asyncio.CancelledError
         if ending.error is not None and not context.cancelled():
             self._metrics.internal_error()
             _log.error("ADS: %s %s terminated with error", connection.address, connection.id, exc_info=ending.error)
             await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+
+    async def _read(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
+        while True:
+            self._receive(connection, request)
+            if (raw := await context.read()) is EOF:
+                return
+            request = await self._parsed(context, parse, raw)
 
     def _receive(self, connection: Connection, request: Any) -> None:
         if request.type_url == HEALTH:

@@ -16,14 +16,15 @@ from pilot.translate.profile.plan import Plan
 
 class Connection:
     """A stream that is registered for pushes. `dirty_since` is when something changed first that has not been looked at yet, monotonic,
-    or None; `changed` is set then. `busy` while it is looked at and written. `end` makes the stream end."""
+    or None; `changed` is set then. `busy` while it is looked at and written. `end` makes the stream end. Once `finished`, nothing more
+    is written."""
 
     def __init__(self, number: int, node_id: str, proxy: Proxy, address: str, connected_at: float, session: Session) -> None:
         self.id = f"{proxy.id}-{number}"
         self.node_id, self.proxy, self.address, self.connected_at, self.session = node_id, proxy, address, connected_at, session
         self.changed = asyncio.Event()
         self.dirty_since: float | None = None
-        self.busy = False
+        self.busy = self.finished = False
         self.reasons: Mapping[str, int] = {}
         self.end: Callable[[], None] | None = None
         self._plan = Plan({})
@@ -45,6 +46,11 @@ class Connection:
             self.changed.set()
         else:
             self.reasons = Counter(self.reasons) + Counter(reasons)
+
+    def finish(self) -> None:
+        """Write nothing after what is being written now."""
+        self.finished = True
+        self.changed.set()
 
     def begin(self) -> float:
         """Start to look at what changed; when the first of it did."""

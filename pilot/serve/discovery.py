@@ -22,12 +22,14 @@ LINGER = 30.0
 class Discovery:
     """Who is connected and what changes for them. `plan` says what a proxy, by its node id, is to be sent.
 
-    A proxy that goes keeps its row and its derived values for `LINGER` seconds: most come back at once.
+    A proxy that goes keeps its row and its derived values for `linger` seconds: most come back at once.
     """
 
-    def __init__(self, db: Mesh, metrics: Metrics, plan: Derived[[str], Plan], now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, db: Mesh, metrics: Metrics, plan: Derived[[str], Plan], linger: float = LINGER, now: Callable[[], float] = time.time
+    ) -> None:
         self.db, self.metrics, self.name_sets = db, metrics, NameSets()
-        self._plan, self._now = plan, now
+        self._plan, self._linger, self._now = plan, linger, now
         self._feeds: Feeds[Connection] = Feeds(db)
         self._connections: dict[str, Connection] = {}
         self._plans: dict[str, Node] = {}
@@ -96,7 +98,7 @@ class Discovery:
 
     def sweep(self) -> int:
         """Forget the proxies that have been gone for long, and what was derived for nobody else; the number of proxies."""
-        limit = time.monotonic() - LINGER
+        limit = time.monotonic() - self._linger
         gone = [node_id for node_id, since in self._gone.items() if since <= limit]
         for node_id in gone:
             del self._gone[node_id]

@@ -21,10 +21,11 @@ DEPENDENT = {"depdendentresource": 1}  # spelt as the metric pilot_push_triggers
 class Pusher:
     """Turns what changed into writes. Nothing is prepared for a connection before its turn, so a slow one costs no memory."""
 
-    def __init__(self, discovery: Discovery, metrics: Metrics, bytes_in_flight: int) -> None:
+    def __init__(self, discovery: Discovery, metrics: Metrics, bytes_in_flight: int, write_timeout: float = WRITE_TIMEOUT) -> None:
         self._discovery, self._metrics = discovery, metrics
-        self._flight = BytesInFlight(bytes_in_flight)
+        self.flight = BytesInFlight(bytes_in_flight)
         self._turns = Turns()
+        self._write_timeout = write_timeout
         self._writing: dict[Connection, float] = {}
         self._messages = Messages()
         self._held: list[Connection] = []
@@ -32,14 +33,16 @@ class Pusher:
         self._holding = False
 
     async def serve(self, connection: Connection, write: Write) -> None:
-        """Write to a connection whatever it lacks, for as long as it lives."""
+        """Write to a connection whatever it lacks, until it is finished."""
         while True:
             await connection.changed.wait()
+            if connection.finished:
+                return
             await self._turns.turn()
             since, reasons = connection.begin(), connection.reasons
             self._metrics.dequeued(time.monotonic() - since, reasons)
             wrote = False
-            while await self._write_next(connection, write):
+            while not connection.finished and await self._write_next(connection, write):
                 wrote = True
             connection.busy = False
             if wrote:
@@ -70,16 +73,16 @@ class Pusher:
         if answer is None:
             return False
         size = answer.size
-        waits = not self._flight.take(size)
+        waits = not self.flight.take(size)
         if waits:
-            await self._flight.wait(size)
+            await self.flight.wait(size)
         try:
             if waits:
                 answer = self._discovery.next_answer(connection)  # the state of now counts, not that of before the wait
             if answer is not None:
                 await self._write(connection, answer, write, started)
         finally:
-            self._flight.give_back(size)
+            self.flight.give_back(size)
         return answer is not None
 
     async def _write(self, connection: Connection, answer: Answer, write: Write, started: float) -> None:
@@ -97,10 +100,10 @@ class Pusher:
         self._metrics.sent(answer.type_url, len(message), now - started, now - writing)
 
     def sweep(self) -> int:
-        """End the streams whose proxies have taken nothing for `WRITE_TIMEOUT` seconds; how many. Messages are let go."""
+        """End the streams whose proxies have taken nothing for `write_timeout` seconds; how many. Messages are let go."""
         self._messages.clear()
-        limit = time.monotonic() - WRITE_TIMEOUT
-        stuck = [connection for connection, since in self._writing.items() if since < limit]
+        limit = time.monotonic() - self._write_timeout
+        stuck = [connection for connection, since in self._writing.items() if since <= limit]
         for connection in stuck:
             self._metrics.write_timed_out()
             if connection.end is not None:

@@ -31,8 +31,8 @@ class Game:
     def edit(self) -> None:
         kind = self.chance.choice(TYPES)
         group = self.chance.choice(("", "", "g:")) if kind == "cds" else ""
-        edits = [f"{name}={self.chance.randint(1, 3)}" if self.chance.random() < 0.7 else f"{name}-" for name in NAMES[kind] if self.chance.random() < 0.3]
-        self.world.change(kind, [group + edit for edit in edits])
+        names = [group + name for name in NAMES[kind] if self.chance.random() < 0.3]
+        self.world.change(kind, [f"{name}={self.chance.randint(1, 3)}" if self.chance.random() < 0.7 else f"{name}-" for name in names])
 
     def send(self) -> bool:
         answer = self.session.next_answer(self.world.view)
@@ -71,7 +71,7 @@ class Game:
     def expected(self, kind: str) -> dict[str, str]:
         content = {name: resource for name, resource in self.merged(kind).items() if kind not in NAMED or name in self.client.names[kind]}
         if kind == "eds":
-            return {name: "" for name in self.client.names[kind]} | content
+            return dict.fromkeys(self.client.names[kind], "") | content
         return content
 
     def merged(self, kind: str) -> dict[str, str]:

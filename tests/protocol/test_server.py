@@ -1,0 +1,296 @@
+"""The whole server over a real gRPC connection."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from envoy.config.cluster.v3 import cluster_pb2
+
+from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.serve.drain import drain
+from pilot.serve.flight import BytesInFlight
+from pilot.serve.types import HEALTH
+from tests.support.ads import NODE, Client, serving
+
+BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
+
+
+@BOTH
+async def test_a_proxy_gets_its_configuration_and_its_changes(variant: str) -> None:
+    async with serving() as server, Client(server, variant) as client:
+        server.set("cds", a="1", s="1")
+        server.set("cds/ns", x="1")
+        server.set("eds", a="1")
+        await client.ask("cds")
+        nonce = await client.gets("cds", "a", "s", "x")
+        assert nonce.startswith(server.discovery.version)
+        assert len(nonce) == len(server.discovery.version) + 36
+        await client.ask("cds", nonce=nonce)
+        await client.ask("eds", "a")
+        await client.gets("eds", "a")
+        assert server.set("cds", a="1", s="2") == 1
+        await client.gets("cds", *(["s"] if variant == "delta" else ["a", "s", "x"]))
+
+
+async def test_an_equal_result_wakes_but_sends_nothing() -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("cds", a="1")
+        await client.ask("cds")
+        await client.gets("cds", "a")
+        server.set("cds", a="1")
+        server.set("lds", x="1")
+        await client.ask("lds")
+        await client.gets("lds", "x")
+
+
+async def test_proxies_of_one_class_share_the_work_and_the_message() -> None:
+    async with serving() as server, Client(server, node_id=NODE) as one, Client(server, node_id=NODE.replace("pod", "pad")) as two:
+        server.set("rds", r="1")
+        for client in (one, two):
+            await client.ask("rds", "r")
+            await client.gets("rds", "r")
+        runs = server.db.runs
+        server.set("rds", r="2")
+        assert await one.gets("rds", "r") == await two.gets("rds", "r")
+        assert server.db.runs - runs == 2  # the row and the group
+
+
+async def test_endpoints_of_a_changed_cluster_come_once_it_is_acknowledged() -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("cds", a="1")
+        server.set("eds", a="1")
+        await client.ask("cds")
+        await client.gets("cds", "a")
+        await client.ask("eds", "a")
+        await client.gets("eds", "a")
+        server.set("cds", a="2")
+        nonce = await client.gets("cds", "a")
+        await client.ask("cds", nonce=nonce)
+        await client.gets("eds", "a")
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("node_id", "metadata", "text"),
+    [
+        ("", {}, "missing node information"),
+        ("sidecar~10.0.0.1~pod.ns", {}, "missing parts in the service node"),
+        ("mainframe~10.0.0.1~pod.ns~ns.svc", {}, "invalid node type"),
+        ("sidecar~nowhere~pod.ns~ns.svc", {}, "no valid IP address"),
+        (NODE, {"LABELS": "app=a"}, "node metadata LABELS: a map of text is expected"),
+        (NODE, {"NAMESPACE": 1}, "node metadata NAMESPACE: text is expected"),
+    ],
+)
+async def test_a_node_that_cannot_be_understood(variant: str, node_id: str, metadata: dict[str, object], text: str) -> None:
+    async with serving() as server, Client(server, variant, node_id, **metadata) as client:
+        await client.ask("cds")
+        code, details = await client.ends()
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert text in details
+        assert not server.discovery.connections()
+
+
+async def test_a_malformed_request_ends_the_stream() -> None:
+    async with serving() as server, Client(server) as client:
+        await client.call.write(b"\xff\xff")
+        assert (await client.ends())[0] is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_health_report_before_the_first_request_is_dropped() -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("cds", a="1")
+        await client.ask(HEALTH)
+        client.first = True
+        await client.ask("cds")
+        await client.gets("cds", "a")
+        assert [*server.discovery.connections()[0].watches] == [BY_SHORT_NAME["cds"]]
+
+
+async def test_what_the_debug_pages_see() -> None:
+    async with serving() as server, Client(server, ISTIO_VERSION="1.30", CLUSTER_ID="alias") as client:
+        server.set("cds", a="1")
+        await client.ask("cds")
+        nonce = await client.gets("cds", "a")
+        (connection,) = server.discovery.connections()
+        assert connection.id == "pod.ns-1"
+        assert connection.node_id == NODE
+        assert connection.address.startswith("127.0.0.1:")
+        assert connection.proxy.cluster_id == "Kubernetes"
+        watch = connection.watches[BY_SHORT_NAME["cds"]]
+        assert (set(watch.names), watch.nonce_sent, watch.nonce_acked, watch.last_error) == ({"*"}, nonce, "", "")
+        assert watch.sent_at > 0
+        await client.ask("cds", nonce=nonce)
+        await server.eventually(lambda: watch.nonce_acked == nonce)
+        assert server.metric('pilot_xds{version="1.30"} 1')
+        await server.eventually(lambda: server.metric('pilot_xds_pushes{type="cds"} 1'))
+
+
+async def test_everything_again() -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("cds", a="1")
+        await client.ask("cds")
+        first = await client.gets("cds", "a")
+        assert server.discovery.push_all() == 1
+        assert await client.gets("cds", "a") != first
+
+
+async def test_a_stream_that_is_ended_from_here() -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("cds", a="1")
+        await client.ask("cds")
+        await client.gets("cds", "a")
+        server.discovery.disconnect(server.discovery.connections()[0].id)
+        assert await client.ends() == (grpc.StatusCode.OK, "")
+        assert not server.discovery.connections()
+
+
+async def test_a_proxy_that_has_gone_leaves_nothing() -> None:
+    async with serving() as server:
+        server.set("cds", a="1")
+        nodes = len(server.db)
+        async with Client(server) as client:
+            await client.ask("cds")
+            await client.gets("cds", "a")
+        await server.eventually(lambda: not server.discovery.connections())
+        assert server.discovery.sweep() == 1
+        assert len(server.db) == nodes
+        assert server.db.proxies.peek(NODE) is None
+        assert server.metric('pilot_xds{version=""} 0')
+
+
+async def test_a_proxy_that_comes_back_finds_its_work_done() -> None:
+    async with serving(linger=60.0) as server:
+        server.set("cds", a="1")
+        runs = []
+        for _ in range(2):
+            async with Client(server) as client:
+                await client.ask("cds")
+                await client.gets("cds", "a")
+            await server.eventually(lambda: not server.discovery.connections())
+            assert server.discovery.sweep() == 0
+            runs.append(server.db.runs)
+        assert runs[0] == runs[1]
+
+
+async def test_a_bug_in_a_derivation_keeps_the_last_good_value() -> None:
+    async with serving() as server, Client(server) as old, Client(server, node_id=NODE.replace("pod", "new")) as new:
+        server.set("cds", a="1")
+        server.set("lds", x="1")
+        await old.ask("cds")
+        await old.gets("cds", "a")
+        server.set("cds", a="fail")
+        server.set("rds", r="fail")
+        for client in (old, new):
+            await client.ask("rds", "r")
+            await client.ask("lds")
+            await client.gets("lds", "x")
+        await new.ask("cds")
+        await new.gets("cds", "a")
+        server.set("rds", r="1")
+        server.set("cds", a="2")
+        for client in (old, new):
+            assert {(await client.take()).type_url, (await client.take()).type_url} == {BY_SHORT_NAME["cds"], BY_SHORT_NAME["rds"]}
+
+
+async def test_a_proxy_whose_row_changes_follows_its_new_plan() -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("cds", a="1")
+        server.set("cds/ns", x="1")
+        server.set("cds/other", y="1")
+        await client.ask("cds")
+        await client.gets("cds", "a", "x")
+        async with Client(server, NAMESPACE="other") as twin:  # the same node id
+            await twin.ask("cds")
+            await twin.gets("cds", "a", "y")
+            await client.gets("cds", "y", removed=("x",))
+
+
+async def test_too_many_streams_at_once() -> None:
+    async with serving(rate=0.5) as server, Client(server) as one:
+        server.set("cds", a="1")
+        await one.ask("cds")
+        await one.gets("cds", "a")
+        async with Client(server) as two:
+            assert (await two.ends())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_drain_delivers_what_is_pending_and_ends_at_once() -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("cds", a="1")
+        await client.ask("cds")
+        await client.gets("cds", "a")
+        server.set("cds", a="2")
+        async with asyncio.timeout(10):
+            await drain(server.grpc, server.discovery, 60.0)
+        await client.gets("cds", "a")
+        assert (await client.ends())[0] is grpc.StatusCode.OK
+
+
+async def test_drain_cuts_off_who_does_not_take_it() -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("rds", r="x" * 4_000_000)
+        await client.ask("rds", "r")
+        await server.eventually(lambda: server.pusher.flight.used)
+        async with asyncio.timeout(10):
+            await drain(server.grpc, server.discovery, 0.1)
+        assert not server.discovery.connections()
+
+
+class Recorded(BytesInFlight):
+    """Remembers the highest use."""
+
+    highest = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "used":
+            self.highest = max(self.highest, value)
+        super().__setattr__(name, value)
+
+
+async def test_bytes_in_flight_are_bounded_while_proxies_do_not_read() -> None:
+    size, limit = 1_000_000, 4_000_000
+    async with serving() as server:
+        flight = server.pusher.flight = Recorded(limit)
+        server.set("rds", r="x" * size)
+        server.set("lds", l="small")
+        clients = [Client(server, node_id=NODE.replace("pod", f"pod-{i}")) for i in range(12)]
+        for client in clients:
+            await client.ask("rds", "r")
+        await server.eventually(lambda: len(flight) == 9)
+        async with Client(server) as other:  # what is small does not wait behind them
+            await other.ask("lds")
+            await other.gets("lds", "l")
+        for client in clients[9:]:  # who goes is forgotten, whether it waited or not
+            await client.__aexit__()
+        await asyncio.gather(*(client.gets("rds", "r") for client in clients[:9]))
+        await server.eventually(lambda: (flight.used, len(flight)) == (0, 0))
+        assert size < flight.highest <= limit
+        for client in clients[:9]:
+            await client.__aexit__()
+
+
+async def test_a_proxy_that_takes_nothing_is_let_go() -> None:
+    async with serving(write_timeout=0.0) as server, Client(server) as client:
+        server.set("rds", r="x" * 4_000_000)
+        await client.ask("rds", "r")
+        await server.eventually(lambda: server.pusher.flight.used)
+        assert server.pusher.sweep() == 1
+        await server.eventually(lambda: not server.discovery.connections())
+        assert server.pusher.flight.used == 0
+        assert server.metric("pilot_xds_write_timeout 1")
+
+
+async def test_what_waited_is_sent_in_its_last_version() -> None:
+    size = 100_000
+    async with serving(bytes_in_flight=size) as server, Client(server) as slow, Client(server, node_id=NODE.replace("pod", "pad")) as waiting:
+        server.set("rds", r="1" * size)
+        await slow.ask("rds", "r")
+        await server.eventually(lambda: server.pusher.flight.used)
+        await waiting.ask("rds", "r")
+        await server.eventually(lambda: len(server.pusher.flight) == 1)
+        server.set("rds", r="2" * size)
+        await slow.gets("rds", "r")
+        (sent,) = (await waiting.take()).resources
+        assert cluster_pb2.Cluster.FromString(sent.resource.value).alt_stat_name == "2" * size

@@ -1,0 +1,130 @@
+"""The ADS server in this process, over a plan that a test controls, and a client that only moves messages."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import grpc
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.service.discovery.v3 import discovery_pb2
+
+from pilot.derive import derived
+from pilot.lib.metrics import Metrics
+from pilot.lib.type_urls import BY_SHORT_NAME, short_name
+from pilot.model.inputs import Mesh
+from pilot.serve.admission import Admission
+from pilot.serve.ads import SERVICE, Ads, make_server
+from pilot.serve.discovery import Discovery
+from pilot.serve.pusher import Pusher
+from pilot.settings import Settings
+from pilot.translate.profile.plan import Group, Plan
+from pilot.translate.resource import Resource
+from tests.support.streams import resource
+
+OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1), ("grpc.http2.bdp_probe", 0)]
+NODE = "sidecar~10.0.0.1~pod.ns~ns.svc.cluster.local"
+SECONDS = 10.0
+
+
+@derived
+def resources(db: Mesh, short_type: str, scope: str) -> Mapping[str, Resource]:
+    """Of the row "type/scope" of the table `mesh`: {name: content}. A content "fail" is a bug."""
+    contents: dict[str, str] = db.mesh.get(f"{short_type}/{scope}") or {}
+    if "fail" in contents.values():
+        raise ZeroDivisionError(short_type)
+    return {name: resource(short_type, name, content) for name, content in contents.items()}
+
+
+@derived
+def plan(db: Mesh, node_id: str) -> Plan:
+    """What all share, and clusters of the proxy's own namespace."""
+    proxy = db.proxies.get(node_id)
+    if proxy is None:
+        return Plan({})
+    shared = {BY_SHORT_NAME[kind]: (Group(resources, (kind, "all")),) for kind in ("cds", "eds", "lds", "rds")}
+    return Plan({**shared, BY_SHORT_NAME["cds"]: (*shared[BY_SHORT_NAME["cds"]], Group(resources, ("cds", proxy.namespace)))})
+
+
+class Server:
+    """A running server. `set` changes the world."""
+
+    def __init__(self, bytes_in_flight: int = 64 << 20, rate: float = 0.0, linger: float = 0.0, write_timeout: float = 60.0) -> None:
+        settings = Settings()
+        self.db, self.metrics = Mesh(settings), Metrics()
+        self.discovery = Discovery(self.db, self.metrics, plan, linger)
+        self.pusher = Pusher(self.discovery, self.metrics, bytes_in_flight, write_timeout)
+        self.ads = Ads(self.discovery, self.pusher, self.metrics, Admission(rate), {"alias": "Kubernetes"})
+        self.grpc = make_server(settings, self.ads.handlers())
+        self.port = self.grpc.add_insecure_port("127.0.0.1:0")
+
+    def set(self, where: str, **contents: str) -> int:
+        """Row "type/scope"; the number of proxies that it concerns."""
+        key = where if "/" in where else f"{where}/all"
+        return self.discovery.wake(self.db.commit([(self.db.mesh, key, contents)]), {"config": 1})
+
+    def metric(self, line: str) -> bool:
+        return line in self.metrics.exposition().decode().splitlines()
+
+    async def eventually(self, check: Any) -> None:
+        async with asyncio.timeout(SECONDS):
+            while not check():
+                await asyncio.sleep(0.005)
+
+
+@contextlib.asynccontextmanager
+async def serving(**options: Any) -> AsyncIterator[Server]:
+    server = Server(**options)
+    await server.grpc.start()
+    try:
+        yield server
+    finally:
+        await server.grpc.stop(None)
+
+
+class Client:
+    """One stream. `ask` sends a request, `take` awaits a response."""
+
+    def __init__(self, server: Server, variant: str = "delta", node_id: str = NODE, **metadata: Any) -> None:
+        self.delta, self.node_id, self.metadata = variant == "delta", node_id, metadata
+        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=OPTIONS)
+        method = "DeltaAggregatedResources" if self.delta else "StreamAggregatedResources"
+        self.call = self.channel.stream_stream(f"/{SERVICE}/{method}")()
+        self.first = True
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        self.call.cancel()
+        await self.channel.close()
+
+    async def ask(self, kind: str, *names: str, nonce: str = "") -> None:
+        make: Any = discovery_pb2.DeltaDiscoveryRequest if self.delta else discovery_pb2.DiscoveryRequest
+        request = make(type_url=BY_SHORT_NAME.get(kind, kind), response_nonce=nonce)
+        (request.resource_names_subscribe if self.delta else request.resource_names).extend(names)
+        if self.first:
+            request.node.id = self.node_id
+            request.node.metadata.update(self.metadata)
+            self.first = False
+        await self.call.write(request.SerializeToString())
+
+    async def take(self) -> Any:
+        async with asyncio.timeout(SECONDS):
+            data = await self.call.read()
+        assert data is not grpc.aio.EOF, "the stream has ended"
+        return (discovery_pb2.DeltaDiscoveryResponse if self.delta else discovery_pb2.DiscoveryResponse).FromString(data)
+
+    async def gets(self, kind: str, *names: str, removed: tuple[str, ...] = ()) -> str:
+        """The next response is this one; its nonce."""
+        response = await self.take()
+        got = [cluster_pb2.Cluster.FromString(getattr(r, "resource", r).value).name for r in response.resources]
+        assert (short_name(response.type_url), got, tuple(getattr(response, "removed_resources", ()))) == (kind, list(names), removed)
+        nonce: str = response.nonce
+        return nonce
+
+    async def ends(self) -> tuple[grpc.StatusCode, str]:
+        """The status that the stream ends with."""
+        async with asyncio.timeout(SECONDS):
+            return await self.call.code(), await self.call.details()

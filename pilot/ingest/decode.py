@@ -161,7 +161,7 @@ def _check_metadata(metadata: Metadata) -> Iterable[Problem]:
         yield error("bad-name", "metadata.namespace", f"{metadata.namespace!r}: lower-case letters, digits and - only, at most 63")
     try:
         _utc(metadata.creation_timestamp)
-    except ValueError:
+    except (ValueError, OverflowError):  # the first and last days of the calendar have no UTC
         yield error("bad-timestamp", "metadata.creationTimestamp", f"{metadata.creation_timestamp!r} is not like 2026-01-01T00:00:00Z")
 
 

@@ -25,6 +25,7 @@ for _sign, _infinity in (("", float("inf")), ("+", float("inf")), ("-", float("-
 _NUMERIC = frozenset("0123456789+-.")
 _INT = re.compile(r"[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_HUGE = 1 << 1024  # no floating point number either; and those of thousands of digits cannot be printed
 _MERGE = object()
 
 
@@ -179,7 +180,8 @@ def _resolve(text: str) -> Any:
         digits = text.replace("_", "")
         sign, bare = (-1, digits[1:]) if digits[0] == "-" else (1, digits.removeprefix("+"))
         try:
-            return sign * (int(bare, 8) if len(bare) > 1 and bare[0] == "0" and bare.isdecimal() else int(bare, 0))
+            number = sign * (int(bare, 8) if len(bare) > 1 and bare[0] == "0" and bare.isdecimal() else int(bare, 0))
         except ValueError:  # 08, 0x_, and numbers of thousands of digits
             return text
+        return number if abs(number) < _HUGE else text
     return float(text.replace("_", "")) if _FLOAT.fullmatch(text) else text

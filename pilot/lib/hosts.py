@@ -13,6 +13,14 @@ def is_wildcard(host: str) -> bool:
     return host.startswith("*")
 
 
+def is_server_name(host: str) -> bool:
+    """Can TLS be told apart by it? There a wildcard stands for whole labels, or for every name.
+
+    https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/listener/v3/listener_components.proto#config-listener-v3-filterchainmatch
+    """
+    return host == "*" or "*" not in host.removeprefix("*.")
+
+
 def subset_of(host: str, other: str) -> bool:
     """Is every name that `host` stands for one that `other` stands for?"""
     if not is_wildcard(other):

@@ -96,6 +96,29 @@ def test_passed_on_tls_has_a_chain_for_every_condition_but_no_name_twice() -> No
     assert found == [SniChain(key, ONE, 0, ("a.com", "b.com")), SniChain(key, TWO, 0, ("c.com",))]
 
 
+def test_names_of_servers_that_end_tls_are_not_passed_on() -> None:
+    servers = [server(443, "HTTPS", "a.com", mode="SIMPLE"), server(443, "TLS", "*.com", mode="PASSTHROUGH", name="tls")]
+    found = only(servers, tls(ONE, sni("a.com"), sni("b.com")))
+    assert found == [HttpsChain(ServerKey(GATEWAY, 0), RouteRef(443, "", "https", GATEWAY)), SniChain(ServerKey(GATEWAY, 1), ONE, 1, ("b.com",))]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (server(80, "HTTP"), server(80, "HTTP", bind="0.0.0.0")),
+        (server(80, "TCP"), server(80, "TCP", bind="0.0.0.0")),
+        (server(443, "HTTPS", "a.com", mode="SIMPLE"), server(443, "HTTPS", "a.com", mode="SIMPLE", name="b", bind="0.0.0.0")),
+    ],
+)
+def test_an_address_that_stands_for_all_is_the_one_of_servers_that_name_none(first: Server, second: Server) -> None:
+    gateway = merge([(GATEWAY, [first, second])], (), False)
+    slots = plan_slots(gateway, "0.0.0.0", unprivileged=False)
+    (ports,) = slots.values()
+    planned = plan_chains(ports, False, {ServerKey(GATEWAY, 0): first, ServerKey(GATEWAY, 1): second}, {GATEWAY: [tcp(ONE, ())]})
+    assert len(planned.chains) == 1
+    assert planned.covered == (ServerKey(GATEWAY, 1),)
+
+
 def test_passages_of_the_mesh() -> None:
     assert only([server(15443, "TLS", "*.local", mode="AUTO_PASSTHROUGH")]) == [Passages(ServerKey(GATEWAY, 0))]
 

@@ -72,6 +72,12 @@ def test_conflicts_leave_out_the_younger(old: Server, new: Server, reason: str) 
     assert sum(len(p.servers) for p in found.ports) == 1
 
 
+def test_the_handshake_does_not_tell_namespaces_apart() -> None:
+    found = merged([https(443, "a/x.com")], [https(443, "b/x.com"), https(443, "b/y.com", name="other")])
+    assert [r.key for r in found.rejected] == [(NEW, 0)]
+    assert not merged([http(80, "a/x.com", redirect=True)], [http(80, "b/x.com", redirect=True)]).rejected
+
+
 def test_the_same_port_name_twice_in_one_gateway() -> None:
     found = merged([https(443, "a.com"), https(443, "b.com")])
     assert [r.key.position for r in found.rejected] == [1]

@@ -109,6 +109,49 @@ def test_networks_are_conditions() -> None:
     assert leads(found["10.8.0.1_90"]) == ["outbound|90||x.com"]
 
 
+# -- what Envoy refuses a listener for ---------------------------------------------------------------------------------------
+
+def test_a_name_in_two_chains_is_the_first_ones() -> None:
+    rules = [
+        "{match: [{sniHosts: [q.com, r.com]}], route: [{destination: {host: x}}]}",
+        "{match: [{sniHosts: [r.com, s.com]}], route: [{destination: {host: y}}]}",
+    ]
+    tls = service("x", "[{name: tls, port: 443}]"), service("y", "[{name: tls, port: 443}]", "10.96.0.2")
+    found = listeners(*tls, virtual_service(f"hosts: [x, q.com, r.com, s.com], tls: [{', '.join(rules)}]"))["10.96.0.1_443"]
+    assert [c.get("serverNames") for c in conditions(found)] == [["q.com", "r.com"], ["s.com"], None]
+    assert leads(found) == [f"outbound|443||{X}", f"outbound|443||{Y}", PASS]
+
+
+def test_a_network_in_two_chains_is_the_first_ones() -> None:
+    rules = [
+        "{match: [{destinationSubnets: [10.1.0.0/16, 10.2.0.0/16]}], route: [{destination: {host: y}}]}",
+        "{match: [{destinationSubnets: [10.2.9.9/16, 10.3.0.0/16]}], route: [{destination: {host: y}}]}",
+    ]
+    found = listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], tcp: [{', '.join(rules)}]"))["10.96.0.1_90"]
+    ranges = [[r["addressPrefix"] for r in c.get("prefixRanges", ())] for c in conditions(found)]
+    assert ranges == [["10.1.0.0", "10.2.0.0"], ["10.3.0.0"], []]
+
+
+def test_part_of_a_label_is_no_name_of_a_handshake() -> None:
+    spec = "hosts: ['*x.com', '*.y.com'], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"
+    assert [c.get("serverNames") for c in conditions(listeners(entry(spec))["0.0.0.0_443"])] == [["*.y.com"], None]
+
+
+@pytest.mark.parametrize(("port", "protocol"), [(15001, "TCP"), (15006, "TCP"), (15006, "")])
+def test_tcp_without_an_address_leaves_the_ports_of_the_proxy_alone(port: int, protocol: str) -> None:
+    said = f", protocol: {protocol}" if protocol else ""
+    spec = f"hosts: [x.com], resolution: DNS, ports: [{{number: {port}, name: p{said}}}]"
+    assert set(listeners(entry(spec))) == {"virtualInbound", "virtualOutbound"}
+
+
+def test_a_further_address_that_is_the_first_of_another_is_left_to_it() -> None:
+    both = replace(WEB, ips=("10.1.0.1", "fd00::1"))
+    twice = make("Service", "x", "{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00::2'], ports: [{name: tcp, port: 90}]}")
+    found = listeners(twice, service("y", "[{name: tcp, port: 90}]", "'fd00::2'"), by=both, ISTIO_DUAL_STACK="true")
+    assert "additionalAddresses" not in found["10.96.0.1_90"]
+    assert leads(found["fd00::2_90"]) == [f"outbound|90||{Y}"]
+
+
 # -- headless services -------------------------------------------------------------------------------------------------------
 
 def headless(*ips: str) -> tuple[dict[str, Any], ...]:

@@ -49,6 +49,7 @@ def plain(text: str) -> Any:
         ("~", None),
         ("text", "text"),
         ("1" * 5000, "1" * 5000),
+        ("0x" + "f" * 5000, "0x" + "f" * 5000),
     ],
 )
 def test_scalars_are_what_kubernetes_takes_them_for(text: str, value: object) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from pilot.lib.addresses import is_ip
 from pilot.lib.duration import Duration
+from pilot.lib.hosts import is_server_name
 from pilot.lib.regex import find_fault
 from pilot.model.problem import Problem, error, warning
 from pilot.model.protocol import parse_protocol
@@ -89,6 +90,13 @@ def _check_labels_of(path: str, host: str, name: str) -> Found:
         if not is_dns_label(label):
             return (error("bad-host", path, f"{host!r} is not a domain name: {label!r} is not a label of one"),)
     return ()
+
+
+def check_server_name(path: str, name: str) -> Found:
+    """A name that TLS is to be told apart by."""
+    if is_server_name(name):
+        return ()
+    return (warning("partial-wildcard", path, f"{name!r} has no effect: in the handshake of TLS a wildcard stands for a whole label"),)
 
 
 def check_scoped_host(path: str, text: str, gateway: bool) -> Found:

@@ -87,6 +87,8 @@ def _validate_tls_match(match: TLSMatchAttributes, hosts: tuple[str, ...], gatew
             yield from found
         elif not any(subset_of(name, host) for host in hosts):
             yield error("sni-not-of-host", place, f"{name!r} is none of the hosts of the VirtualService")
+        else:
+            yield from rules.check_server_name(place, name)
     yield from _check_l4(match)
 
 

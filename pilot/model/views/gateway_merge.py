@@ -25,6 +25,7 @@ from pilot.model.views.gateway_servers import (
     passes_through,
     protocol_of,
     route_ref,
+    sni_hosts,
 )
 
 
@@ -85,11 +86,15 @@ class _Merger:
             self.rejected.append(Rejection(key, reason))
 
     def _repeated(self, server: Server, number: int) -> list[str]:
-        """The hosts that an older TLS server of the port and bind address has; where there is none, the hosts are taken."""
+        """The hosts that an older TLS server of the port and bind address has; where there is none, the hosts are taken.
+
+        The handshake does not tell which namespace's VirtualServices a host is for.
+        """
         taken = self.tls_hosts.setdefault(number, {})
-        repeated = [h for h in server.hosts if taken.get(h) == server.bind]
+        names = sni_hosts(server) if is_tls(server) else server.hosts
+        repeated = [h for h in names if taken.get(h) == server.bind]
         if not repeated:
-            taken.update(dict.fromkeys(server.hosts, server.bind))
+            taken.update(dict.fromkeys(names, server.bind))
         return repeated
 
     def _place(self, merged: MergedServer, server: Server, slot: Slot) -> str:

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from pilot.lib.hosts import is_server_name
 from pilot.model.config.object import ObjectKey
 from pilot.model.service import Port, Protocol
 from pilot.translate.listener.http import HttpClass
@@ -44,6 +46,21 @@ class ChainSpec(NamedTuple):
         names = frozenset(s for s in self.sni if s != "*")
         return self.transport, self.alpns, names, frozenset(c for text in self.cidrs if (c := _network(text)))
 
+    @property
+    def names(self) -> list[str]:
+        """Of TLS handshakes, as Envoy compares them: "" is any."""
+        return ["" if "*" in self.sni else name for name in self.sni] or [""]
+
+    @property
+    def networks(self) -> list[str]:
+        """Destinations, as Envoy compares them: "" is any."""
+        return [c for text in self.cidrs if (c := _network(text))] or [""]
+
+
+def _cells(chain: ChainSpec, names: Iterable[str], networks: Collection[str]) -> Iterator[tuple[str, str, str, str]]:
+    """What the chain takes with these names and networks. No two chains of a listener may have one in common."""
+    return ((chain.transport, alpn, name, network) for alpn in chain.alpns or ("",) for name in names for network in networks)
+
 
 def _network(text: str) -> str:
     """A network in its normal form, "" for one that stands for all addresses."""
@@ -69,6 +86,7 @@ class Draft:
 
     def __init__(self) -> None:
         self.chains: dict[tuple[object, ...], ChainSpec] = {}
+        self.taken: set[tuple[str, str, str, str]] = set()
         self.protocol: Protocol | None = None
         self.port: Port | None = None
         self.binds: tuple[str, ...] = ()
@@ -85,10 +103,34 @@ class Draft:
     def start(self, port: Port, binds: tuple[str, ...], to_port: bool, protocol: Protocol, chains: list[ChainSpec]) -> None:
         """Begin (anew) with the chains of a service."""
         self.port, self.binds, self.to_port, self.protocol = port, binds, to_port, protocol
-        self.chains = {}
+        self.chains, self.taken = {}, set()
         self.merge(chains)
 
     def merge(self, chains: list[ChainSpec]) -> None:
-        """Add chains; the first of those with the same condition stays."""
+        """Add chains; the first of those with the same condition stays, and a name or network that is taken is left out of later ones.
+
+        Envoy refuses a listener in which two chains share one, or with a name that it cannot tell TLS by.
+        """
         for chain in chains:
-            self.chains.setdefault(chain.condition, chain)
+            if chain.condition in self.chains:
+                continue
+            rest = self._free(chain) if chain.sni or chain.cidrs else chain
+            if rest is not None:
+                self.chains.setdefault(rest.condition, rest)
+                self.taken.update(_cells(rest, rest.names, rest.networks))
+
+    def _free(self, chain: ChainSpec) -> ChainSpec | None:
+        """The chain for the names that are free, else for the networks; None where neither is."""
+        usable = tuple(name for name in chain.sni if is_server_name(name))
+        if chain.sni and not usable:
+            return None
+        if usable != chain.sni:
+            chain = chain._replace(sni=usable)
+        names, networks = chain.names, chain.networks
+        if self.taken.isdisjoint(_cells(chain, names, networks)):
+            return chain
+        if free := [n for n in names if self.taken.isdisjoint(_cells(chain, [n], networks))]:
+            return chain._replace(sni=tuple(n for n in chain.sni if n in free))
+        if free := [n for n in networks if self.taken.isdisjoint(_cells(chain, names, [n]))]:
+            return chain._replace(cidrs=tuple(c for c in chain.cidrs if _network(c) in free))
+        return None

@@ -109,7 +109,7 @@ def claims(db: Mesh, item: Import, index: int, place: Place, own: SidecarPort | 
             out += _pod_claims(db, found, port, index, place, only)
         else:
             out += _claims(found, port, index, place, only)
-    return tuple(out)
+    return tuple(c for c in out if c.port.number not in place.refused or c.binds[0] not in place.wildcards)
 
 
 def is_headless(found: Service, port: Port, place: Place) -> bool:

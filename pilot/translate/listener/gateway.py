@@ -95,6 +95,12 @@ def repeated_names(db: Mesh, selected: Selection, front: Front) -> tuple[Repeate
     return tuple(again for slot in _slot_keys(db, selected, front) for again in _planned(db, slot, selected, front).repeated)
 
 
+@derived
+def covered_servers(db: Mesh, selected: Selection, front: Front) -> tuple[ServerKey, ...]:
+    """Servers that have no chain in the listeners of a router."""
+    return tuple(key for slot in _slot_keys(db, selected, front) for key in _planned(db, slot, selected, front).covered)
+
+
 # -- chains ----------------------------------------------------------------------------------------------------------------
 
 @derived
@@ -109,7 +115,7 @@ def filter_chain(db: Mesh, chain: Chain, slot: Slot, front: Front) -> BuiltChain
     return _tcp_chain(db, chain, front)
 
 
-def _plain_chain(db: Mesh, chain: PlainChain, slot: Slot, front: Front) -> BuiltChain:
+def _plain_chain(db: Mesh, chain: PlainChain, slot: Slot, front: Front) -> BuiltChain | None:
     template = manager(db, front, parse_protocol(chain.protocol) is Protocol.GRPC_WEB, False)
     return build_chain((), [build_http_filter(template, _stat_prefix(slot), route_name(chain.route))], timeout=db.settings.gateway_handshake_timeout)
 

@@ -14,7 +14,16 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.config.virtual_service import L4MatchAttributes, TLSMatchAttributes, VirtualService
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import ServiceRef
-from pilot.model.views.gateway_servers import MergedGateway, MergedPort, RouteRef, ServerKey, passes_through, terminates_https
+from pilot.model.views.gateway_servers import (
+    MergedGateway,
+    MergedPort,
+    RouteRef,
+    ServerKey,
+    is_tls,
+    passes_through,
+    sni_hosts,
+    terminates_https,
+)
 
 UNPRIVILEGED_PORTS = 1024
 
@@ -73,7 +82,7 @@ class Passages(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """A condition of a TLS rule that has no chain, for some of its names are in the conditions of an older one."""
+    """A condition of a TLS rule that has no chain, for some of its names are those of a server that ends TLS, or of an older condition."""
 
     virtual_service: ObjectKey
     rule: int
@@ -117,10 +126,11 @@ def plan_slots(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> d
 
 
 class Planned(NamedTuple):
-    """The chains of a listener, and what has none."""
+    """The chains of a listener, and what has none: conditions, and servers whose connections another server takes."""
 
     chains: tuple[PlannedChain, ...]
     repeated: tuple[Repeated, ...] = ()
+    covered: tuple[ServerKey, ...] = ()
 
 
 def plan_chains(
@@ -130,24 +140,27 @@ def plan_chains(
     if quic:
         return Planned(tuple(HttpsChain(s.key, s.route) for p in ports for s in p.quic if s.route is not None))
     planner = _Planner(servers, bound)
-    return Planned(tuple(chain for port in ports for chain in planner.port(port)), tuple(planner.repeated))
+    return Planned(tuple(chain for port in ports for chain in planner.port(port)), tuple(planner.repeated), tuple(planner.covered))
 
 
 class _Planner:
     def __init__(self, servers: Mapping[ServerKey, Server], bound: Mapping[ObjectKey, Sequence[Layer4]]) -> None:
         self.servers, self.bound = servers, bound
-        self.taken: set[str] = set()  # names of TLS rules
+        self.ended = {name for s in servers.values() if is_tls(s) and not passes_through(s) for name in sni_hosts(s)}
+        self.taken: set[str] = set()
         self.repeated: list[Repeated] = []
+        self.covered: list[ServerKey] = []
 
     def port(self, port: MergedPort) -> Iterator[PlannedChain]:
         if parse_protocol(port.protocol).is_http:
-            if port.route is not None:
+            if port.route is not None and self._take(port.servers[0].key, ()):
                 yield PlainChain(port.route, port.protocol)
             return
         for merged in port.servers:
             server = self.servers[merged.key]
             if terminates_https(server) and merged.route is not None:
-                yield HttpsChain(merged.key, merged.route)
+                if self._take(merged.key, sni_hosts(server)):
+                    yield HttpsChain(merged.key, merged.route)
             elif not passes_through(server):
                 yield from self._tcp(merged.key, server)
             elif server.tls is not None and server.tls.mode == "AUTO_PASSTHROUGH":
@@ -155,12 +168,25 @@ class _Planner:
             else:
                 yield from self._tls(merged.key, server)
 
+    def _take(self, key: ServerKey, names: Sequence[str]) -> bool:
+        """Take the names of a server that ends TLS, or all connections; False where an older server has some of them.
+
+        That is so where one server names the address that stands for all, and the other names none.
+        """
+        asked = {"*"} if "*" in names or not names else set(names)
+        if free := self.taken.isdisjoint(asked):
+            self.taken |= asked
+        else:
+            self.covered.append(key)
+        return free
+
     def _tcp(self, key: ServerKey, server: Server) -> Iterator[TcpChain]:
         """The first rule that applies; a server has one chain at most."""
         for service in self._services(key, server):
             for position, matches in service.tcp:
                 if not matches or any(applies(m, server, key.gateway) for m in matches):
-                    yield TcpChain(key, service.key, position)
+                    if self._take(key, sni_hosts(server)):
+                        yield TcpChain(key, service.key, position)
                     return
 
     def _tls(self, key: ServerKey, server: Server) -> Iterator[SniChain]:
@@ -169,7 +195,7 @@ class _Planner:
                 for index, match in enumerate(matches):
                     if not applies(match, server, key.gateway):
                         continue
-                    if again := tuple(h for h in match.sni_hosts if h in self.taken):
+                    if again := tuple(h for h in match.sni_hosts if h in self.taken or h in self.ended):
                         self.repeated.append(Repeated(service.key, position, index, again))
                         continue
                     self.taken.update(match.sni_hosts)

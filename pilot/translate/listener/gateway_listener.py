@@ -9,6 +9,7 @@ from envoy.config.core.v3 import address_pb2, base_pb2, udp_socket_config_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2, quic_config_pb2, udp_listener_config_pb2
 from envoy.extensions.filters.listener.proxy_protocol.v3 import proxy_protocol_pb2
 
+from pilot.lib.hosts import is_server_name
 from pilot.translate.durations import build_duration
 from pilot.translate.listener.address import build_additional, build_address
 from pilot.translate.listener.gateway_chains import Slot
@@ -86,12 +87,17 @@ def build_chain(
     socket: base_pb2.TransportSocket | None = None,
     timeout: int = 0,
     alpn: Sequence[str] = (),
-) -> BuiltChain:
+) -> BuiltChain | None:
     """One filter chain. `server_names`: those of the TLS handshake, of which `*` is all; `timeout`: nanoseconds for the handshake.
+
+    None where there are names but none that Envoy can tell TLS by.
 
     `socket`: TLS that ends here; `alpn`: protocols of the handshake of which one must be asked for.
     """
-    named = sorted(set(server_names))
+    asked = set(server_names)
+    named = sorted(n for n in asked if is_server_name(n))
+    if asked and not named:
+        return None
     chain = listener_components_pb2.FilterChain(filters=filters, transport_socket=socket)
     if alpn:
         chain.filter_chain_match.application_protocols.extend(alpn)

@@ -31,7 +31,7 @@ def _refs(db: Mesh, names: tuple[str, ...], scope: Scope, _labels: Labels) -> tu
 @derived
 def _passages(db: Mesh, ref: ServiceRef, _names: tuple[str, ...], scope: Scope, labels: Labels) -> tuple[MeshChain, ...] | None:
     found = service(db, ref)
-    if found is None or found.mesh_external:
+    if found is None or found.mesh_external or hosts.is_wildcard(found.hostname):  # no handshake names the cluster of a wildcard
         return None
     rule = destination_rule(db, scope, ref, labels)
     subsets = ("", *(s.name for s in rule.spec.subsets)) if rule is not None else ("",)

@@ -5,7 +5,7 @@ address become a `ListenerSpec` of names only, and that is built once for all sc
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import msgspec
 
@@ -72,7 +72,15 @@ def slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
                         continue
                     with_http.add(key)
                 found.setdefault(key, []).append(claim)
-    return tuple(Slot(bind, port, tuple(asking)) for (bind, port), asking in found.items())
+    return tuple(Slot(bind, port, _apart(asking, found)) for (bind, port), asking in found.items())
+
+
+def _apart(asking: list[Claim], taken: Container[tuple[str, int]]) -> tuple[Claim, ...]:
+    """The claims without further addresses that another listener has as its first: Envoy refuses an address twice."""
+    return tuple(
+        c._replace(binds=tuple(b for i, b in enumerate(c.binds) if not i or (b, c.port.number) not in taken)) if len(c.binds) > 1 else c
+        for c in asking
+    )
 
 
 @derived

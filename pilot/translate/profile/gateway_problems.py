@@ -7,7 +7,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.problem import ObjectRef, Problem, Severity
 from pilot.model.views.gateways import merged_gateway, selection
 from pilot.model.views.router import front
-from pilot.translate.listener.gateway import repeated_names
+from pilot.translate.listener.gateway import covered_servers, repeated_names
 
 
 @derived
@@ -22,11 +22,15 @@ def gateway_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
         _warning("duplicate-host", "VirtualService", r.virtual_service, f"spec.tls[{r.rule}].match[{r.match}].sniHosts", _taken(r.names))
         for r in repeated_names(db, selected, front(db, node_id))
     )
-    return (*servers, *names)
+    covered = (
+        _warning("gateway-conflict", "Gateway", key.gateway, f"spec.servers[{key.position}]", "an older server of the port has its address")
+        for key in covered_servers(db, selected, front(db, node_id))
+    )
+    return (*servers, *covered, *names)
 
 
 def _taken(names: tuple[str, ...]) -> str:
-    return f"an older rule of the same gateway port has {', '.join(names)}"
+    return f"a server or an older rule of the same gateway port has {', '.join(names)}"
 
 
 def _warning(code: str, kind: str, key: ObjectKey, path: str, message: str) -> Problem:

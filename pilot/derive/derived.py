@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from pilot.derive.graph import UNSET, Database, Node
+from pilot.derive.graph import UNSET, Database, Derivation, Node
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -12,23 +12,12 @@ K = TypeVar("K", bound=Hashable)
 D = TypeVar("D", bound=Database)
 
 
-class Derived(Generic[P, T]):
+class Derived(Derivation[P, T]):
     """A memoised pure function of the database. Its arguments (hashable) are the cache key, its reads the edges."""
 
-    gathers = False
-
     def __init__(self, compute: Callable[..., T], hub: bool) -> None:
-        self.compute, self.hub = compute, hub
-        self.__name__, self.__doc__, self.__module__ = compute.__name__, compute.__doc__, compute.__module__
-
-    def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
-        if kwargs:
-            raise TypeError(f"{self.__name__}: arguments are the cache key, so they go by position")
-        value: T = db.read(self, args)
-        return value
-
-    def __repr__(self) -> str:
-        return self.__name__
+        super().__init__(compute.__name__, compute, hub)
+        self.__doc__, self.__module__ = compute.__doc__, compute.__module__
 
 
 def derived(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
@@ -41,7 +30,7 @@ def hub(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
     return Derived(fn, hub=True)
 
 
-class Gather(Generic[K, P, T]):
+class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
     """A mapping key → item, of which a commit reruns only the items that it reached.
 
     `keys(db, *args)` gives the keys in the order of the mapping (a tuple, no repeats), `item(db, key, *args)` the value of
@@ -52,19 +41,10 @@ class Gather(Generic[K, P, T]):
     gathers = True
 
     def __init__(self, name: str, keys: Derived[Any, tuple[K, ...]], item: Derived[Any, T | None], hub: bool = False) -> None:
-        self.keys, self.item, self.hub = keys, item, hub
-        self.__name__ = name
+        super().__init__(name, self._collect, hub)
+        self.keys, self.item = keys, item
 
-    def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> Mapping[K, T]:
-        if kwargs:
-            raise TypeError(f"{self.__name__}: arguments are the cache key, so they go by position")
-        value: Mapping[K, T] = db.read(self, args)
-        return value
-
-    def __repr__(self) -> str:
-        return self.__name__
-
-    def compute(self, db: Database, node: Node) -> dict[K, T]:
+    def _collect(self, db: Database, node: Node) -> dict[K, T]:
         """Bring the items up to date: those of new keys, and those that the last commits reached."""
         gathered = node.gathered
         assert gathered is not None

@@ -11,8 +11,10 @@ give the push candidates of a commit without visiting what did not change.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Protocol
+from typing import Any, Generic, ParamSpec, TypeVar
 
+P = ParamSpec("P")
+T = TypeVar("T")
 UNSET: Any = object()
 
 
@@ -20,16 +22,33 @@ class CycleError(RuntimeError):
     """A derived function reads itself; `args[0]` is the key of the node. Memoised like any other bug of a derivation."""
 
 
-class Derivation(Protocol):
-    """What a node computes. `gathers` marks one whose `compute` brings the node's `gathered` items up to date."""
+class Derivation(Generic[P, T]):
+    """What a node computes, and how it is read. `gathers` marks one whose `compute` brings the node's `gathered` items up to date."""
 
-    hub: bool
+    gathers = False
 
-    @property
-    def gathers(self) -> bool: ...
+    def __init__(self, name: str, compute: Callable[..., T], hub: bool) -> None:
+        self.__name__, self.compute, self.hub = name, compute, hub
 
-    @property
-    def compute(self) -> Callable[..., Any]: ...
+    def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
+        """The value at `args`, recorded as a read of the derivation that runs now, if any; raises its error."""
+        if kwargs:
+            raise TypeError(f"{self.__name__}: arguments are the cache key, so they go by position")
+        key = (self, *args)
+        node = db._nodes.get(key)
+        if node is None:
+            node = db.adopt(key, self, args)
+        if db._frames:
+            db._frames[-1][node] = None
+        if node.stale:
+            db.refresh(node)
+        if node.error is not None:
+            raise node.error.with_traceback(None)  # one object raised again and again would gather tracebacks
+        value: T = node.value
+        return value
+
+    def __repr__(self) -> str:
+        return self.__name__
 
 
 class Gathered:
@@ -52,7 +71,7 @@ class Node:
 
     __slots__ = ("args", "changed_at", "deps", "error", "fn", "gathered", "key", "readers", "running", "stale", "value", "verified_at", "watchers")
 
-    def __init__(self, key: Hashable, fn: Derivation, args: tuple[Any, ...]) -> None:
+    def __init__(self, key: Hashable, fn: Derivation[..., Any], args: tuple[Any, ...]) -> None:
         self.key, self.fn, self.args = key, fn, args
         self.value: Any = UNSET
         self.error: Exception | None = None
@@ -91,21 +110,7 @@ class Database:
 
     # -- reads ---------------------------------------------------------------------------------------------------------
 
-    def read(self, fn: Derivation, args: tuple[Any, ...]) -> Any:
-        """The value of `fn` at `args`, recorded as a read of the derivation that runs now, if any; raises its error."""
-        key = (fn, *args)
-        node = self._nodes.get(key)
-        if node is None:
-            node = self.adopt(key, fn, args)
-        if self._frames:
-            self._frames[-1][node] = None
-        if node.stale:
-            self.refresh(node)
-        if node.error is not None:
-            raise node.error.with_traceback(None)  # one object raised again and again would gather tracebacks
-        return node.value
-
-    def adopt(self, key: Hashable, fn: Derivation, args: tuple[Any, ...]) -> Node:
+    def adopt(self, key: Hashable, fn: Derivation[..., Any], args: tuple[Any, ...]) -> Node:
         """Create the node of a key. It is an orphan, freed by the next `collect`, unless something reads or watches it."""
         node = self._nodes[key] = Node(key, fn, args)
         if not self._frames:
@@ -215,7 +220,7 @@ class Database:
 
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
-    def watch(self, fn: Derivation, *args: Any) -> Node:
+    def watch(self, fn: Derivation[..., Any], *args: Any) -> Node:
         """Keep a derived value alive and have commits report it. The node's `value` is the last good one, or UNSET."""
         key = (fn, *args)
         node = self._nodes.get(key)
@@ -269,7 +274,7 @@ class Database:
         self._cyclic = any(isinstance(node.error, CycleError) for node in live)
         return len(dead)
 
-    def find_node(self, fn: Derivation, *args: Any) -> Node | None:
+    def find_node(self, fn: Derivation[..., Any], *args: Any) -> Node | None:
         """The node of a derived value where it exists now; creates and computes nothing."""
         return self._nodes.get((fn, *args))
 

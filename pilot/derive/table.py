@@ -30,18 +30,15 @@ class Table(Generic[K, R]):
 
     def get(self, key: K) -> R | None:
         """The row, or None; an absent row is a read too."""
-        row: R | None = self._db.read(self._row, (key,))
-        return row
+        return self._row(self._db, key)
 
     def keys(self, index: str, bucket: Hashable) -> tuple[K, ...]:
         """Keys of the rows in a bucket of an index, sorted."""
-        found: tuple[K, ...] = self._db.read(self._bucket, (index, bucket))
-        return found
+        return self._bucket(self._db, index, bucket)
 
     def all_keys(self) -> tuple[K, ...]:
         """Every key, sorted."""
-        found: tuple[K, ...] = self._db.read(self._every, ())
-        return found
+        return self._every(self._db)
 
     def peek(self, key: K) -> R | None:
         """The row, untracked: for the outside, never in a derivation."""

@@ -1,6 +1,7 @@
 """The node of a first request → a Proxy."""
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -39,7 +40,7 @@ def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
         namespace=metadata.get("NAMESPACE") or _first_label(dns_domain),
         metadata=metadata,
         locality=Locality(node.locality.region, node.locality.zone, node.locality.sub_zone),
-        extensions=frozenset(text for e in node.extensions for text in (e.name, *e.type_urls)) if node.extensions else None,
+        extensions=_shared(frozenset(text for e in node.extensions for text in (e.name, *e.type_urls))) if node.extensions else None,
         version=metadata.get("ISTIO_VERSION") or "",
     )
 
@@ -59,6 +60,12 @@ def plain(value: Any) -> Any:
         case "list_value":
             return [plain(inner) for inner in value.list_value.values]
     return None
+
+
+@functools.lru_cache(64)
+def _shared(names: frozenset[str]) -> frozenset[str]:
+    """An equal set that is there already: builds are few, and list some hundred names."""
+    return names
 
 
 def _check(metadata: Mapping[str, Any]) -> None:

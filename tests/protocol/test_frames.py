@@ -1,0 +1,108 @@
+"""Responses put together from bytes, read by two decoders that share no code with each other."""
+from __future__ import annotations
+
+import pytest
+from envoy.service.discovery.v3 import discovery_pb2
+from envoy_data_plane.envoy.service.discovery import v3 as second
+
+from pilot.serve.frames import Batch
+from pilot.serve.messages import Messages, random_uuid
+from pilot.serve.session import Answer, Session
+from pilot.serve.snapshot import View
+from pilot.serve.subscription import Subscription
+from pilot.translate.resource import CLUSTER, Resource
+from tests.support.streams import delta, resource, sotw
+
+VIEW = View("plan", ())
+NAMES = ["a", "b" * 127, "c" * 128, "ü" * 100, "d" * 20_000]
+BOTH = pytest.mark.parametrize("session", [sotw(), delta()], ids=["sotw", "delta"])
+
+
+def batch(names: list[str]) -> Batch:
+    return Batch(resource("cds", name, name) for name in names)
+
+
+def test_state_of_the_world() -> None:
+    answer = Answer(CLUSTER, VIEW, (batch(NAMES[:2]), batch(NAMES[2:])))
+    data = sotw().encode(answer, "version", "nonce")
+    first, other = discovery_pb2.DiscoveryResponse.FromString(data), second.DiscoveryResponse.parse(data)
+    assert (first.version_info, first.type_url, first.nonce) == ("version", CLUSTER, "nonce")
+    assert (other.version_info, other.type_url, other.nonce) == ("version", CLUSTER, "nonce")
+    assert [any_.SerializeToString() for any_ in first.resources] == [resource("cds", name, name).any for name in NAMES]
+    assert [any_.value for any_ in other.resources] == [any_.value for any_ in first.resources]
+    assert [any_.type_url for any_ in other.resources] == [CLUSTER] * len(NAMES)
+
+
+def test_delta() -> None:
+    answer = Answer(CLUSTER, VIEW, (batch(NAMES[:2]), batch(NAMES[2:])), removed=("x" * 200, "y"))
+    data = delta().encode(answer, "version", "nonce")
+    first, other = discovery_pb2.DeltaDiscoveryResponse.FromString(data), second.DeltaDiscoveryResponse.parse(data)
+    for response in (first, other):
+        assert (response.system_version_info, response.type_url, response.nonce) == ("version", CLUSTER, "nonce")
+        assert list(response.removed_resources) == ["x" * 200, "y"]
+        assert [r.name for r in response.resources] == NAMES
+        assert [r.version for r in response.resources] == [""] * len(NAMES)
+    assert [r.resource.SerializeToString() for r in first.resources] == [resource("cds", name, name).any for name in NAMES]
+    assert [r.resource.value for r in other.resources] == [r.resource.value for r in first.resources]
+
+
+@BOTH
+def test_nothing(session: Session) -> None:
+    data = session.encode(Answer(CLUSTER, VIEW, ()), "v", "n")
+    assert data == discovery_pb2.DiscoveryResponse(version_info="v", type_url=CLUSTER, nonce="n").SerializeToString()
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 127, 128, 16_000, 16_384, 3_000_000])
+def test_a_resource_of_any_size(size: int) -> None:
+    made = Resource("name", CLUSTER, b"x" * size)
+    wanted = discovery_pb2.DeltaDiscoveryResponse()
+    wanted.resources.add(name="name").resource.MergeFromString(made.any)
+    assert discovery_pb2.DeltaDiscoveryResponse.FromString(made.head + made.frame) == wanted
+    assert wanted.resources[0].resource.value == b"x" * size
+
+
+class TestMessages:
+    def answer(self, session: Session, batch: Batch, nonce: str = "") -> Answer:
+        session.subscriptions[CLUSTER] = Subscription(CLUSTER, session._name_sets.of(frozenset()), True)
+        session.subscriptions[CLUSTER].nonce_sent = nonce
+        return Answer(CLUSTER, VIEW, (batch,))
+
+    def test_the_same_answer_is_encoded_once(self) -> None:
+        messages, both, session, other = Messages(), batch(NAMES), delta(), delta()
+        made = messages.of(session, self.answer(session, both), "v1", True)
+        assert messages.of(other, self.answer(other, both), "v1", True) is made
+        assert made.nonce.startswith("v1")
+        assert discovery_pb2.DeltaDiscoveryResponse.FromString(made.data).nonce == made.nonce
+
+    def test_but_not_where_something_differs(self) -> None:
+        messages, both, session, world = Messages(), batch(NAMES), delta(), sotw()
+        made = [
+            messages.of(session, self.answer(session, both), "v1", True),
+            messages.of(session, self.answer(session, both), "v2", True),
+            messages.of(session, self.answer(session, batch(NAMES)), "v1", True),
+            messages.of(session, self.answer(session, both), "v1", False),
+            messages.of(session, self.answer(session, both)._replace(removed=("x",)), "v1", True),
+            messages.of(world, self.answer(world, both), "v1", True),
+        ]
+        assert len({message.nonce for message in made}) == len(made)
+
+    def test_a_stream_does_not_get_a_nonce_twice(self) -> None:
+        messages, both, session = Messages(), batch(NAMES), delta()
+        made = messages.of(session, self.answer(session, both), "v1", True)
+        assert messages.of(session, self.answer(session, both, made.nonce), "v1", True).nonce != made.nonce
+
+    def test_bytes_are_bounded(self) -> None:
+        messages, session, made = Messages(limit=25_000), delta(), []
+        for _ in range(10):
+            made.append(messages.of(session, self.answer(session, batch(["a" * 5_000])), "v1", True))
+            assert messages._held <= 25_000
+        large = messages.of(session, self.answer(session, batch(["a" * 13_000])), "v1", True)
+        assert len(large.data) > 25_000
+        messages.clear()
+        assert messages._held == 0
+
+
+def test_uuids() -> None:
+    made = {random_uuid() for _ in range(1000)}
+    assert len(made) == 1000
+    assert all(len(text) == 36 and text[14] == "4" and text[19] == "a" for text in made)

@@ -1,0 +1,71 @@
+"""Logs as Istio writes them."""
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from pilot.lib import log
+from tests.support.logs import logging_as_before
+
+__all__ = ["logging_as_before"]
+
+
+pytestmark = pytest.mark.usefixtures("logging_as_before")
+
+
+def lines(path: pathlib.Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_lines(tmp_path: pathlib.Path) -> None:
+    log.configure("default:info", False, [str(tmp_path / "log")])
+    log.scope("default").info("started on %d", 1)
+    log.scope("ads").warning("slow")
+    log.scope("ads").debug("not shown")
+    first, second = lines(tmp_path / "log")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\tinfo\tstarted on 1", first)
+    assert second.split("\t")[1:] == ["warn", "ads", "slow"]
+
+
+def test_json(tmp_path: pathlib.Path) -> None:
+    log.configure("default:debug", True, [str(tmp_path / "log")])
+    log.scope("ads").error("bad \"quote\"")
+    record = json.loads(lines(tmp_path / "log")[0])
+    assert (record["level"], record["scope"], record["msg"]) == ("error", "ads", 'bad "quote"')
+
+
+def test_a_trace_follows_its_line(tmp_path: pathlib.Path) -> None:
+    log.configure("info", False, [str(tmp_path / "log")])
+    try:
+        raise ZeroDivisionError("reason")
+    except ZeroDivisionError:
+        log.scope("ads").exception("failed")
+    assert lines(tmp_path / "log")[-1] == "ZeroDivisionError: reason"
+
+
+@pytest.mark.parametrize(
+    ("levels", "shown"),
+    [
+        ("default:info", ["ads info", "config info"]),
+        ("default:info,ads:debug", ["ads debug", "ads info", "config info"]),
+        ("ads:none", ["config info"]),
+        ("default:none,ads:info", ["ads info"]),
+        ("ads:none,all:debug", ["ads debug", "ads info", "config debug", "config info"]),
+        ("warn", []),
+    ],
+)
+def test_levels_by_scope(levels: str, shown: list[str], tmp_path: pathlib.Path) -> None:
+    log.configure(levels, False, [str(tmp_path / "log")])
+    for name in ("ads", "config"):
+        log.scope(name).debug("x")
+        log.scope(name).info("x")
+    assert [" ".join(line.split("\t")[2:0:-1]) for line in lines(tmp_path / "log")] == shown
+
+
+@pytest.mark.parametrize(("levels", "target"), [("default:loud", "stdout"), ("loud", "stdout"), ("info", "/nowhere/at/all")])
+def test_what_makes_no_sense(levels: str, target: str) -> None:
+    with pytest.raises(ValueError, match=r"log"):
+        log.configure(levels, False, [target])

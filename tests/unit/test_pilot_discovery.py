@@ -1,0 +1,153 @@
+"""The process: how it starts, what it says when it cannot, and how it ends."""
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import aiohttp
+import pytest
+
+from pilot.app import ControlPlane
+from pilot.cli.pilot_discovery import main
+from pilot.ingest.file_source import FileSource
+from pilot.lib.build_info import build_info
+from pilot.settings import document, load
+from tests.support.logs import logging_as_before
+from tests.support.processes import free_port
+
+__all__ = ["logging_as_before"]
+PROGRAM = pathlib.Path(sys.executable).parent / "pilot-discovery"
+ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr")
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody else listens on."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def flags(folder: pathlib.Path, **changed: str) -> list[str]:
+    given = {"configDir": str(folder), **{name: f"127.0.0.1:{free_port()}" for name in ADDRESSES}, **changed}
+    return [f"--{name}={value}" for name, value in given.items()]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.usefixtures("logging_as_before")
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"configDir": "/nowhere/at/all"}, "--configDir: /nowhere/at/all: No such file or directory"),
+        ({"configDir": ""}, "--configDir: say which folder"),
+        ({"registries": "Mock"}, "--registries: 'Mock' is not known"),
+        ({"grpcAddr": "15010"}, "invalid argument for --grpcAddr: '15010' is not host:port or :port"),
+        ({"httpAddr": "::1:80"}, "invalid argument for --httpAddr"),
+        ({"httpAddr": "a:70000"}, "invalid argument for --httpAddr"),
+        ({"shutdownDuration": "soon"}, "invalid argument for --shutdownDuration"),
+        ({"clusterAliases": "a=one,b=one"}, "cluster 'one' has more than one alias"),
+        ({"clusterAliases": "one"}, "'one' is not alias=cluster"),
+        ({"log_output_level": "loud"}, "logging: 'loud' is not a log level"),
+    ],
+)
+def test_what_keeps_it_from_starting(changed: dict[str, str], text: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["discovery", *flags(tmp_path, **changed)]) == 1
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ADDRESSES)
+def test_a_port_that_is_in_use(flag: str, taken: int, tmp_path: pathlib.Path) -> None:
+    ended = run("discovery", *flags(tmp_path, **{flag: f"127.0.0.1:{taken}"}))
+    assert ended.returncode == 1
+    assert ended.stderr.strip().splitlines()[-1].startswith(f"Error: cannot listen on 127.0.0.1:{taken}")
+
+
+def test_it_logs_its_flags_serves_and_ends_on_a_signal(tmp_path: pathlib.Path) -> None:
+    http = free_port()
+    given = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", secureGRPCAddr="", ctrlz_port="0")
+    process = subprocess.Popen([PROGRAM, "discovery", *given], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "ready" in line:
+            break
+    assert any(f'\tinfo\tFLAG: --httpAddr="127.0.0.1:{http}"' in line for line in lines)
+    assert any("--ctrlz_port is not known and has no effect" in line for line in lines)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+async def status(address: str, path: str) -> int:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}{path}") as response:
+        if response.status in (200, 503) and path == "/ready":
+            assert await response.read() == b""
+        return response.status
+
+
+async def test_ready_only_when_everything_is_loaded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loading, go_on = asyncio.Event(), threading.Event()
+    loop, load_initial = asyncio.get_running_loop(), FileSource.load_initial
+
+    def slow(source: FileSource) -> int:
+        loop.call_soon_threadsafe(loading.set)
+        assert go_on.wait(30)
+        return load_initial(source)
+
+    monkeypatch.setattr(FileSource, "load_initial", slow)
+    plane = ControlPlane(load(flags(tmp_path), {}).settings)
+    running = asyncio.create_task(plane.run())
+    await loading.wait()
+    assert await status(str(plane.http), "/ready") == 503
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", plane.grpc.port if plane.grpc else 0)), "xDS listens when it is ready"
+    go_on.set()
+    async with asyncio.timeout(30):
+        while await status(str(plane.http), "/ready") != 200:
+            await asyncio.sleep(0.01)
+    assert await status(str(plane.monitoring), "/metrics") == 200
+    assert await status(str(plane.monitoring), "/version") == 200
+    assert await status(str(plane.http), "/debug/adsz") == 200
+    assert await status(str(plane.monitoring), "/ready") == 404
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(30):
+        await running
+    with pytest.raises(OSError, match="onnect"):
+        await status(str(plane.http), "/ready")
+
+
+async def test_one_port_for_all_of_http(tmp_path: pathlib.Path) -> None:
+    plane = ControlPlane(load(flags(tmp_path, monitoringAddr="", grpcAddr=""), {}).settings)
+    running = asyncio.create_task(plane.run())
+    async with asyncio.timeout(30):
+        while not plane.ready:
+            await asyncio.sleep(0.01)
+    assert [await status(str(plane.http), path) for path in ("/ready", "/metrics", "/debug/adsz")] == [200, 200, 200]
+    os.kill(os.getpid(), signal.SIGINT)
+    async with asyncio.timeout(30):
+        await running
+
+
+def test_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out.strip() == str(build_info())
+    assert main(["collateral"]) == 0
+    assert capsys.readouterr().out == document()
+    assert main([]) == 0
+    assert "pilot-discovery discovery" in capsys.readouterr().out
+    assert main(["serve"]) == 1
+    assert "unknown command 'serve'" in capsys.readouterr().err
+    assert main(["request", "GET"]) == 1
+    assert "request takes METHOD PATH" in capsys.readouterr().err

@@ -1,0 +1,135 @@
+"""Snapshots, views and feeds: what is shared, and what is told apart."""
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Mapping
+
+from pilot.derive import derived
+from pilot.model.inputs import Mesh
+from pilot.serve.feed import Feeds
+from pilot.serve.names import NameSets
+from pilot.serve.snapshot import Snapshot, View
+from pilot.translate.profile.plan import Group
+from pilot.translate.resource import Resource
+from tests.support.streams import resource
+
+
+@derived
+def group(db: Mesh, name: str) -> Mapping[str, Resource]:
+    contents: dict[str, str] = db.mesh.get(name) or {}
+    if "fail" in contents.values():
+        raise ZeroDivisionError(name)
+    return {key: resource("cds", key, content) for key, content in contents.items()}
+
+
+A, B = Group(group, ("a",)), Group(group, ("b",))
+
+
+def snapshot(**contents: str) -> Snapshot:
+    return Snapshot(resource("cds", name, content) for name, content in contents.items())
+
+
+def names(change: object) -> list[str]:
+    return [r.name for r in change.batch.resources]  # type: ignore[attr-defined]
+
+
+def test_a_change_is_computed_once_and_an_equal_resource_is_none() -> None:
+    old, new = snapshot(a="1", b="1", c="1"), snapshot(a="1", b="2", d="1")
+    change = new.since(old)
+    assert (names(change), change.removed, change.warms, change.names) == (["b", "d"], ("c",), {"b", "d"}, {"b", "c", "d"})
+    assert new.since(old) is change
+
+
+def test_the_part_of_a_change_that_some_want_is_shared() -> None:
+    sets, change = NameSets(), snapshot(a="2", b="2").since(snapshot(a="1", b="1", c="1"))
+    some, everything = sets.of(frozenset("ac")), sets.of(frozenset("abc"))
+    assert change.wanted_by(some) is change.wanted_by(sets.of(frozenset("ca")))
+    assert ([r.name for r in change.wanted_by(some).batch.resources], change.wanted_by(some).missing) == (["a"], ("c",))
+    assert change.wanted_by(everything).batch is change.batch
+
+
+def test_views_of_the_same_groups_are_compared_group_by_group() -> None:
+    one, two, three = snapshot(a="1"), snapshot(b="1"), snapshot(b="2")
+    old, new = View("plan", (one, two)), View("plan", (one, three))
+    (change,) = new.since(old)
+    assert change is three.since(two)
+    assert new.since(old) is new.since(old)
+    assert [names(c) for c in View("other plan", (one, three)).since(old)] == [["b"]]
+
+
+def test_of_a_name_in_two_groups_the_first_has_it() -> None:
+    view = View("plan", (snapshot(a="1"), snapshot(a="2", b="1")))
+    assert view.get("a") == resource("cds", "a", "1")
+    assert [r.name for s in view.snapshots for r in s.by_name.values()] == ["a", "b"]
+    (change,) = View("plan", (snapshot(a="2"), snapshot(a="2", b="1"))).since(view)
+    assert (names(change), change.removed) == (["a"], ())
+
+
+def test_a_view_does_not_keep_the_one_before_it() -> None:
+    old, new = View("plan", (snapshot(a="1"),)), View("plan", (snapshot(a="2"),))
+    new.since(old)
+    gone = weakref.ref(old)
+    del old
+    gc.collect()
+    assert gone() is None
+
+
+def test_names_are_held_once_and_forgotten() -> None:
+    sets = NameSets()
+    base = len(sets)
+    one = sets.of(frozenset("ab"))
+    grown = sets.change(one, ("c",), ("a",))
+    assert grown is sets.change(one, ("c",), ("a",)) is sets.of(frozenset("bc"))
+    assert len(sets) == base + 2
+    del one, grown
+    assert len(sets) == base
+
+
+class TestFeeds:
+    def setup_method(self) -> None:
+        self.db = Mesh()
+        self.feeds: Feeds[str] = Feeds(self.db)
+
+    def set(self, name: str, **contents: str) -> list[tuple[Group, ...]]:
+        return [feed.groups for feed in self.feeds.reached(self.db.commit([(self.db.mesh, name, contents)]))]
+
+    def test_readers_share_a_feed_and_feeds_share_a_group(self) -> None:
+        one, two = self.feeds.open((A,), "one"), self.feeds.open((A,), "two")
+        both = self.feeds.open((A, B), "one")
+        assert one is two
+        assert list(one.readers) == ["one", "two"]
+        assert self.set("a", x="1") == [(A,), (A, B)]
+        assert one.view is not None
+        assert both.view is not None
+        assert both.view.snapshots[0] is one.view.snapshots[0]
+        assert self.set("b", y="1") == [(A, B)]
+
+    def test_an_equal_result_is_the_same_view(self) -> None:
+        feed = self.feeds.open((A,), "one")
+        self.set("a", x="1")
+        view = feed.view
+        self.set("a", x="1")
+        assert feed.view is view
+        self.set("a", x="2")
+        assert feed.view is not view
+
+    def test_what_failed_keeps_its_last_good_value_and_is_none_before_it_has_one(self) -> None:
+        self.set("a", x="fail")
+        feed = self.feeds.open((A, B), "one")
+        assert feed.view is None
+        self.set("a", x="1")
+        view = feed.view
+        assert view is not None
+        self.set("a", x="fail")
+        assert feed.view is view
+
+    def test_what_nobody_reads_is_let_go(self) -> None:
+        nodes = len(self.db)
+        one, both = self.feeds.open((A,), "one"), self.feeds.open((A, B), "one")
+        self.feeds.close(one, "one")
+        assert self.set("a", x="1") == [(A, B)]
+        self.feeds.close(both, "one")
+        assert self.set("a", x="2") == []
+        self.db.collect()
+        assert (len(self.feeds), len(self.db)) == (0, nodes)

@@ -66,6 +66,8 @@ def _literal(tag: str, value: str) -> custom_tag_pb2.CustomTag:
 
 
 def _custom(name: str, tag: CustomTag) -> custom_tag_pb2.CustomTag | None:
+    if not name or not tag.is_whole:
+        return None
     if tag.literal is not None:
         return _literal(name, tag.literal.value)
     if (env := tag.environment) is not None:

@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.lib.duration import Duration
-from pilot.model.facets import Features
+from pilot.model.facets import Features, Tags
 from pilot.model.views.classify import features_of, inbound_facet, listening, outbound_facet, outbound_listening, tags
 from pilot.translate.profile import plan
+from pilot.translate.tracing import build_tracing
 from tests.support.listeners import WEB_POD, service
 from tests.support.objects import make, world
 from tests.support.world import World, proxy
@@ -65,6 +66,10 @@ def test_proxies_of_a_class_are_equal() -> None:
         ({"IDLE_TIMEOUT": "soon"}, "idle_timeout", None),
         ({"HTTP_PROXY_PORT": "15002"}, "http_proxy_port", 15002),
         ({"HTTP_PROXY_PORT": "x"}, "http_proxy_port", None),
+        ({"HTTP_PROXY_PORT": "99999"}, "http_proxy_port", None),
+        ({"IDLE_TIMEOUT": "-1s"}, "idle_timeout", None),
+        ({"DNS_CAPTURE": "true", "DNS_PROXY_ADDR": "[::1]:99999"}, "dns_proxy", "::1:15053"),
+        ({"DNS_CAPTURE": "true", "DNS_PROXY_ADDR": "my.dns:53"}, "dns_proxy", "127.0.0.1:53"),
         ({"UNPRIVILEGED_POD": "true"}, "unprivileged", True),
         ({"OUTBOUND_LISTENER_EXACT_BALANCE": "true"}, "exact_balance_outbound", True),
         ({"ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090.0}, "reserved_ports", frozenset((15021, 15090))),
@@ -90,6 +95,15 @@ def test_its_spans() -> None:
     labels = {"service.istio.io/canonical-name": "shop", "service.istio.io/canonical-revision": "v7"}
     found = tags(made.mesh, made.connect(proxy("sidecar", "x", "a", "10.9.0.1", labels, MESH_ID=None)))
     assert (found.service, found.revision, found.namespace, found.mesh_id) == ("shop", "v7", "a", "unknown")
+
+
+def test_spans_as_no_envoy_takes_them() -> None:
+    custom = {"": {"literal": {"value": "x"}}, "a": {"literal": {"value": ""}}, "b": {"header": {"name": "x"}}}
+    made, node = connected(PROXY_CONFIG={"tracing": {"sampling": -5, "customTags": custom}})
+    found = listening(made.mesh, node).tracing
+    assert found is not None
+    assert found.sampling == 1.0
+    assert [t.tag for t in build_tracing(replace(found, istio_tags=False), Tags()).custom_tags] == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,8 @@ def test_paths_are_normalized(normalization: str, expected: dict[str, Any]) -> N
         ({"httpRequestTimeout": "9s", "httpRequestHeadersTimeout": "8s"}, {"requestTimeout": "9s", "requestHeadersTimeout": "8s"}),
         ({"httpDrainTimeout": "9s"}, {"drainTimeout": "9s"}),
         ({"httpMaxConcurrentStreams": 7}, {"http2ProtocolOptions": {"maxConcurrentStreams": 7}}),
-        ({"httpMaxConcurrentStreams": -1}, {"http2ProtocolOptions": {}}),
+        ({"httpMaxConcurrentStreams": -1}, {"http2ProtocolOptions": None}),
+        ({"httpIdleTimeout": "-1s", "httpDrainTimeout": "9s"}, {"commonHttpProtocolOptions": None, "drainTimeout": "9s"}),
         (
             {"httpHeadersWithUnderscoresAction": "HEADERS_WITH_UNDERSCORES_DROP_HEADER"},
             {"commonHttpProtocolOptions": {"headersWithUnderscoresAction": "DROP_HEADER"}},

@@ -41,6 +41,12 @@ class CustomTag(OneOf, frozen=True):
     environment: Environment | None = None
     header: RequestHeader | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Does it say where its value is from?"""
+        named = self.literal.value if self.literal else self.environment.name if self.environment else self.header.name if self.header else ""
+        return bool(named) and not any(c in named for c in "\0\r\n")
+
 
 class LiteralValue(Strict, frozen=True):
     value: str = ""

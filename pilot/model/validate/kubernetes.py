@@ -20,7 +20,7 @@ def validate_service(o: Object[Service]) -> Problems:
     if service.cluster_ip not in ("", "None"):
         yield from rules.check_address("spec.clusterIP", service.cluster_ip)
     for index, address in enumerate(service.cluster_ips):
-        if address not in ("", "None"):
+        if service.cluster_ips != ("None",):
             yield from rules.check_address(f"spec.clusterIPs[{index}]", address)
     for index, address in enumerate(service.external_ips):
         yield from rules.check_address(f"spec.externalIPs[{index}]", address)

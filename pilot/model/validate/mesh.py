@@ -22,12 +22,17 @@ _HOST_IP = "$(HOST_IP)"
 
 def validate_mesh_config(mesh: MeshConfig) -> Problems:
     yield from rules.check_port("proxyListenPort", mesh.proxy_listen_port)
+    yield from rules.check_port("proxyInboundListenPort", mesh.proxy_inbound_listen_port)
+    if mesh.proxy_listen_port == mesh.proxy_inbound_listen_port:
+        yield error("duplicate-port", "proxyInboundListenPort", f"{mesh.proxy_listen_port} is proxyListenPort already")
+    if mesh.proxy_http_port:
+        yield from rules.check_port("proxyHttpPort", mesh.proxy_http_port)
     yield from rules.check_duration("connectTimeout", mesh.connect_timeout)
     if mesh.connect_timeout > _HOUR:
         yield error("bad-duration", "connectTimeout", f"{mesh.connect_timeout}: at most an hour")
-    if mesh.protocol_detection_timeout % rules.MILLISECOND:
-        yield error("bad-duration", "protocolDetectionTimeout", f"{mesh.protocol_detection_timeout}: whole milliseconds only")
-    yield from below("defaultConfig", _validate_proxy_config(mesh.default_config))
+    if mesh.protocol_detection_timeout < 0 or mesh.protocol_detection_timeout % rules.MILLISECOND:
+        yield error("bad-duration", "protocolDetectionTimeout", f"{mesh.protocol_detection_timeout}: whole milliseconds only, not below 0")
+    yield from below("defaultConfig", validate_proxy_config(mesh.default_config))
     yield from below("localityLbSetting", validate_locality(mesh.locality_lb_setting, outlier=True))
     if mesh.zone_aware_lb_setting is not None:
         yield from below("zoneAwareLbSetting", validate_zone_aware(mesh.zone_aware_lb_setting, outlier=True))
@@ -46,6 +51,10 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
             yield from below("defaultTrafficPolicy.connectionPool", validate_connection_pool(policy.connection_pool))
         if policy.outlier_detection is not None:
             yield from below("defaultTrafficPolicy.outlierDetection", validate_outlier_detection(policy.outlier_detection))
+    if (retry := mesh.default_http_retry_policy) is not None:
+        yield from rules.check_not_negative("defaultHttpRetryPolicy.attempts", retry.attempts)
+        yield from rules.check_duration("defaultHttpRetryPolicy.perTryTimeout", retry.per_try_timeout)
+        yield from rules.check_duration("defaultHttpRetryPolicy.backoff", retry.backoff)
     if mesh.default_inbound_http_retry_policy is not None:
         yield from below("defaultInboundHttpRetryPolicy", validate_retry(mesh.default_inbound_http_retry_policy))
     if mesh.tcp_keepalive is not None:
@@ -65,7 +74,7 @@ def _check_curves(tls: TLSConfig) -> Problems:
             yield warning("bad-curve", f"ecdhCurves[{index}]", f"{curve!r} is not known")
 
 
-def _validate_proxy_config(proxy: ProxyConfig) -> Problems:
+def validate_proxy_config(proxy: ProxyConfig) -> Problems:
     for field, text in (("configPath", proxy.config_path), ("binaryPath", proxy.binary_path)):
         if not text:
             yield error("missing-field", field, "a path is needed")
@@ -110,6 +119,9 @@ def _validate_tracing(tracing: Tracing) -> Problems:
     if tracing.tls_settings is not None:
         yield from below("tlsSettings", validate_client_tls(tracing.tls_settings, ""))
     yield from rules.check_percent("sampling", tracing.sampling)
+    for name, tag in tracing.custom_tags.items():
+        if not tag.is_whole or not name:
+            yield warning("no-effect", f"customTags[{name}]", "a tag needs a name, and a value, variable or header to take it from")
 
 
 def _validate_key_provider(provider: PrivateKeyProvider) -> Problems:

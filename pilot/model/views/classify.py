@@ -4,11 +4,12 @@ Labels are cut down to those that some selector asks for, so that unrelated labe
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
 
 from pilot.derive import derived
-from pilot.lib.duration import parse_duration
+from pilot.lib.addresses import is_ip
+from pilot.lib.duration import Duration, parse_duration
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig, ProxyHeaders
 from pilot.model.endpoint import Locality
@@ -32,6 +33,7 @@ _EXTENSIONS = {  # by the feature of `Features`; names have changed over time, t
     "stats": frozenset(("stats.PluginConfig", "istio.stats")),
     "mysql_proxy": frozenset(("envoy.extensions.filters.network.mysql_proxy.v3.MySQLProxy", "envoy.filters.network.mysql_proxy")),
 }
+_PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 _RESERVED = ("ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT", "ENVOY_SECURE_METRICS_PORT", "ENVOY_SECURE_MERGED_METRICS_PORT")
 
 
@@ -109,7 +111,6 @@ def listening(db: Mesh, node_id: str) -> Listening:
     proxy, mesh = _proxy(db, node_id), mesh_config(db)
     config = proxy_config(db, node_id)
     families = [":" in ip for ip in proxy.ips]
-    port = proxy.text("HTTP_PROXY_PORT")
     return Listening(
         features=features_of(proxy.extensions),
         ipv4=False in families,
@@ -117,7 +118,7 @@ def listening(db: Mesh, node_id: str) -> Listening:
         interception=interception_of(proxy),
         http10=accepts_http10(proxy, db.settings.http10),
         idle_timeout=_duration(proxy.text("IDLE_TIMEOUT")),
-        http_proxy_port=int(port) if port.isdecimal() else None,
+        http_proxy_port=_port(proxy.text("HTTP_PROXY_PORT")),
         exact_balance_inbound=proxy.flag("INBOUND_LISTENER_EXACT_BALANCE"),
         exact_balance_outbound=proxy.flag("OUTBOUND_LISTENER_EXACT_BALANCE"),
         unprivileged=proxy.flag("UNPRIVILEGED_POD"),
@@ -208,16 +209,24 @@ def _dns_proxy(proxy: Proxy) -> str:
     if not proxy.flag("DNS_CAPTURE"):
         return ""
     host, colon, port = proxy.text("DNS_PROXY_ADDR").rpartition(":")
+    address = host.strip("[]")
     if not colon:
         return "127.0.0.1:15053"
-    return f"{'127.0.0.1' if host == 'localhost' else host.strip('[]')}:{port if port.isdecimal() else 15053}"
+    return f"{address if is_ip(address) else '127.0.0.1'}:{_port(port) or 15053}"
 
 
-def _duration(text: str) -> Any:
+def _duration(text: str) -> Duration | None:
+    """None for what is none, and for a negative one."""
     try:
-        return parse_duration(text) if text else None
+        found = parse_duration(text) if text else None
     except ValueError:
         return None
+    return None if found is None or found < 0 else found
+
+
+def _port(text: str) -> int | None:
+    """None for what is none; 0 stays, which turns off what would have it."""
+    return int(text) if _PORT.fullmatch(text) and int(text) <= 65535 else None
 
 
 def _mesh_connections(mesh: MeshConfig) -> ConnectionSettings:

@@ -9,6 +9,8 @@ from pilot.derive import derived
 from pilot.lib.duration import Duration, parse_duration
 from pilot.model.config.proxy_config import ProxyConfig
 from pilot.model.inputs import Mesh
+from pilot.model.problem import Severity
+from pilot.model.validate.mesh import validate_proxy_config
 from pilot.model.views.mesh import mesh_config
 
 _READ = ("tracing", "proxyHeaders", "connectionSettings", "gatewayTopology", "privateKeyProvider")
@@ -18,7 +20,7 @@ _READ = ("tracing", "proxyHeaders", "connectionSettings", "gatewayTopology", "pr
 def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
     """What the proxy announces as its config (PROXY_CONFIG: its companion has merged it already), else the mesh's default.
 
-    Of an announced one only the parts are read that matter to xDS; a part that cannot be read counts as absent.
+    Of an announced one only the parts are read that matter to xDS; a part that cannot be read counts as absent, and so does a wrong field of one.
     """
     proxy = db.proxies.get(node_id)
     announced = proxy.metadata.get("PROXY_CONFIG") if proxy is not None else None
@@ -33,12 +35,21 @@ def decode_proxy_config(announced: dict[str, Any]) -> ProxyConfig:
     for name in _READ:
         if name in announced:
             try:
-                part = msgspec.convert({name: announced[name]}, ProxyConfig, dec_hook=_decode)
+                part = _right(name, announced[name])
             except msgspec.ValidationError:
                 continue
             field = next(f for f in msgspec.structs.fields(ProxyConfig) if f.encode_name == name)
             found = msgspec.structs.replace(found, **{field.name: getattr(part, field.name)})
     return found
+
+
+def _right(name: str, plain: Any) -> ProxyConfig:
+    """A part of it, without the fields that have a value which no proxy takes."""
+    part = msgspec.convert({name: plain}, ProxyConfig, dec_hook=_decode)
+    wrong = {p.path.split(".")[1] for p in validate_proxy_config(part) if p.severity is Severity.ERROR and "." in p.path}
+    if not wrong:
+        return part
+    return msgspec.convert({name: {k: v for k, v in plain.items() if k not in wrong}}, ProxyConfig, dec_hook=_decode)
 
 
 def _decode(kind: type, value: Any) -> Any:

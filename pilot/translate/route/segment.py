@@ -103,11 +103,16 @@ def segment_needs(db: Mesh, key: SegmentKey) -> Needs:
 
 @derived
 def host_asks(db: Mesh, host: Host) -> Asks:
-    """What the routes of one host ask."""
-    if host.rules:
-        return combine(asks for rule in host.rules if (asks := asks_of(db, rule)) is not None)
-    name = host.ref.hostname if host.ref is not None else host.host
-    return Asks(hashed=(DestinationKey(name, "", host.port),) if may_hash(db, name) else ())
+    """What the routes of one host ask, and its default route where the VirtualServices may have none."""
+    asked = [asks for rule in host.rules if (asks := asks_of(db, rule)) is not None]
+    if host.ref is not None and all(asks.conditional for asks in asked) and may_hash(db, host.ref.hostname):
+        asked.append(Asks(hashed=(default_destination(host.ref, host.port),)))
+    return combine(asked) if asked else Asks()
+
+
+def default_destination(ref: ServiceRef, port: int) -> DestinationKey:
+    """Where requests to a port of a service go that no VirtualService routes."""
+    return DestinationKey(ref.hostname, "", port)
 
 
 # -- domains ---------------------------------------------------------------------------------------------------------------

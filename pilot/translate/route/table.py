@@ -104,7 +104,8 @@ def _other_hosts(db: Mesh, key: TableKey, bindings: tuple[Binding, ...], hosts: 
         unknown = _unknown(bound.hosts, services)
         if not unknown or asks_of(db, bound.key) is None:
             continue
-        ports = by_rule.get(bound.key, set()).union(*(services.get(h.lower(), ()) for h in bound.hosts))
+        exact = [h.lower() for h in bound.hosts if not is_wildcard(h)]  # a wildcard is one VirtualService's alone: `by_rule` has it
+        ports = by_rule.get(bound.key, set()).union(*(services.get(h, ()) for h in exact))
         for port in sorted(ports) or ((DEFAULT_PORT,) if key.port == DEFAULT_PORT else ()):
             for name in unknown:
                 found.setdefault((name, port), []).append(bound.key)

@@ -28,7 +28,7 @@ from pilot.translate.route.match import EVERYTHING
 from pilot.translate.route.operation import operation_of_service
 from pilot.translate.route.retry import build_retry
 from pilot.translate.route.route import build_routes, has_routes
-from pilot.translate.route.segment import Host, host_domains
+from pilot.translate.route.segment import Host, default_destination, host_domains
 from pilot.translate.route.session import Session, build_session, session_of
 
 MESH_GATEWAYS = frozenset(("mesh",))
@@ -113,7 +113,8 @@ def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route
     """To all of a service that no VirtualService routes."""
     assert key.host.ref is not None
     hostname, port = key.host.ref.hostname, key.host.port
-    hashed = [h for _, settings in key.hashes if (h := build_hash_policy(settings)) is not None]
+    own = default_destination(key.host.ref, port)
+    hashed = [h for to, settings in key.hashes if to == own and (h := build_hash_policy(settings)) is not None]
     return route_components_pb2.Route(
         name="default",
         match=EVERYTHING,

@@ -54,6 +54,8 @@ def read_documents(data: bytes, path: str) -> list[Document]:
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         raise SyntaxFault(" ".join(filter(None, (fault.context, fault.problem))), mark.line + 1 if mark else 0) from fault
+    except yaml.reader.ReaderError as fault:
+        raise SyntaxFault(str(fault).partition("\n")[0], data.count(b"\n", 0, fault.position) + 1) from fault
     except (yaml.YAMLError, UnicodeError) as fault:
         raise SyntaxFault(str(fault).partition("\n")[0]) from fault
     except RecursionError as fault:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pilot.ingest import folder as folders
 from pilot.ingest.batch import Batch, Edit
@@ -33,6 +33,7 @@ class FileSource:
         self._ledger = Ledger(problems)
         self._files: dict[str, folders.Signature] = {}
         self._folders: collections.Counter[str] = collections.Counter()
+        self._unreadable: set[str] = set()
         self._watch = Watch(self.folder, self.changed, self.rescan)
 
     def load_initial(self) -> int:
@@ -56,18 +57,32 @@ class FileSource:
         """The edits of every file below a folder."""
         try:
             os.stat(self.folder)  # where the whole folder is gone, nothing was deleted: it will be back
-            found = dict(folders.scan(top))
         except OSError as fault:
             _log.error("cannot look through %s, what was read before stays: %s", top, fault)
             return []
+        faults: dict[str, OSError] = {}
+        found = {} if top != self.folder and folders.is_linked(top, self.folder) else dict(folders.scan(top, faults))
+        edits = self._note_faults(top, faults)
+        unknown = tuple(folder + os.sep for folder in faults)
         prefix = top + os.sep
-        gone = [path for path in self._files if path not in found and path.startswith(prefix)]
-        edits: list[Edit] = []
+        gone = [path for path in self._files if path not in found and path.startswith(prefix) and not path.startswith(unknown)]
         for path in gone:
             edits += self._forget(path)
         for path in sorted(found):
             if self._files.get(path) != found[path]:
                 edits += self._read(path, found[path])
+        return edits
+
+    def _note_faults(self, top: str, faults: Mapping[str, OSError]) -> list[Edit]:
+        """Tell of the folders that cannot be read, and of those no more that can be again."""
+        edits: list[Edit] = []
+        for folder in [f for f in self._unreadable if f not in faults and (f == top or f.startswith(top + os.sep))]:
+            self._unreadable.discard(folder)
+            edits += self._ledger.remove(folder)
+        for folder, fault in faults.items():
+            self._unreadable.add(folder)
+            message = f"{fault.strerror or fault}; what its files declared before stays"
+            self._ledger.fail(folder, Problem(code="unreadable-folder", message=message, file=folder))
         return edits
 
     def changed(self, paths: Iterable[str]) -> None:
@@ -82,7 +97,7 @@ class FileSource:
                 edits += self._look_through(place)
             elif not folders.is_configuration(os.path.basename(place)):
                 continue
-            elif (signature := folders.sign(place)) is not None:
+            elif not folders.is_linked(place, self.folder) and (signature := folders.sign(place)) is not None:
                 edits += self._read(place, signature)
             else:
                 edits += self._forget(place)
@@ -116,9 +131,14 @@ class FileSource:
             documents = read_documents(data, path)
         except SyntaxFault as fault:
             return self._failed(path, signature, "syntax-error", str(fault), fault.line)
+        try:
+            decoded = [self._decode(data, path, i, d) for i, d in enumerate(documents)]
+        except Exception as fault:  # a bug of ours: it must not keep the other files from being read
+            _log.error("cannot decode %s", path, exc_info=True)
+            return self._failed(path, signature, "internal-error", f"{type(fault).__name__}: {fault}", 0)
         self._remember(path, signature)
         _log.debug("read %s: %d documents", path, len(documents))
-        return self._ledger.replace(path, (self._decode(data, path, i, d) for i, d in enumerate(documents)))
+        return self._ledger.replace(path, decoded)
 
     def _failed(self, path: str, signature: folders.Signature, code: str, message: str, line: int) -> list[Edit]:
         self._remember(path, signature)

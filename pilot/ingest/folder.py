@@ -36,22 +36,35 @@ def sign(path: str) -> Signature | None:
     return Signature(stat.st_mtime_ns, stat.st_size, stat.st_ino) if os.path.isfile(path) else None
 
 
-def scan(folder: str) -> Iterator[tuple[str, Signature]]:
+def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signature]]:
     """Every configuration file at any depth, in no order. Links to files are followed, links to folders are not.
 
-    A folder that goes away meanwhile is empty; one that cannot be read raises OSError.
+    A folder that goes away meanwhile is empty; one that cannot be read is left out, and added to `faults`.
     """
     try:
         entries = list(os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as fault:
+        faults[folder] = fault
+        return
     for entry in entries:
         if is_hidden(entry.name):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from scan(entry.path)
+            yield from scan(entry.path, faults)
         elif is_configuration(entry.name) and (signature := sign(entry.path)) is not None:
             yield entry.path, signature
+
+
+def is_linked(path: str, folder: str) -> bool:
+    """Is a path below `folder` a link to another folder, or does it lead through one?"""
+    if os.path.islink(path) and os.path.isdir(path):
+        return True
+    while len(path := os.path.dirname(path)) > len(folder):
+        if os.path.islink(path):
+            return True
+    return False
 
 
 def place_of(path: str, folder: str) -> str | None:

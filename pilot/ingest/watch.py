@@ -47,15 +47,18 @@ class Watch:
             try:
                 await self._follow(watching)
             except Exception as fault:  # the folder is gone, or the kernel has no watches left: never the end of the process
-                self._tell(f"{type(fault).__name__}: {fault}")
+                self._tell(fault)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._end.wait(), _RETRY)
             watching.set()
 
-    def _tell(self, fault: str) -> None:
-        if fault != self._fault:
-            self._fault = fault
-            _log.error("cannot follow %s, trying again: %s", self._folder, fault, exc_info=True)
+    def _tell(self, fault: Exception) -> None:
+        while isinstance(fault, ExceptionGroup):  # of the library's tasks
+            fault = fault.exceptions[0]
+        text = f"{type(fault).__name__}: {fault}"
+        if text != self._fault:
+            self._fault = text
+            _log.error("cannot follow %s, trying again: %s", self._folder, text, exc_info=not isinstance(fault, OSError | RuntimeError))
 
     async def _follow(self, watching: asyncio.Event) -> None:
         """Until stopped, or the folder is another one."""

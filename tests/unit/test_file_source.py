@@ -4,10 +4,12 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+from typing import Any
 
 import pytest
 import yaml
 
+from pilot.ingest.decode import decode_document
 from pilot.ingest.folder import is_configuration, place_of
 from pilot.model.problem import ObjectRef, Severity
 from tests.support.files import Files, service
@@ -266,6 +268,56 @@ def test_a_file_that_cannot_be_read_keeps_what_it_gave(tmp_path: pathlib.Path, m
     files.quiet()
     assert files.services == {"a": 80}
     assert files.codes == ["unreadable-file"]
+
+
+def test_a_folder_that_cannot_be_read_keeps_its_own_and_hides_no_other(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files(tmp_path)
+    files.write("locked/a.yaml", service("a"))
+    files.write("open/b.yaml", service("b"))
+    files.source.rescan()
+    scan = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied")
+        return scan(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.scandir", refuse)
+        files.write("open/b.yaml", service("b", 81))
+        files.source.rescan()
+        files.quiet()
+        assert files.services == {"a": 80, "b": 81}
+        assert [(p.code, p.file) for p in files.problems] == [("unreadable-folder", str(tmp_path / "locked"))]
+    files.source.rescan()
+    assert files.codes == []
+
+
+def test_links_to_folders_are_not_followed_whoever_tells_of_them(tmp_path: pathlib.Path) -> None:
+    files = Files(tmp_path)
+    files.write("real/a.yaml", service("a"))
+    (tmp_path / "linked").symlink_to(tmp_path / "real")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    files.tell("real/a.yaml", "linked", "linked/a.yaml", "loop", "loop/loop/real/a.yaml")
+    assert files.services == {"a": 80}
+    assert files.codes == []
+    (tmp_path / "real").rename(tmp_path / "moved")
+    (tmp_path / "real").symlink_to(tmp_path / "nowhere")
+    files.tell("real")
+    assert files.services == {}
+
+
+def test_a_bug_of_ours_stays_with_the_file_that_met_it(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+    def fail(plain: Any, *rest: Any) -> Any:
+        return decode_document(plain, *rest) if plain["metadata"]["name"] != "bad" else 1 // 0
+
+    monkeypatch.setattr("pilot.ingest.file_source.decode_document", fail)
+    for name in ("bad", "good"):
+        (tmp_path / f"{name}.yaml").write_text(service(name))
+    files = Files(tmp_path)
+    assert files.services == {"good": 80}
+    assert [(p.code, p.file) for p in files.problems] == [("internal-error", str(tmp_path / "bad.yaml"))]
 
 
 def test_objects_of_another_revision_are_not_there(tmp_path: pathlib.Path) -> None:

@@ -57,6 +57,13 @@ def test_scalars_are_what_kubernetes_takes_them_for(text: str, value: object) ->
     assert type(plain(f"a: {text}")["a"]) is type(value)
 
 
+@pytest.mark.parametrize("data", [b"a: 1\nb: \xe9\n", b"a: 1\nb: \0\n"])
+def test_what_is_no_text_is_told_with_its_line(data: bytes) -> None:
+    with pytest.raises(SyntaxFault) as fault:
+        read_documents(data, "a.yaml")
+    assert fault.value.line in (2, 3)  # of the byte, or of the one that shows it
+
+
 def test_keys_are_text_as_in_json() -> None:
     assert plain("{80: a, true: b, 1.5: c, null: d, e: f}") == {"80": "a", "true": "b", "1.5": "c", "null": "d", "e": "f"}
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import uvloop
 from aiohttp import web
 
 from pilot.debug.application import add_debug, application, not_found
@@ -48,6 +49,15 @@ _log = scope("default")
 
 class StartError(Exception):
     """The process cannot do what it was told; the text is for the user."""
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT. StartError or FlagError where that cannot be."""
+    uvloop.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    await ControlPlane(settings).run()
 
 
 class ControlPlane:

@@ -7,10 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 
-import uvloop
-
 from pilot import settings
-from pilot.app import ControlPlane, StartError
 from pilot.lib import log
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
@@ -25,7 +22,14 @@ pilot-discovery: a service-mesh control plane
 """
 MONITORING = "http://127.0.0.1:15014"
 REQUEST_SECONDS = 60
+# With gRPC's own polling instead of its "event engine" for what a server accepts, a push costs a fifth less: two threads fewer
+# pass each message on. It looks at this when it is imported; one that does not know the name any more ignores it.
+GRPC_EXPERIMENTS = "-event_engine_listener"
 _log = log.scope("default")
+
+
+class RequestError(Exception):
+    """A running server cannot be asked, or refuses; the text is for the user."""
 
 
 def discovery(argv: Sequence[str]) -> int:
@@ -39,12 +43,15 @@ def discovery(argv: Sequence[str]) -> int:
         _log.info('FLAG: --%s="%s"', name, value)
     for warning in loaded.warnings:
         _log.warning("%s", warning)
-    uvloop.run(_serve(loaded.settings))
+    os.environ.setdefault("GRPC_EXPERIMENTS", GRPC_EXPERIMENTS)
+    from pilot import app
+
+    try:
+        app.run(loaded.settings)
+    except app.StartError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
     return 0
-
-
-async def _serve(chosen: settings.Settings) -> None:
-    await ControlPlane(chosen).run()
 
 
 def request(argv: Sequence[str]) -> int:
@@ -60,9 +67,9 @@ def request(argv: Sequence[str]) -> int:
     except urllib.error.HTTPError as error:
         print(error.read().decode(errors="replace"))
         if error.code != 404:
-            raise StartError(f"{method} {url}: {error.code} {error.reason}") from error
+            raise RequestError(f"{method} {url}: {error.code} {error.reason}") from error
     except OSError as error:
-        raise StartError(f"{method} {url}: {getattr(error, 'reason', error)}") from error
+        raise RequestError(f"{method} {url}: {getattr(error, 'reason', error)}") from error
     return 0
 
 
@@ -96,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     try:
         return command(rest)
-    except (FlagError, StartError) as error:
+    except (FlagError, RequestError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
 

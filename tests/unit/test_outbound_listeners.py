@@ -356,6 +356,16 @@ def test_an_http_proxy_on_the_pods_own_address() -> None:
     assert http(found)["httpProtocolOptions"] == {"allowAbsoluteUrl": True}
 
 
+def test_a_sidecars_http_proxy_is_as_the_last_of_its_services_has_it() -> None:
+    egress = sidecar("egress: [{port: {number: 3128, protocol: HTTP_PROXY, name: p}, bind: 127.0.0.1, hosts: ['*/*']}]")
+    wild = entry("hosts: ['*.wild.com'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DYNAMIC_DNS", day=2)
+    resolver = "envoy.filters.http.dynamic_forward_proxy"
+    for day, resolves in ((1, True), (3, False)):
+        found = listeners(service("x", "[{name: http, port: 80}]", day=day), wild, egress)["127.0.0.1_3128"]
+        assert leads(found) == ["routes 3128"]
+        assert (resolver in http_filters(found)) is resolves
+
+
 def test_both_families() -> None:
     by = proxy("sidecar", "web-0", "a", "10.1.0.1")
     found = listeners(service("x", "[{name: http, port: 80}]"), by=replace(by, ips=("10.1.0.1", "fd00::1")), ISTIO_DUAL_STACK="true")

@@ -67,7 +67,10 @@ def slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
                 key = claim.binds[0], claim.port.number
                 if key in locked:
                     continue
-                if claim.port.protocol.is_http:  # all HTTP of a port is one chain, by routes
+                if claim.port.protocol is Protocol.HTTP_PROXY:  # nothing but the proxy, as the last service has it
+                    found[key] = []
+                    with_http.add(key)
+                elif claim.port.protocol.is_http:  # all HTTP of a port is one chain, by routes
                     if key in with_http:
                         continue
                     with_http.add(key)

@@ -17,7 +17,7 @@ from grpc import aio
 
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
-from pilot.model.proxy import NodeError
+from pilot.model.proxy import NodeError, NodeType
 from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection
 from pilot.serve.delta import DeltaSession
@@ -68,6 +68,8 @@ class Ads:
             proxy = parse_node(request.node, self._aliases)
         except NodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if proxy.type is NodeType.ZTUNNEL:
+            await context.abort(grpc.StatusCode.UNKNOWN, "ztunnel is served in ambient mode only, which is off")
         connection = self._discovery.connect(request.node.id, proxy, address, session)
         _log.info("ADS: new connection for node:%s", connection.id)
         try:

@@ -1,13 +1,26 @@
 """The plain HTTP ports: readiness, and a place for other pages."""
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
+from pilot.lib.log import scope
 from pilot.serve.address import Address
 
 IDLE_SECONDS = 90.0
+
+
+class _OfOurs(logging.Filter):
+    """Leaves out requests that are malformed: they are answered with 400, and no error of this process."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], http_exceptions.HttpProcessingError))
+
+
+_log = scope("http")
+_log.addFilter(_OfOurs())
 
 
 def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
@@ -21,7 +34,7 @@ def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
 
 async def listen(app: web.Application, address: Address) -> web.AppRunner:
     """Serve an application until the runner's `cleanup`. OSError where the address cannot be had."""
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=IDLE_SECONDS, handle_signals=False)
+    runner = web.AppRunner(app, access_log=None, logger=_log, keepalive_timeout=IDLE_SECONDS, handle_signals=False)
     await runner.setup()
     try:
         await web.TCPSite(runner, address.host or None, address.port).start()

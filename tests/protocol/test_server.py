@@ -92,6 +92,14 @@ async def test_a_node_that_cannot_be_understood(variant: str, node_id: str, meta
         assert not server.discovery.connections()
 
 
+async def test_a_ztunnel_is_told_that_there_is_nothing_for_it() -> None:
+    async with serving() as server, Client(server, "delta", "ztunnel~10.0.0.1~ztunnel-1.istio-system~istio-system.svc.cluster.local") as client:
+        await client.ask("cds")
+        code, details = await client.ends()
+        assert (code, "ambient" in details) == (grpc.StatusCode.UNKNOWN, True)
+        assert not server.discovery.connections()
+
+
 async def test_a_malformed_request_ends_the_stream() -> None:
     async with serving() as server, Client(server) as client:
         await client.call.write(b"\xff\xff")

@@ -14,6 +14,7 @@ from pilot.model.service import Protocol
 
 MILLISECOND = 1_000_000
 UNIX = "unix://"
+_UNIX_PATH = 107
 
 _LABEL = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"
 _DNS_LABEL = re.compile(_LABEL, re.ASCII)
@@ -143,7 +144,9 @@ def check_subnet(path: str, subnet: str) -> Found:
 
 
 def check_unix(path: str, address: str) -> Found:
-    """What follows `unix://`: an absolute path to a file, or an abstract name."""
+    """What follows `unix://`: an absolute path to a file, or an abstract name, no longer than the kernel takes it (unix(7))."""
+    if len(address.encode()) > _UNIX_PATH:
+        return (error("bad-address", path, f"longer than {_UNIX_PATH} bytes"),)
     if address.startswith("@") or (address.startswith("/") and not address.endswith("/")):
         return ()
     return (error("bad-address", path, f"{address!r} is not an absolute path to a file"),)

@@ -1,0 +1,46 @@
+"""The plain HTTP ports."""
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from aiohttp import web
+
+from pilot.serve.address import Address
+from pilot.serve.http import listen
+from tests.support.processes import free_port
+
+
+@pytest.mark.parametrize("sent", [b"\0" * 100, b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n"])
+async def test_requests_that_are_none_are_refused_without_a_word(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port()
+    runner = await listen(web.Application(), Address("127.0.0.1", port))
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    finally:
+        await runner.cleanup()
+    assert not caplog.records
+
+
+async def test_a_bug_in_a_page_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger("pilot"), "propagate", True)
+
+    async def fail(_: web.Request) -> web.Response:
+        raise RuntimeError("broken")
+
+    port = free_port()
+    app = web.Application()
+    app.router.add_get("/", fail)
+    runner = await listen(app, Address("127.0.0.1", port))
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert b" 500 " in await reader.readline()
+        writer.close()
+    finally:
+        await runner.cleanup()
+    assert [r.exc_info is not None for r in caplog.records] == [True]

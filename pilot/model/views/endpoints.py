@@ -23,10 +23,7 @@ _DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)
 
 @derived
 def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ...]:
-    """The endpoints of a service's port, whatever their health; () where there is no such port.
-
-    The Pods of a Kubernetes Service that is exported to nobody are nobody's, though a VirtualService beside it may lead there.
-    """
+    """The endpoints of a service's port, whatever their health; () where there is no such port."""
     found = service(db, ref)
     ports = [p for p in found.ports if p.number == port_number] if found is not None else []
     if found is None or not ports:
@@ -35,8 +32,7 @@ def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ..
     if found.registry is not Registry.KUBERNETES:
         return _declared_endpoints(db, found, port)
     declared = _declared_endpoints(db, found, port) if ref.hostname in claimed_hosts(db, ref.namespace) else ()
-    pods = slice_endpoints(db, found, port) if found.export_to else ()
-    return (*declared, *pods, *_selected_entries(db, found, port))
+    return (*declared, *slice_endpoints(db, found, port), *_selected_entries(db, found, port))
 
 
 @derived

@@ -130,7 +130,7 @@ class Ads:
             _log.warning("ADS: %s rejected %s: %s", connection.id, request.type_url, message)
         elif received.stale:
             self._metrics.expired_nonce(request.type_url)
-        if received.releases:
+        if connection.session.is_due:
             self._pusher.release_soon(connection)
         if connection.session.owes():
             connection.mark(time.monotonic(), REQUEST)

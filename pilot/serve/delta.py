@@ -32,10 +32,10 @@ class DeltaSession(Session):
         nonce = request.response_nonce
         acknowledged = bool(nonce) and nonce == subscription.nonce_sent
         if acknowledged:
-            subscription.last_error, subscription.nonce_acked = "", nonce
+            subscription.last_error, subscription.nonce_acked, subscription.in_flight = "", nonce, False
         if self._resubscribe(subscription, tuple(request.resource_names_subscribe), tuple(request.resource_names_unsubscribe)):
             self._warm(request.type_url)
-        return Received(acknowledged, bool(nonce) and not acknowledged, releases=acknowledged and self._releases(request.type_url))
+        return Received(acknowledged, stale=bool(nonce) and not acknowledged)
 
     def _first(self, request: Any) -> None:
         """Everything is wanted where `*` is, or, of a type that has no names, where nothing is named."""

@@ -28,8 +28,8 @@ class Pusher:
         self._write_timeout = write_timeout
         self._writing: dict[Connection, float] = {}
         self._messages = Messages()
-        self._held: list[Connection] = []
-        self._ripe: list[Connection] = []
+        self._held: dict[Connection, None] = {}
+        self._ripe: dict[Connection, None] = {}
         self._holding = False
 
     async def serve(self, connection: Connection, write: Write) -> None:
@@ -45,6 +45,8 @@ class Pusher:
             while not connection.finished and await self._write_next(connection, write):
                 wrote = True
             connection.busy = False
+            if connection.session.is_due:
+                self.release_soon(connection)
             if wrote:
                 self._metrics.converged(time.monotonic() - since)
 
@@ -53,7 +55,7 @@ class Pusher:
         if not self._holding:
             self._holding = True
             asyncio.get_running_loop().call_later(HOLD, self._release)
-        self._held.append(connection)
+        self._held[connection] = None
 
     def _release(self) -> None:
         now = time.monotonic()
@@ -61,7 +63,7 @@ class Pusher:
             connection.session.release()
             if connection.session.owes():
                 connection.mark(now, DEPENDENT)
-        self._ripe, self._held = self._held, []
+        self._ripe, self._held = self._held, {}
         self._holding = bool(self._ripe)
         if self._holding:
             asyncio.get_running_loop().call_later(HOLD, self._release)

@@ -22,15 +22,11 @@ ViewOf = Callable[[str], View | None]
 
 
 class Received(NamedTuple):
-    """What a request said of the responses before it: an ACK, a NACK with gRPC code and message, a stale nonce, or nothing.
-
-    `releases`: `release` is to be called soon, if no other request comes that makes it needless.
-    """
+    """What a request said of the responses before it: an ACK, a NACK with gRPC code and message, a stale nonce, or nothing."""
 
     acknowledged: bool = False
     stale: bool = False
     rejected: tuple[int, str] | None = None
-    releases: bool = False
 
 
 class Answer(NamedTuple):
@@ -91,16 +87,23 @@ class Session(abc.ABC):
         """An answer is on its way under this nonce, at Unix time `now`."""
         subscription = self.subscriptions[answer.type_url]
         subscription.sent, subscription.nonce_sent, subscription.sent_at = answer.view, nonce, now
-        subscription.owes_all, subscription.owed, subscription.retained = False, NONE, NONE
+        subscription.owes_all, subscription.owed, subscription.retained, subscription.in_flight = False, NONE, NONE, True
         if answer.warms and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:
             endpoints.held |= answer.warms & endpoints.wanted.all
 
-    def release(self) -> None:
-        """Owe what was held.
+    @property
+    def is_due(self) -> bool:
+        """Whether `release` is to be called soon, if no other request comes that makes it needless.
 
-        Envoy takes changed clusters into use when it gets their endpoints, changed or not. They are held until it has acknowledged the
-        clusters, because in the same moment it asks for the endpoints of new ones, which makes one response of two.
+        Envoy takes changed clusters into use when it gets their endpoints, changed or not; and endpoints that went mean nothing when
+        their cluster went too. Both are held until it has answered the clusters: in the same moment it asks for the endpoints of new
+        ones and drops those of old ones, which makes one response of two, or of one none.
         """
+        endpoints, clusters = self.subscriptions.get(ENDPOINT), self.subscriptions.get(CLUSTER)
+        return endpoints is not None and bool(endpoints.held) and not (clusters is not None and clusters.in_flight)
+
+    def release(self) -> None:
+        """Owe what was held."""
         if (endpoints := self.subscriptions.get(ENDPOINT)) is not None and endpoints.held:
             endpoints.owe(())
 
@@ -128,12 +131,8 @@ class Session(abc.ABC):
     def _reject(self, request: Any) -> Received:
         subscription = self.subscriptions.get(request.type_url)
         if subscription is not None:
-            subscription.last_error = request.error_detail.message
-        return Received(rejected=(request.error_detail.code, request.error_detail.message), releases=self._releases(request.type_url))
-
-    def _releases(self, type_url: str) -> bool:
-        """Whether a request for this type says that the proxy has taken what endpoints were held for."""
-        return type_url == CLUSTER and (endpoints := self.subscriptions.get(ENDPOINT)) is not None and bool(endpoints.held)
+            subscription.last_error, subscription.in_flight = request.error_detail.message, False
+        return Received(rejected=(request.error_detail.code, request.error_detail.message))
 
     def _answer(self, subscription: Subscription, view: View) -> Answer | None:
         changes = view.since(subscription.sent) if subscription.sent not in (None, view) else ()
@@ -149,11 +148,15 @@ class Session(abc.ABC):
     def _changed(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer | None:
         """Those of the changed resources that were asked for, and those that are owed."""
         selections = [change.wanted_by(subscription.wanted) for change in changes]
+        gone = [name for selection in selections for name in selection.missing]
+        if subscription.type_url == ENDPOINT and gone:
+            subscription.held |= frozenset(gone) - subscription.owed
+            gone = [name for name in gone if name in subscription.owed]
         if owed := subscription.owed.difference(*(change.names for change in changes)):
             selections.append(view.pick(owed))
+            gone += selections[-1].missing
         batches = [selection.batch for selection in selections if len(selection.batch)]
-        gone = [name for selection in selections for name in selection.missing]
-        if not batches and not gone:
+        if not (batches or gone or subscription.owed):
             return None
         answer = self._named(subscription, view, batches, gone, changes)
         return answer if answer.batches or answer.removed or subscription.owed else None

@@ -31,9 +31,9 @@ class SotwSession(Session):
         if request.response_nonce != subscription.nonce_sent:
             subscription.dropped |= subscription.wanted.all - names  # the client lost what it had of these, even if it names them again
             return Received(stale=True)
-        subscription.last_error, subscription.nonce_acked = "", request.response_nonce
+        subscription.last_error, subscription.nonce_acked, subscription.in_flight = "", request.response_nonce, False
         self._rename(subscription, names)
-        return Received(acknowledged=True, releases=self._releases(type_url))
+        return Received(acknowledged=True)
 
     def _rename(self, subscription: Subscription, names: frozenset[str]) -> None:
         """Take the names of an acknowledgement: those that were added are answered."""

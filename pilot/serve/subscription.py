@@ -13,14 +13,14 @@ NONE: frozenset[str] = frozenset()
 class Subscription:
     """`names` are those asked for, next to everything where `wildcard`. `sent` is the view that the proxy has been brought to.
 
-    What is owed although it did not change: all of it (`owes_all`), or the names in `owed`; names in `held` will be, when the proxy has
-    taken what made it want them. `retained`: names that a reconnecting client says it still has. `dropped`: names that a request with
+    What is owed although it did not change: all of it (`owes_all`), or the names in `owed`; names in `held` will be, when the proxy
+    has taken what made it want them. `retained`: names that a reconnecting client says it still has. `dropped`: names that a request with
     a stale nonce did not have. `respond`: the next acknowledgement is answered in full, because Envoy may wait for it.
     """
 
     __slots__ = (
-        "dropped", "held", "last_error", "nonce_acked", "nonce_sent", "owed", "owes_all", "respond", "retained", "sent", "sent_at", "type_url",
-        "wanted", "wildcard",
+        "dropped", "held", "in_flight", "last_error", "nonce_acked", "nonce_sent", "owed", "owes_all", "respond", "retained", "sent", "sent_at",
+        "type_url", "wanted", "wildcard",
     )  # fmt: skip
 
     def __init__(self, type_url: str, wanted: Names, wildcard: bool, retained: frozenset[str] = frozenset()) -> None:
@@ -30,7 +30,7 @@ class Subscription:
         self.sent: View | None = None
         self.owes_all = True
         self.owed = self.held = self.dropped = NONE
-        self.respond = False
+        self.respond = self.in_flight = False
 
     @property
     def names(self) -> Collection[str]:

@@ -99,9 +99,24 @@ SCRIPTS = {
         > eds a b
         < eds a b
         ~ eds a-
+        ! release
         < eds a
         ~ eds a
         < eds a
+    """,
+    "but none where the cluster went too": """
+        ~ cds a b
+        ~ eds a b
+        > cds
+        < cds a b
+        > eds a b
+        < eds a b
+        ~ cds a-
+        < cds b
+        ~ eds a-
+        > cds @2
+        > eds b @1
+        ! release
     """,
     "an acknowledgement that adds names is answered with these": """
         ~ rds x y z

@@ -138,7 +138,7 @@ class ControlPlane:
         self.batch.flush()
         gc.freeze()
         gc.enable()
-        gc.set_threshold(20_000, 50, 100)
+        gc.set_threshold(200_000, 100, 100)
         _log.info("read %d files in %.1f s", count, time.monotonic() - started)
 
     async def _listen_grpc(self) -> None:

@@ -45,8 +45,6 @@ class Pusher:
             while not connection.finished and await self._write_next(connection, write):
                 wrote = True
             connection.busy = False
-            if connection.session.is_due:
-                self.release_soon(connection)
             if wrote:
                 self._metrics.converged(time.monotonic() - since)
 

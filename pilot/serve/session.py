@@ -95,9 +95,8 @@ class Session(abc.ABC):
     def is_due(self) -> bool:
         """Whether `release` is to be called soon, if no other request comes that makes it needless.
 
-        Envoy takes changed clusters into use when it gets their endpoints, changed or not; and endpoints that went mean nothing when
-        their cluster went too. Both are held until it has answered the clusters: in the same moment it asks for the endpoints of new
-        ones and drops those of old ones, which makes one response of two, or of one none.
+        Envoy takes changed clusters into use when it gets their endpoints, changed or not. They are held until it has answered the
+        clusters: in the same moment it asks for the endpoints of new ones, which makes one response of two.
         """
         endpoints, clusters = self.subscriptions.get(ENDPOINT), self.subscriptions.get(CLUSTER)
         return endpoints is not None and bool(endpoints.held) and not (clusters is not None and clusters.in_flight)
@@ -149,9 +148,8 @@ class Session(abc.ABC):
         """Those of the changed resources that were asked for, and those that are owed."""
         selections = [change.wanted_by(subscription.wanted) for change in changes]
         gone = [name for selection in selections for name in selection.missing]
-        if subscription.type_url == ENDPOINT and gone:
-            subscription.held |= frozenset(gone) - subscription.owed
-            gone = [name for name in gone if name in subscription.owed]
+        if subscription.type_url == ENDPOINT and subscription.sent is not None and subscription.sent.groups != view.groups:
+            gone = [name for name in gone if name in subscription.owed]  # of another plan: their clusters go too
         if owed := subscription.owed.difference(*(change.names for change in changes)):
             selections.append(view.pick(owed))
             gone += selections[-1].missing

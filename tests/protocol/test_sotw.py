@@ -99,24 +99,9 @@ SCRIPTS = {
         > eds a b
         < eds a b
         ~ eds a-
-        ! release
         < eds a
         ~ eds a
         < eds a
-    """,
-    "but none where the cluster went too": """
-        ~ cds a b
-        ~ eds a b
-        > cds
-        < cds a b
-        > eds a b
-        < eds a b
-        ~ cds a-
-        < cds b
-        ~ eds a-
-        > cds @2
-        > eds b @1
-        ! release
     """,
     "an acknowledgement that adds names is answered with these": """
         ~ rds x y z
@@ -278,6 +263,12 @@ SCRIPTS = {
         > eds a b @1
         < eds a b
         ! release
+    """,
+    "endpoints that another plan does not have are not told: their clusters go too": """
+        ~ eds a b
+        > eds a b
+        < eds a b
+        ! replan eds b
     """,
     "clusters sent on a first request: the next acknowledgement of endpoints is answered in full": """
         ~ cds a b

@@ -5,6 +5,7 @@
     > cds @1 !5 text    a NACK of the first response
     ~ cds a=2 b c-      the world: resource a has another content, b is there, c is gone
     ! push | release    everything is owed again; what is held is owed
+    ! replan eds a      another plan, that has no a
     < eds a b -c        the next response: resources in order, removed names
 """
 from __future__ import annotations
@@ -57,10 +58,10 @@ class World:
         snapshots = tuple(s for (kind, _), s in sorted(self._snapshots.items()) if kind == short_type)
         self._views[BY_SHORT_NAME[short_type]] = View(short_type, snapshots)
 
-    def replan(self, short_type: str) -> None:
-        """The same content through another plan."""
-        old = self._views[BY_SHORT_NAME[short_type]]
-        self._views[BY_SHORT_NAME[short_type]] = View(object(), (Snapshot(old.union().values()),))
+    def replan(self, short_type: str, *without: str) -> None:
+        """The same content, but for some names, through another plan."""
+        old = self._views[BY_SHORT_NAME[short_type]].union()
+        self._views[BY_SHORT_NAME[short_type]] = View(object(), (Snapshot(r for name, r in old.items() if name not in without),))
 
     def view(self, type_url: str) -> View | None:
         return self._views.get(type_url)
@@ -92,7 +93,7 @@ class Stream:
             case "~":
                 self.world.change(kind, words)
             case "!":
-                {"push": self.session.owe_everything, "release": self.session.release, "replan": lambda: self.world.replan(words[0])}[kind]()
+                {"push": self.session.owe_everything, "release": self.session.release, "replan": lambda: self.world.replan(*words)}[kind]()
             case _:
                 raise ValueError(line)
 

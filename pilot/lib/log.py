@@ -24,6 +24,8 @@ def scope(name: str) -> logging.Logger:
 
 def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
     """Send all logs to stdout, stderr or files, at levels as "scope:level,…". ValueError where one of them makes no sense."""
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # what no line shows costs half of making it
+    logging._srcfile = None  # https://docs.python.org/3/howto/logging.html#optimization
     parsed = parse_levels(levels)
     formatter = JsonLine() if as_json else TabbedLine()
     root = scope("default")

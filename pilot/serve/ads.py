@@ -103,6 +103,7 @@ class Ads:
             if not ending.asked:
                 writer.cancel()
                 raise
+        ending.reading = False
         connection.finish()
         await asyncio.wait((writer,), timeout=None if not ending.asked else LAST_WRITE_SECONDS)
         if not writer.done():  # the status cannot be sent behind it; without one gRPC resets the stream
@@ -144,22 +145,22 @@ class Ads:
 
 
 class _Ending:
-    """Ends a stream from outside of the task that reads it: on request, or because its writer failed."""
+    """Ends the reading of a stream from outside of its task: on request, or because the writer failed."""
 
     def __init__(self, reader: asyncio.Task[Any], writer: asyncio.Task[None]) -> None:
-        self.asked = False
+        self.asked, self.reading = False, True
         self.error: BaseException | None = None
         self._reader = reader
         writer.add_done_callback(self._written)
 
     def end(self) -> None:
-        if not self.asked:
+        if self.reading and not self.asked:
             self.asked = True
             self._reader.cancel()
 
     def _written(self, writer: asyncio.Task[None]) -> None:
-        if not writer.cancelled():
-            self.error = writer.exception()
+        if not writer.cancelled() and (error := writer.exception()) is not None:
+            self.error = error
             self.end()
 
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping
 
 from pilot.derive import UNSET, Node
@@ -45,7 +44,10 @@ class Connection:
             self.dirty_since, self.reasons = now, reasons
             self.changed.set()
         else:
-            self.reasons = Counter(self.reasons) + Counter(reasons)
+            merged = dict(self.reasons)
+            for reason, count in reasons.items():
+                merged[reason] = merged.get(reason, 0) + count
+            self.reasons = merged
 
     def finish(self) -> None:
         """Write nothing after what is being written now."""

@@ -16,6 +16,7 @@ from pilot.serve.types import NAMED
 from pilot.translate.resource import CLUSTER, ENDPOINT
 
 STAR = "*"
+_STARS = frozenset(STAR)
 
 
 class DeltaSession(Session):
@@ -42,7 +43,7 @@ class DeltaSession(Session):
         retained, asked = frozenset(request.initial_resource_versions), frozenset(request.resource_names_subscribe)
         dropped = frozenset(request.resource_names_unsubscribe)
         wildcard = STAR in asked - dropped or (not asked and request.type_url not in NAMED)
-        wanted = (asked if wildcard else asked | retained) - dropped - {STAR}
+        wanted = (asked if wildcard else asked | retained) - dropped - _STARS
         self._open(Subscription(request.type_url, self._name_sets.of(wanted), wildcard, retained))
 
     def _resubscribe(self, subscription: Subscription, added: tuple[str, ...], removed: tuple[str, ...]) -> bool:

@@ -154,6 +154,28 @@ async def test_a_stream_that_is_ended_from_here() -> None:
         assert not server.discovery.connections()
 
 
+async def test_a_stream_that_the_proxy_half_closes_ends_behind_its_last_response() -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("rds", r="x" * 1_000_000)
+        await client.ask("rds", "r")
+        await server.eventually(lambda: server.pusher.flight.used)
+        await client.call.done_writing()
+        await client.gets("rds", "r")
+        assert await client.ends() == (grpc.StatusCode.OK, "")
+        assert not server.discovery.connections()
+
+
+async def test_a_bug_in_serving_ends_one_stream_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("cds", a="1")
+        await client.ask("cds")
+        await client.gets("cds", "a")
+        monkeypatch.setattr(server.discovery, "next_answer", lambda connection: 1 / 0)
+        server.set("cds", a="2")
+        assert await client.ends() == (grpc.StatusCode.INTERNAL, "internal error")
+        assert server.metric("pilot_total_xds_internal_errors 1")
+
+
 async def test_a_proxy_that_has_gone_leaves_nothing() -> None:
     async with serving() as server:
         server.set("cds", a="1")

@@ -195,10 +195,25 @@ class Database:
         if self._frames:
             raise RuntimeError("a derivation must not write")
         self.revision += 1
+        first = self.revision
         todo: list[Node] = []
         for table, key, row in edits:
             table.apply(key, row, todo)
-        hit = [node for node in todo if node.watchers]
+        hit = dict.fromkeys(node for node in todo if node.watchers)
+        hubs: list[Node] = []
+        self._mark(todo, hit, hubs)
+        while hubs:  # what many read is looked at now: where it came out equal, its readers need not be
+            node = hubs.pop()
+            self.revision += 1  # later than all that was verified before this hub was marked
+            self.refresh(node)
+            if node.changed_at >= first:
+                if node.watchers:
+                    hit[node] = None
+                self._mark([node], hit, hubs)
+        return list(hit)
+
+    def _mark(self, todo: list[Node], hit: dict[Node, None], hubs: list[Node]) -> None:
+        """Mark the readers of changed nodes as stale, up to the next hubs, which are collected."""
         while todo:
             node = todo.pop()
             for reader in node.readers:
@@ -206,10 +221,12 @@ class Database:
                     reader.gathered.dirty[node] = None
                 if not reader.stale:
                     reader.stale = True
+                    if reader.fn.hub:
+                        hubs.append(reader)
+                        continue
                     todo.append(reader)
                     if reader.watchers:
-                        hit.append(reader)
-        return hit
+                        hit[reader] = None
 
     def touch(self, key: Hashable, todo: list[Node]) -> None:
         """What a table holds at `key` changed: its node, if any, must run again, and its readers may be stale."""

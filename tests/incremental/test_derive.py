@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pilot.derive import Database, Gather, Node, Table, derived
+from pilot.derive import Database, Gather, Node, Table, derived, hub
 
 HOSTS = [f"h{i}" for i in range(7)]
 NAMESPACES = ["a", "b", "public"]
@@ -27,7 +27,7 @@ def rules_of(db: World, host: str) -> tuple[tuple[str, int], ...]:
     return tuple((key, row["weight"]) for key in db.rules.keys("host", host) if (row := db.rules.get(key)))
 
 
-@derived
+@hub
 def parity(db: World, host: str) -> int:
     return sum(weight for _, weight in rules_of(db, host)) % 2
 
@@ -40,7 +40,7 @@ def virtual_host(db: World, host: str, viewer: str) -> tuple[Any, ...] | None:
     return (host, row["ip"], parity(db, host) if row["namespace"] == viewer else rules_of(db, host))
 
 
-@derived
+@hub
 def visible(db: World, viewer: str) -> tuple[str, ...]:
     public = db.services.keys("namespace", "public") if viewer != "public" else ()
     return db.services.keys("namespace", viewer) + public
@@ -66,12 +66,23 @@ def tolerant(db: World, viewer: str) -> str:
 table = Gather("table", visible, virtual_host)
 
 
+@hub
+def heaviest(db: World, viewer: str) -> int:
+    """A hub of hubs, with a value of its own that seldom changes."""
+    return max((parity(db, host) + len(names(db, viewer)) // 3 for host in visible(db, viewer)), default=-1)
+
+
+@derived
+def verdict(db: World, viewer: str) -> str:
+    return f"{viewer}: {heaviest(db, viewer)} {heaviest(db, 'public')} {parity(db, 'h0')}"
+
+
 @derived
 def names(db: World, viewer: str) -> tuple[str, ...]:
     return tuple(table(db, viewer))
 
 
-ROOTS = [(fn, viewer) for fn in (table, names, tolerant) for viewer in (*NAMESPACES, "nobody")]
+ROOTS = [(fn, viewer) for fn in (table, names, tolerant, verdict, heaviest) for viewer in (*NAMESPACES, "nobody")]
 
 
 def random_edits(choose: random.Random) -> list[tuple[str, str, dict[str, Any] | None]]:

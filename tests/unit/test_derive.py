@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pilot.derive import UNSET, CycleError, Database, Gather, Table, derived
+from pilot.derive import UNSET, CycleError, Database, Gather, Table, derived, hub
 
 
 class World(Database):
@@ -47,6 +47,16 @@ def keys(db: World) -> tuple[str, ...]:
 numbers = Gather("numbers", keys, number)
 
 
+@hub
+def any_positive(db: World) -> bool:
+    return any((number(db, key) or 0) > 0 for key in ("n00001", "n00002"))
+
+
+@derived
+def rounded(db: World, key: str) -> str:
+    return f"{key}: {any_positive(db)}"
+
+
 @derived
 def odd(db: World) -> tuple[str, ...]:
     return db.numbers.keys("parity", 1)
@@ -60,6 +70,17 @@ def test_equal_result_stops_the_wave() -> None:
     db.refresh(node)
     assert db.ran == ["number('n00002',)", "number('n00002',)", "sign('n00002',)"]  # the row, its reader, the cut-off
     assert node.changed_at == 1
+
+
+def test_a_hub_that_comes_out_equal_shields_its_readers() -> None:
+    db = World()
+    node = db.watch(rounded, "n00002")
+    assert db.set("n00001", 2) == []
+    assert [ran.partition("(")[0] for ran in db.ran] == ["number", "number", "any_positive"]
+    assert not node.stale
+    assert db.commit([(db.numbers, key, 0) for key in ("n00001", "n00002")]) == [node]
+    db.refresh(node)
+    assert node.value == "n00002: False"
 
 
 def test_an_unrelated_row_reaches_nothing() -> None:

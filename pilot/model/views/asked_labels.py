@@ -14,7 +14,7 @@ from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_services import egress_virtual_services, virtual_service
 
 
-@derived
+@hub
 def outbound_label_keys(db: Mesh, scope: Scope) -> frozenset[str]:
     """Label keys that outbound configuration of a scope asks for: sourceLabels of the virtual services there,
     workloadSelectors of the namespace's destination rules, and what decides which endpoints are near."""

@@ -58,7 +58,7 @@ def _ruled(db: Mesh, key: ObjectKey, _: str) -> Ruled | None:
 _ruled_in: Gather[ObjectKey, [str], Ruled] = Gather("l4_virtual_services", _keys, _ruled)
 
 
-@derived
+@hub
 def l4_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[Ruled, ...]:
     """Those of an egress listener that have TCP or TLS rules, in the order they are tried."""
     keys = [b.key for b in egress_bindings(db, scope.namespace, egress_listeners(db, scope)[index].hosts)]

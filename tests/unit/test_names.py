@@ -22,7 +22,10 @@ def test_cluster_names(built: str, text: str, parsed: ClusterName) -> None:
     assert names.parse_cluster(built) == parsed
 
 
-@pytest.mark.parametrize("text", ["", "BlackHoleCluster", "outbound|80|v1", "outbound|http||a", "sideways|80||a", "outbound|80||a|b", "outbound_.80_.v1"])
+NO_CLUSTERS = ["", "BlackHoleCluster", "outbound|80|v1", "outbound|http||a", "sideways|80||a", "outbound|80||a|b", "outbound_.80_.v1"]
+
+
+@pytest.mark.parametrize("text", NO_CLUSTERS)
 def test_other_names_are_no_clusters(text: str) -> None:
     assert names.parse_cluster(text) is None
 

@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+_RUNTIME = {"re2.max_program_size.error_level": 32768}  # Envoy's own limit, 100, refuses routes with ordinary regular expressions
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Node:
@@ -97,6 +99,7 @@ def build_bootstrap(node: Node, xds: str, admin: str, sds_socket: str | None = N
             "cds_config": source,
             "lds_config": source,
         },
+        "layered_runtime": {"layers": [{"name": "mesh", "static_layer": _RUNTIME}]},
         "static_resources": {
             "clusters": [
                 build_cluster("xds-grpc", socket_address(xds), http2=True),

@@ -75,6 +75,7 @@ def test_conflicts_leave_out_the_younger(old: Server, new: Server, reason: str) 
 def test_the_handshake_does_not_tell_namespaces_apart() -> None:
     found = merged([https(443, "a/x.com")], [https(443, "b/x.com"), https(443, "b/y.com", name="other")])
     assert [r.key for r in found.rejected] == [(NEW, 0)]
+    assert merged([https(443, "A.com")], [https(443, "a.com")]).rejected
     assert not merged([http(80, "a/x.com", redirect=True)], [http(80, "b/x.com", redirect=True)]).rejected
 
 

@@ -156,6 +156,12 @@ def test_an_ingress_listener_on_a_port_of_the_pod() -> None:
     assert leads(found["10.1.0.1_7000"]) == ["routes inbound|7000||"] * 2
 
 
+def test_an_ingress_listener_leaves_the_ports_of_the_proxy_alone() -> None:
+    for number in (15001, 15006):
+        own = f"{{port: {{number: {number}, protocol: TCP, name: t}}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: '127.0.0.1:7001'}}"
+        assert set(listeners(WEB_POD, ingress(own))) == {"virtualInbound", "virtualOutbound"}
+
+
 def test_tls_that_a_sidecar_ends_counts_only_without_the_meshs() -> None:
     tls = "tls: {mode: SIMPLE, privateKey: /k, serverCertificate: /c}"
     own = f"{{port: {{number: 7000, protocol: HTTPS, name: h}}, {tls}, defaultEndpoint: '127.0.0.1:7001'}}"

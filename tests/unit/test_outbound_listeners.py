@@ -137,6 +137,22 @@ def test_part_of_a_label_is_no_name_of_a_handshake() -> None:
     assert [c.get("serverNames") for c in conditions(listeners(entry(spec))["0.0.0.0_443"])] == [["*.y.com"], None]
 
 
+def test_names_and_networks_in_another_spelling_are_the_same() -> None:
+    tls = "resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"
+    found = listeners(entry(f"hosts: [X.com], {tls}", "a", day=1), entry(f"hosts: [x.com, y.com], {tls}", "b", day=2))["0.0.0.0_443"]
+    assert [c.get("serverNames") for c in conditions(found)] == [["X.com"], ["y.com"], None]
+    rule = "{match: [{destinationSubnets: [10.0.0.0/8, 10.1.1.1/8]}], route: [{destination: {host: y}}]}"
+    (first, _) = conditions(listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], tcp: [{rule}]"))["10.96.0.1_90"])
+    assert [r["addressPrefix"] for r in first["prefixRanges"]] == ["10.0.0.0"]
+
+
+def test_an_address_in_two_spellings_is_one_listener() -> None:
+    tcp = "resolution: NONE, ports: [{number: 90, name: tcp, protocol: TCP}]"
+    first = entry(f"hosts: [x.com], addresses: ['2001:db8:0::1'], {tcp}", "a", day=1)
+    found = listeners(first, entry(f"hosts: [y.com], addresses: ['2001:DB8::1'], {tcp}", "b", day=2), by=replace(WEB, ips=("fd00::1",)))
+    assert [name for name in found if name.endswith("_90")] == ["2001:db8:0::1_90"]
+
+
 @pytest.mark.parametrize(("port", "protocol"), [(15001, "TCP"), (15006, "TCP"), (15006, "")])
 def test_tcp_without_an_address_leaves_the_ports_of_the_proxy_alone(port: int, protocol: str) -> None:
     said = f", protocol: {protocol}" if protocol else ""

@@ -356,6 +356,8 @@ def test_hashed_requests_go_to_the_same_host_again() -> None:
         ),
         ({"httpCookie": {"name": "c"}}, {"cookie": {"name": "c"}}),
         ({"ringHash": {"minimumRingSize": 5}}, None),
+        ({"httpHeaderName": ""}, None),
+        ({"httpQueryParameterName": ""}, None),
     ],
 )
 def test_what_is_hashed(settings: dict[str, Any], expected: dict[str, Any] | None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pilot.model.config.virtual_service import HeaderOperations, Headers
 from pilot.model.problem import Problems, below, error
+from pilot.model.validate.format_string import is_known
 from pilot.model.validate.rules import Found
 
 CLAIM_PREFIX = "@request.auth.claims"
@@ -50,7 +51,15 @@ def check_value(path: str, value: str) -> Found:
         return (error("bad-header-value", path, "control characters are not allowed"),)
     if "%" in value and "%" in _VARIABLE.sub("", value):
         return (error("bad-header-value", path, f"{value!r}: a % must be doubled, or start and end a variable"),)
+    for found in _VARIABLE.findall(value):
+        if found != "%%" and not is_known(found[1:-1]):
+            return (error("bad-header-value", path, f"{found} is no variable of Envoy's, or not with these arguments"),)
     return ()
+
+
+def check_line(path: str, text: str) -> Found:
+    """Of what becomes a header's value as it is."""
+    return (error("bad-header-value", path, "line breaks are not allowed"),) if _LINE.search(text) else ()
 
 
 def validate_headers(headers: Headers) -> Problems:

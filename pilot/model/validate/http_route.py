@@ -17,7 +17,7 @@ from pilot.model.problem import Problems, below, each, error, warning
 from pilot.model.validate import rules
 from pilot.model.validate.fault import validate_fault
 from pilot.model.validate.gateway_names import check_gateway_names
-from pilot.model.validate.headers import authorities, check_cors_name, check_matched_name, is_claim, validate_headers
+from pilot.model.validate.headers import authorities, check_cors_name, check_line, check_matched_name, is_claim, validate_headers
 from pilot.model.validate.retry import validate_retry
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*"})
@@ -89,6 +89,8 @@ def _validate_match(match: HTTPMatchRequest, gateway: bool) -> Problems:
             if field == "headers" or value.regex != "*":
                 yield from check_string_match(place, value)
     for name, value in match.query_params.items():
+        if not name:
+            yield error("missing-field", "queryParams", "a parameter needs a name")
         yield from check_string_match(f"queryParams[{name}]", value)
     if match.port:
         yield from rules.check_port("port", match.port)
@@ -185,6 +187,8 @@ def _validate_redirect(redirect: HTTPRedirect, matches: tuple[HTTPMatchRequest, 
     changes = (redirect.uri, redirect.prefix_rewrite, redirect.authority, redirect.scheme)
     if not any(changes) and redirect.port is None and redirect.derive_port is None:
         yield error("missing-field", "", "a redirect needs one of uri, prefixRewrite, authority, scheme or port")
+    for field, text in (("uri", redirect.uri), ("authority", redirect.authority), ("prefixRewrite", redirect.prefix_rewrite)):
+        yield from check_line(field, text)
     if redirect.redirect_code and not 300 <= redirect.redirect_code <= 399:
         yield error("bad-redirect", "redirectCode", f"{redirect.redirect_code} is not a code of a redirect: 300 to 399")
     if redirect.scheme not in ("", "http", "https"):
@@ -210,7 +214,10 @@ def _validate_rewrite(rewrite: HTTPRewrite) -> Problems:
         yield error("exclusive-fields", "", "only one of uri and uriRegexRewrite may be set")
     if not rewrite.uri and regex is None and not rewrite.authority:
         yield error("missing-field", "", "a rewrite needs one of uri, uriRegexRewrite or authority")
+    for field, text in (("uri", rewrite.uri), ("authority", rewrite.authority)):
+        yield from check_line(field, text)
     if regex is not None:
+        yield from check_line("uriRegexRewrite.rewrite", regex.rewrite)
         if not regex.match or not regex.rewrite:
             yield error("missing-field", "uriRegexRewrite", "both match and rewrite are needed")
         else:

@@ -14,6 +14,7 @@ from pilot.model.config.destination_rule import (
 )
 from pilot.model.problem import Problems, below, error, warning
 from pilot.model.validate import rules
+from pilot.model.validate.headers import check_line
 
 _TOPOLOGY = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"})
 # https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/cluster.proto: what Envoy takes at most
@@ -42,6 +43,10 @@ def validate_load_balancer(settings: LoadBalancerSettings, outlier: bool) -> Pro
 
 
 def _validate_hash(hashing: ConsistentHashLB) -> Problems:
+    for field, name in (("httpHeaderName", hashing.http_header_name), ("httpQueryParameterName", hashing.http_query_parameter_name)):
+        if name == "":
+            yield warning("no-effect", field, "without a name there is nothing to hash by")
+    yield from check_line("httpHeaderName", hashing.http_header_name or "")
     if hashing.http_cookie is not None:
         yield from below("httpCookie", _validate_cookie(hashing.http_cookie))
     if hashing.minimum_ring_size:

@@ -92,9 +92,9 @@ class _Merger:
         """
         taken = self.tls_hosts.setdefault(number, {})
         names = sni_hosts(server) if is_tls(server) else server.hosts
-        repeated = [h for h in names if taken.get(h) == server.bind]
+        repeated = [h for h in names if taken.get(h.lower()) == server.bind]
         if not repeated:
-            taken.update(dict.fromkeys(names, server.bind))
+            taken.update((h.lower(), server.bind) for h in names)
         return repeated
 
     def _place(self, merged: MergedServer, server: Server, slot: Slot) -> str:

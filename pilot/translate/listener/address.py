@@ -21,6 +21,13 @@ def loopbacks(ipv4: bool, ipv6: bool) -> tuple[str, ...]:
     return tuple(a for a, has in (("127.0.0.1", ipv4), ("::1", ipv6)) if has)
 
 
+def canonical(bind: str) -> str:
+    """An IPv6 address in the one form that all its spellings have, as Envoy compares them; anything else as it is."""
+    if ":" not in bind or bind.startswith(UNIX):
+        return bind
+    return str(ipaddress.ip_address(bind))
+
+
 def build_address(bind: str, port: int) -> address_pb2.Address:
     """A socket address; without a port the path of a Unix socket."""
     if port:

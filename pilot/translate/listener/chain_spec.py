@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from pilot.lib.hosts import is_server_name
@@ -43,18 +43,26 @@ class ChainSpec(NamedTuple):
     @property
     def condition(self) -> tuple[object, ...]:
         """Equal for chains that Envoy takes for duplicates."""
-        names = frozenset(s for s in self.sni if s != "*")
+        names = frozenset(s.lower() for s in self.sni if s != "*")
         return self.transport, self.alpns, names, frozenset(c for text in self.cidrs if (c := _network(text)))
 
     @property
     def names(self) -> list[str]:
         """Of TLS handshakes, as Envoy compares them: "" is any."""
-        return ["" if "*" in self.sni else name for name in self.sni] or [""]
+        return ["" if "*" in self.sni else name.lower() for name in self.sni] or [""]
 
     @property
     def networks(self) -> list[str]:
         """Destinations, as Envoy compares them: "" is any."""
         return [c for text in self.cidrs if (c := _network(text))] or [""]
+
+
+def _once(texts: Iterable[str], form: Callable[[str], str]) -> tuple[str, ...]:
+    """Without those that are an earlier one in another form."""
+    found: dict[str, str] = {}
+    for text in texts:
+        found.setdefault(form(text), text)
+    return tuple(found.values())
 
 
 def _cells(chain: ChainSpec, names: Iterable[str], networks: Collection[str]) -> Iterator[tuple[str, str, str, str]]:
@@ -121,6 +129,7 @@ class Draft:
 
     def _free(self, chain: ChainSpec) -> ChainSpec | None:
         """The chain for the names that are free, else for the networks; None where neither is."""
+        chain = chain._replace(sni=_once(chain.sni, str.lower), cidrs=_once(chain.cidrs, _network))
         usable = tuple(name for name in chain.sni if is_server_name(name))
         if chain.sni and not usable:
             return None
@@ -130,7 +139,7 @@ class Draft:
         if self.taken.isdisjoint(_cells(chain, names, networks)):
             return chain
         if free := [n for n in names if self.taken.isdisjoint(_cells(chain, [n], networks))]:
-            return chain._replace(sni=tuple(n for n in chain.sni if n in free))
+            return chain._replace(sni=tuple(n for n in chain.sni if n.lower() in free))
         if free := [n for n in networks if self.taken.isdisjoint(_cells(chain, names, [n]))]:
             return chain._replace(cidrs=tuple(c for c in chain.cidrs if _network(c) in free))
         return None

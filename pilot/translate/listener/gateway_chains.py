@@ -146,7 +146,7 @@ def plan_chains(
 class _Planner:
     def __init__(self, servers: Mapping[ServerKey, Server], bound: Mapping[ObjectKey, Sequence[Layer4]]) -> None:
         self.servers, self.bound = servers, bound
-        self.ended = {name for s in servers.values() if is_tls(s) and not passes_through(s) for name in sni_hosts(s)}
+        self.ended = {name for s in servers.values() if is_tls(s) and not passes_through(s) for name in map(str.lower, sni_hosts(s))}
         self.taken: set[str] = set()
         self.repeated: list[Repeated] = []
         self.covered: list[ServerKey] = []
@@ -173,7 +173,7 @@ class _Planner:
 
         That is so where one server names the address that stands for all, and the other names none.
         """
-        asked = {"*"} if "*" in names or not names else set(names)
+        asked = {"*"} if "*" in names or not names else {name.lower() for name in names}
         if free := self.taken.isdisjoint(asked):
             self.taken |= asked
         else:
@@ -195,10 +195,10 @@ class _Planner:
                 for index, match in enumerate(matches):
                     if not applies(match, server, key.gateway):
                         continue
-                    if again := tuple(h for h in match.sni_hosts if h in self.taken or h in self.ended):
+                    if again := tuple(h for h in match.sni_hosts if h.lower() in self.taken or h.lower() in self.ended):
                         self.repeated.append(Repeated(service.key, position, index, again))
                         continue
-                    self.taken.update(match.sni_hosts)
+                    self.taken.update(map(str.lower, match.sni_hosts))
                     yield SniChain(key, service.key, position, match.sni_hosts)
 
     def _services(self, key: ServerKey, server: Server) -> Iterator[Layer4]:

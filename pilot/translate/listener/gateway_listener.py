@@ -94,7 +94,7 @@ def build_chain(
 
     `socket`: TLS that ends here; `alpn`: protocols of the handshake of which one must be asked for.
     """
-    asked = set(server_names)
+    asked = {name.lower(): name for name in sorted(server_names, reverse=True)}.values()
     named = sorted(n for n in asked if is_server_name(n))
     if asked and not named:
         return None

@@ -91,7 +91,8 @@ def _of_services(db: Mesh, inbound: Inbound, listening: Listening) -> Iterator[I
 def _of_ingress(db: Mesh, inbound: Inbound, listening: Listening, ingress: tuple[IstioIngressListener, ...]) -> Iterator[InboundSpec]:
     key = inbound.scope.sidecar
     accepted = workload_mtls(db, inbound.scope.namespace, inbound.labels)
-    pattern = listener_defaults(db).inbound_stat_name
+    mesh = listener_defaults(db)
+    pattern = mesh.inbound_stat_name
     everywhere = wildcards(listening.ipv4, listening.ipv6)
     for listener in ingress:
         if listener.port is None or key is None:
@@ -100,7 +101,8 @@ def _of_ingress(db: Mesh, inbound: Inbound, listening: Listening, ingress: tuple
         to_port = listening.interception == "NONE" if listener.capture_mode == "DEFAULT" else listener.capture_mode == "NONE"
         port = Port(listener.port.name, number, parse_protocol(listener.port.protocol))
         takes_all = listener.bind == everywhere[0] or (not listener.bind and port.protocol.is_http)
-        if (takes_all and number in listening.reserved_ports) or _is_privileged(number, to_port, listening):
+        captures = to_port and listening.interception != "NONE" and number in (mesh.outbound_port, mesh.inbound_port)
+        if (takes_all and (captures or number in listening.reserved_ports)) or _is_privileged(number, to_port, listening):
             continue
         source = key._replace(namespace=inbound.scope.namespace)
         cluster = names.inbound_cluster(number)

@@ -18,7 +18,7 @@ from pilot.model.views.imports import egress_services
 from pilot.model.views.sidecar_scope import egress_listeners, outbound_traffic_policy
 from pilot.translate import names
 from pilot.translate.cluster.dns import lookup_family
-from pilot.translate.listener.address import wildcards
+from pilot.translate.listener.address import canonical, wildcards
 from pilot.translate.listener.build import SocketOptions, build_outbound_listener
 from pilot.translate.listener.chain_spec import Draft, ListenerSpec
 from pilot.translate.listener.claim import Claim, claims, place_of
@@ -64,7 +64,7 @@ def slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
             locked = frozenset(found)
         for item in egress_services(db, facet.scope, index):
             for claim in claims(db, item, index, place, listener.port):
-                key = claim.binds[0], claim.port.number
+                key = canonical(claim.binds[0]), claim.port.number
                 if key in locked:
                     continue
                 if claim.port.protocol is Protocol.HTTP_PROXY:  # nothing but the proxy, as the last service has it
@@ -75,13 +75,13 @@ def slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
                         continue
                     with_http.add(key)
                 found.setdefault(key, []).append(claim)
-    return tuple(Slot(bind, port, _apart(asking, found)) for (bind, port), asking in found.items())
+    return tuple(Slot(asking[0].binds[0], port, _apart(asking, found)) for (_, port), asking in found.items())
 
 
 def _apart(asking: list[Claim], taken: Container[tuple[str, int]]) -> tuple[Claim, ...]:
     """The claims without further addresses that another listener has as its first: Envoy refuses an address twice."""
     return tuple(
-        c._replace(binds=tuple(b for i, b in enumerate(c.binds) if not i or (b, c.port.number) not in taken)) if len(c.binds) > 1 else c
+        c._replace(binds=tuple(b for i, b in enumerate(c.binds) if not i or (canonical(b), c.port.number) not in taken)) if len(c.binds) > 1 else c
         for c in asking
     )
 

@@ -16,13 +16,13 @@ def build_hash_policy(settings: ConsistentHashLB | None) -> route_components_pb2
     """None where no key is named."""
     if settings is None:
         return None
-    if settings.http_header_name is not None:
+    if settings.http_header_name:
         return _HashPolicy(header=_HashPolicy.Header(header_name=settings.http_header_name))
     if settings.http_cookie is not None:
         return _HashPolicy(cookie=_cookie(settings.http_cookie))
     if settings.use_source_ip is not None:
         return _HashPolicy(connection_properties=_HashPolicy.ConnectionProperties(source_ip=settings.use_source_ip))
-    if settings.http_query_parameter_name is not None:
+    if settings.http_query_parameter_name:
         return _HashPolicy(query_parameter=_HashPolicy.QueryParameter(name=settings.http_query_parameter_name))
     return None
 

@@ -60,8 +60,9 @@ _ruled_in: Gather[ObjectKey, [str], Ruled] = Gather("l4_virtual_services", _keys
 
 @hub
 def l4_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[Ruled, ...]:
-    """Those of an egress listener that have TCP or TLS rules, in the order they are tried."""
-    keys = [b.key for b in egress_bindings(db, scope.namespace, egress_listeners(db, scope)[index].hosts)]
+    """Those of an egress listener that have TCP or TLS rules, in the order they are tried; none of a listener that is gone."""
+    listeners = egress_listeners(db, scope)[index : index + 1]  # a commit looks at a hub even where nobody will ask for it again
+    keys = [b.key for listener in listeners for b in egress_bindings(db, scope.namespace, listener.hosts)]
     ruled = {namespace: _ruled_in(db, namespace) for namespace in {k.namespace for k in keys}}
     return tuple(found for k in keys if (found := ruled[k.namespace].get(k)) is not None)
 

@@ -1,4 +1,4 @@
-"""Options of every test. Random tests take another seed each run, printed in the header; PYISTIOD_SEED repeats one."""
+"""Options of every test. Random tests take another seed each run, printed at the end; PYISTIOD_SEED repeats one."""
 from __future__ import annotations
 
 import os
@@ -19,8 +19,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("PYISTIOD_SEED", str(random.SystemRandom().randrange(1 << 32)))  # workers inherit it
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    return f"random seed: PYISTIOD_SEED={os.environ['PYISTIOD_SEED']}"
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"random seed: PYISTIOD_SEED={os.environ['PYISTIOD_SEED']}")  # a header would not show with -q
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ def sidecarz(sources: Sources, query: Query) -> Any:
         "name": scope.sidecar.name if scope.sidecar is not None else _DEFAULT,
         "namespace": scope.namespace,
         "outboundTrafficPolicy": {"mode": outbound_traffic_policy(db, scope).mode},
-        "sidecar": plain(find_sidecar(db, scope)),
+        "sidecar": plain(find_sidecar(db, scope.sidecar)),
         "destinationRules": {host: names for host, names in rules.items() if names},
     }
     cluster_id = db.settings.cluster_id

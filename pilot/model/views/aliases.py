@@ -11,12 +11,18 @@ from pilot.model.views.services import service
 
 
 @hub
+def external_names(db: Mesh) -> tuple[ServiceRef, ...]:
+    """The Kubernetes Services whose type is ExternalName."""
+    keys = db.services.keys("external", True)
+    return tuple(ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.domain), key.namespace) for key in keys)
+
+
+@hub
 def aliases(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
     """The aliases of every host name that has any, by namespace and name. An alias of an alias is one of what that leads to;
     one that leads back to itself leads nowhere."""
     leads: dict[ServiceRef, str] = {}
-    for key in db.services.keys("external", True):
-        ref = ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.domain), key.namespace)
+    for ref in external_names(db):
         found = service(db, ref)
         if found is not None and found.resolution is Resolution.ALIAS:
             leads[ref] = found.external_name

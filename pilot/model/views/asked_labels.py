@@ -8,10 +8,14 @@ from pilot.derive import Gather, derived, hub
 from pilot.model.config.object import ObjectKey
 from pilot.model.facets import Scope
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.destination_rules import destination_rules
+from pilot.model.views.kinds.peer_authentications import peer_authentications
+from pilot.model.views.kinds.request_authentications import request_authentications
+from pilot.model.views.kinds.view import KindView
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.placement import placement
 from pilot.model.views.sidecar_scope import egress_listeners
-from pilot.model.views.virtual_services import egress_virtual_services, virtual_service
+from pilot.model.views.virtual_services import egress_virtual_services, virtual_service, virtual_service_keys
 
 
 @hub
@@ -36,17 +40,13 @@ def inbound_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
 @hub
 def _policy_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
     keys: set[str] = set()
-    for table in (db.peer_authentications, db.request_authentications):
-        for key in table.keys("namespace", namespace):
-            row = table.get(key)
+    views: tuple[KindView[Any], ...] = peer_authentications, request_authentications
+    for view in views:
+        for key in view.keys(db, "namespace", namespace):
+            row = view.get(db, key)
             if row is not None and row.spec.selector is not None:
                 keys |= row.spec.selector.match_labels.keys()
     return frozenset(keys)
-
-
-@hub
-def _virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
-    return db.virtual_services.keys("namespace", namespace)
 
 
 @derived
@@ -59,7 +59,7 @@ def _asked_by_virtual_service(db: Mesh, key: ObjectKey, _: str) -> frozenset[str
     return frozenset(k for matches in by_rule for m in matches for k in m.source_labels) or None
 
 
-_asked_by_virtual_services: Gather[ObjectKey, [str], frozenset[str]] = Gather("source_labels", _virtual_service_keys, _asked_by_virtual_service)
+_asked_by_virtual_services: Gather[ObjectKey, [str], frozenset[str]] = Gather("source_labels", virtual_service_keys, _asked_by_virtual_service)
 
 
 @derived
@@ -69,12 +69,12 @@ def _source_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
 
 @hub
 def _destination_rule_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
-    return db.destination_rules.keys("namespace", namespace)
+    return destination_rules.keys(db, "namespace", namespace)
 
 
 @derived
 def _asked_by_destination_rule(db: Mesh, key: ObjectKey, _: str) -> frozenset[str] | None:
-    row = db.destination_rules.get(key)
+    row = destination_rules.get(db, key)
     selector = row.spec.workload_selector if row is not None else None
     return frozenset(selector.match_labels) if selector is not None and selector.match_labels else None
 

@@ -13,6 +13,7 @@ from pilot.derive import Gather, derived, hub
 from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.config.service_entry import ServiceEntry
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.service_entries import service_entries
 
 OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
 
@@ -22,12 +23,12 @@ Request = tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, str], ..
 
 @derived
 def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
-    return db.service_entries.all_keys()
+    return service_entries.all_keys(db)
 
 
 @derived
 def _request(db: Mesh, key: ObjectKey) -> Request | None:
-    row: Object[ServiceEntry] | None = db.service_entries.get(key)
+    row: Object[ServiceEntry] | None = service_entries.get(db, key)
     if row is None:
         return None
     if not wants_addresses(row):

@@ -19,6 +19,7 @@ from pilot.model.proxy import NodeType, Proxy
 from pilot.model.views.asked_labels import inbound_label_keys, outbound_label_keys
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.placement import placement
+from pilot.model.views.proxies import find_proxy
 from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.service_targets import service_targets
 from pilot.model.views.sidecar_scope import selector_keys, sidecar_of
@@ -42,7 +43,7 @@ _RESERVED = ("ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT", "ENVOY_SECURE_METRICS
 @derived
 def scope_of(db: Mesh, node_id: str) -> Scope:
     """The scope of a proxy; a router has none of a Sidecar."""
-    proxy = _proxy(db, node_id)
+    proxy = find_proxy(db, node_id)
     if proxy.type is not NodeType.SIDECAR:
         return Scope(proxy.namespace, gateway=True)
     labels = cut(proxy_labels(db, node_id), selector_keys(db, proxy.namespace))
@@ -52,7 +53,7 @@ def scope_of(db: Mesh, node_id: str) -> Scope:
 @derived
 def outbound_facet(db: Mesh, node_id: str) -> Outbound:
     """What the outbound side of a proxy depends on."""
-    proxy = _proxy(db, node_id)
+    proxy = find_proxy(db, node_id)
     scope = scope_of(db, node_id)
     config = proxy_config(db, node_id)
     return Outbound(
@@ -75,7 +76,7 @@ def outbound_facet(db: Mesh, node_id: str) -> Outbound:
 @derived
 def inbound_facet(db: Mesh, node_id: str) -> Inbound:
     """What the inbound side of a sidecar depends on."""
-    proxy = _proxy(db, node_id)
+    proxy = find_proxy(db, node_id)
     config = proxy_config(db, node_id)
     return Inbound(
         scope=scope_of(db, node_id),
@@ -95,7 +96,7 @@ def inbound_facet(db: Mesh, node_id: str) -> Inbound:
 @derived
 def tags(db: Mesh, node_id: str) -> Tags:
     """How the spans of a proxy name its workload."""
-    proxy, labels = _proxy(db, node_id), proxy_labels(db, node_id)
+    proxy, labels = find_proxy(db, node_id), proxy_labels(db, node_id)
     return Tags(
         service=labels.get(CANONICAL_NAME) or "unknown",
         revision=labels.get(CANONICAL_REVISION) or "latest",
@@ -108,7 +109,7 @@ def tags(db: Mesh, node_id: str) -> Tags:
 @derived
 def listening(db: Mesh, node_id: str) -> Listening:
     """How a proxy listens."""
-    proxy, mesh = _proxy(db, node_id), mesh_config(db)
+    proxy, mesh = find_proxy(db, node_id), mesh_config(db)
     config = proxy_config(db, node_id)
     families = [":" in ip for ip in proxy.ips]
     return Listening(
@@ -139,15 +140,8 @@ def outbound_listening(db: Mesh, node_id: str) -> OutboundListening:
         listening=listening(db, node_id),
         labels=outbound.labels,
         auto_addresses=outbound.dns_capture,
-        own_address=_proxy(db, node_id).ips[0] if db.settings.headless_filter_chains else "",
+        own_address=find_proxy(db, node_id).ips[0] if db.settings.headless_filter_chains else "",
     )
-
-
-def _proxy(db: Mesh, node_id: str) -> Proxy:
-    found = db.proxies.get(node_id)
-    if found is None:
-        raise LookupError(f"no proxy {node_id}")
-    return found
 
 
 # -- what a proxy says about itself ----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.facets import Labels, Scope
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
+from pilot.model.views.kinds.destination_rules import destination_rules
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.rule_pools import Defaults, Pools, Rule, RuleEntry, build_pools
 
@@ -53,8 +54,8 @@ def rule_defaults(db: Mesh) -> Defaults:
 def host_pools(db: Mesh, host: str) -> Mapping[str, Pools]:
     """The rules written for exactly that host, by their namespace."""
     rules: dict[str, list[Object[DestinationRule]]] = {}
-    for key in db.destination_rules.keys("host", host.lower()):
-        row = db.destination_rules.get(key)
+    for key in destination_rules.keys(db, "host", host.lower()):
+        row = destination_rules.get(db, key)
         if row is not None and full_name(row.spec.host, key.namespace, db.settings.domain) == host:
             rules.setdefault(key.namespace, []).append(row)
     return {namespace: _pools(db, namespace, found) for namespace, found in rules.items()}
@@ -64,8 +65,8 @@ def host_pools(db: Mesh, host: str) -> Mapping[str, Pools]:
 def wildcard_pools(db: Mesh, namespace: str) -> Mapping[str, Pools]:
     """The rules of a namespace for wildcard hosts, by host."""
     rules: dict[str, list[Object[DestinationRule]]] = {}
-    for key in db.destination_rules.keys("wildcard", namespace):
-        row = db.destination_rules.get(key)
+    for key in destination_rules.keys(db, "wildcard", namespace):
+        row = destination_rules.get(db, key)
         if row is not None:
             rules.setdefault(row.spec.host, []).append(row)
     return {host: _pools(db, namespace, found) for host, found in rules.items()}
@@ -88,7 +89,7 @@ def _selector(spec: DestinationRule) -> Labels | None:
 def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ...]:
     """The entries of the most specific host in one pool of a namespace."""
     # Most hosts have no rule of their own, and then need no node to say so.
-    exact = host_pools(db, host).get(namespace) if db.destination_rules.keys("host", host.lower()) else None
+    exact = host_pools(db, host).get(namespace) if destination_rules.keys(db, "host", host.lower()) else None
     if exact is not None and (found := exact.pool(pool)):
         return found
     wildcards = wildcard_pools(db, namespace)
@@ -138,7 +139,7 @@ def inbound_rule_ref(db: Mesh, namespace: str, ref: ServiceRef) -> Sources:
 @derived
 def merged_rule(db: Mesh, sources: Sources) -> MergedRule | None:
     """The rules of one host as one: the subsets of all, the oldest traffic policy."""
-    rows = [row for key in sources if (row := db.destination_rules.get(key)) is not None]
+    rows = [row for key in sources if (row := destination_rules.get(db, key)) is not None]
     if len(rows) != len(sources) or not rows:
         return None
     return MergedRule(merge_rules([row.spec for row in rows]), sources)

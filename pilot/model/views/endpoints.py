@@ -12,6 +12,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Protocol, Registry, Resolution, Service, ServiceRef
 from pilot.model.views.endpoint_slices import slice_endpoints
 from pilot.model.views.entry_services import parse_address
+from pilot.model.views.kinds.service_entries import service_entries
 from pilot.model.views.pods import selectable_pods
 from pilot.model.views.service_rules import service_rules
 from pilot.model.views.services import claimed_hosts, service
@@ -73,7 +74,7 @@ def _declared_endpoints(db: Mesh, found: Service, port: Port) -> tuple[Endpoint,
     """
     by_number = found.resolution in _DNS
     out: list[Endpoint] = []
-    rows = (db.service_entries.get(key) for key in db.service_entries.keys("ref", found.ref))
+    rows = (service_entries.get(db, key) for key in service_entries.keys(db, "ref", found.ref))
     for row in sorted((r for r in rows if r is not None), key=lambda r: (r.created, r.name)):
         for p in row.spec.ports:
             if p.number == port.number if by_number else p.name == port.name:

@@ -8,6 +8,7 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.facets import Scope
 from pilot.model.inputs import Mesh
 from pilot.model.views.imports import Import, find_leads, scope_services
+from pilot.model.views.kinds.virtual_services import virtual_services
 from pilot.model.views.mesh_services import provider_services
 from pilot.model.views.virtual_service_names import MESH
 from pilot.model.views.virtual_services import bindings_in, virtual_service
@@ -17,7 +18,7 @@ from pilot.model.views.virtual_services import bindings_in, virtual_service
 def _bound_anywhere(db: Mesh) -> Mapping[str, tuple[ObjectKey, ...]]:
     """The VirtualServices of every gateway (`namespace/name`), whoever sees them."""
     found: dict[str, list[ObjectKey]] = {}
-    for namespace in dict.fromkeys(key.namespace for key in db.virtual_services.all_keys()):
+    for namespace in dict.fromkeys(key.namespace for key in virtual_services.all_keys(db)):
         for bound in bindings_in(db, namespace):
             for gateway in bound.gateways:
                 if gateway != MESH:

@@ -12,6 +12,8 @@ from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
 from pilot.model.views.gateway_merge import merge
 from pilot.model.views.gateway_servers import MergedGateway, Selection, ServerKey, TargetPort, qualify_hosts
+from pilot.model.views.kinds.gateways import gateways
+from pilot.model.views.proxies import find_proxy
 from pilot.model.views.service_targets import service_targets
 from pilot.model.views.services import service
 from pilot.model.views.workloads import proxy_labels
@@ -21,14 +23,14 @@ KEEPS_PORTS = "experimental.istio.io/disable-gateway-port-translation"  # label 
 @hub
 def gateway_selectors(db: Mesh) -> tuple[tuple[ObjectKey, frozenset[tuple[str, str]]], ...]:
     """Every Gateway with the labels that it selects by (none: every router), oldest first."""
-    objects = [o for key in db.gateways.all_keys() if (o := db.gateways.get(key)) is not None]
+    objects = [o for key in gateways.all_keys(db) if (o := gateways.get(db, key)) is not None]
     return tuple((o.key, frozenset(o.spec.selector.items())) for o in sorted(objects, key=age))
 
 
 @derived
 def servers(db: Mesh, gateway: ObjectKey) -> tuple[Server, ...]:
     """The servers of a Gateway, hosts of the forms `host` and `namespace/host` only."""
-    found = db.gateways.get(gateway)
+    found = gateways.get(db, gateway)
     return tuple(qualify_hosts(s, gateway.namespace) for s in found.spec.servers) if found is not None else ()
 
 
@@ -42,8 +44,7 @@ def server(db: Mesh, key: ServerKey) -> Server | None:
 @derived
 def selection(db: Mesh, node_id: str) -> Selection:
     """What selects the router of that node id, and its own service ports."""
-    proxy = db.proxies.get(node_id)
-    assert proxy is not None
+    proxy = find_proxy(db, node_id)
     labels = frozenset(proxy_labels(db, node_id).items())
     own = db.settings.scope_gateway_to_namespace
     gateways = tuple(

@@ -16,7 +16,7 @@ from pilot.model.service import Port, Registry, Service, ServiceRef
 from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSets
 from pilot.model.views.services import is_visible, listing, public_refs, refs_by_hostname, refs_in_namespace, service, visible_refs
 from pilot.model.views.sidecar_scope import egress_listeners
-from pilot.model.views.virtual_services import egress_virtual_services, virtual_service
+from pilot.model.views.virtual_services import egress_virtual_services, virtual_service, virtual_service_keys
 
 
 class Import(NamedTuple):
@@ -191,18 +191,13 @@ def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: 
     return Import(chosen, have) if have else None
 
 
-@hub
-def _virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
-    return db.virtual_services.keys("namespace", namespace)
-
-
 @derived
 def _leads_of(db: Mesh, key: ObjectKey, _: str) -> tuple[Leads, ...] | None:
     found = virtual_service(db, key)
     return find_leads(found.spec) or None if found is not None else None
 
 
-_leads: Gather[ObjectKey, [str], tuple[Leads, ...]] = Gather("leads", _virtual_service_keys, _leads_of)
+_leads: Gather[ObjectKey, [str], tuple[Leads, ...]] = Gather("leads", virtual_service_keys, _leads_of)
 
 
 def find_leads(spec: VirtualService) -> tuple[Leads, ...]:

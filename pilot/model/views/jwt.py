@@ -9,13 +9,14 @@ from pilot.model.config.object import Object, age
 from pilot.model.config.request_authentication import JWTRule, RequestAuthentication
 from pilot.model.facets import Labels
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.request_authentications import request_authentications
 from pilot.model.views.mesh import mesh_config
 
 
 @hub
 def _policies(db: Mesh, namespace: str) -> tuple[Object[RequestAuthentication], ...]:
     """The policies of a namespace that select workloads by labels, oldest first."""
-    rows = [row for key in db.request_authentications.keys("namespace", namespace) if (row := db.request_authentications.get(key)) is not None]
+    rows = [row for key in request_authentications.keys(db, "namespace", namespace) if (row := request_authentications.get(db, key)) is not None]
     return tuple(sorted((o for o in rows if o.spec.target_ref is None and not o.spec.target_refs), key=age))
 
 

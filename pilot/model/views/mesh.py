@@ -1,7 +1,9 @@
-"""The mesh config."""
+"""The mesh config and the mesh networks."""
 from __future__ import annotations
 
+from pilot.derive import hub
 from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.mesh_networks import MeshNetworks
 from pilot.model.inputs import Mesh
 
 BUILT_IN = MeshConfig()
@@ -11,3 +13,10 @@ def mesh_config(db: Mesh) -> MeshConfig:
     """The mesh config, whole: who reads it is rerun by any edit of it, so that what many values need goes through a hub."""
     found = db.mesh.get("mesh")
     return found if isinstance(found, MeshConfig) else BUILT_IN
+
+
+@hub
+def mesh_networks(db: Mesh) -> MeshNetworks:
+    """The mesh networks, none where no file says any."""
+    found = db.mesh.get("networks")
+    return found if isinstance(found, MeshNetworks) else MeshNetworks()

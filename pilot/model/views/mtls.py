@@ -14,6 +14,7 @@ from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.config.peer_authentication import MutualTLS, PeerAuthentication
 from pilot.model.facets import Labels
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.peer_authentications import peer_authentications
 from pilot.model.views.mesh import mesh_config
 
 Mode = Literal["UNKNOWN", "DISABLE", "PERMISSIVE", "STRICT"]
@@ -40,7 +41,7 @@ class _Policies(msgspec.Struct, frozen=True):
 
 @hub
 def _policies(db: Mesh, namespace: str) -> _Policies:
-    rows = [row for key in db.peer_authentications.keys("namespace", namespace) if (row := db.peer_authentications.get(key)) is not None]
+    rows = [row for key in peer_authentications.keys(db, "namespace", namespace) if (row := peer_authentications.get(db, key)) is not None]
     return _arrange(sorted(rows, key=age))
 
 
@@ -88,7 +89,7 @@ def workload_mtls(db: Mesh, namespace: str, labels: Labels) -> WorkloadMtls:
     own = _policies(db, namespace)
     mode = _said(own.default) or mode
     key = next((key for selector, key in own.selecting if selector <= labels), None)
-    row = db.peer_authentications.get(key) if key is not None else None
+    row = peer_authentications.get(db, key) if key is not None else None
     if row is None:
         return WorkloadMtls(mode)
     mode = _said(row.spec.mtls) or mode

@@ -20,6 +20,7 @@ from pilot.model.config.service import Service
 from pilot.model.inputs import Mesh
 from pilot.model.views.external_addresses import external_addresses
 from pilot.model.views.kubernetes_services import kubernetes_hostname
+from pilot.model.views.mesh import mesh_networks
 from pilot.model.views.namespaces import namespace_labels
 
 GATEWAY_PORT_LABEL = "networking.istio.io/gatewayPort"
@@ -49,13 +50,6 @@ def default_network(db: Mesh) -> DefaultNetwork:
     networks = mesh_networks(db)
     name = next((n for n, w in sorted(networks.networks.items()) if _has_registry(networks, n, db.settings.cluster_id)), "")
     return DefaultNetwork(name, () if name else tuple(_cidrs(networks)))
-
-
-@hub
-def mesh_networks(db: Mesh) -> MeshNetworks:
-    """The mesh networks, none where no file says any."""
-    found: MeshNetworks | None = db.mesh.get("networks")
-    return found or MeshNetworks()
 
 
 def find_network(db: Mesh, address: str, labels: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from pilot.lib import labels as label
 from pilot.model.config.destination_rule import DestinationRule, LoadBalancerSettings, PortTrafficPolicy, TrafficPolicy
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.destination_rules import destination_rules
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.networks import all_network_gateways
 from pilot.model.views.services import placed_services
@@ -54,12 +55,12 @@ def placement(db: Mesh) -> Placement:
 
 @derived
 def _rule_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return db.destination_rules.all_keys()
+    return destination_rules.all_keys(db)
 
 
 @derived
 def _nearness_of_rule(db: Mesh, key: ObjectKey) -> Nearness | None:
-    row = db.destination_rules.get(key)
+    row = destination_rules.get(db, key)
     return rule_nearness(row.spec) if row is not None else None
 
 

@@ -12,6 +12,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.problem import Severity
 from pilot.model.validate.mesh import validate_proxy_config
 from pilot.model.views.mesh import mesh_config
+from pilot.model.views.proxies import connected_proxy
 
 _READ = ("tracing", "proxyHeaders", "connectionSettings", "gatewayTopology", "privateKeyProvider")
 
@@ -22,7 +23,7 @@ def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
 
     Of an announced one only the parts are read that matter to xDS; a part that cannot be read counts as absent, and so does a wrong field of one.
     """
-    proxy = db.proxies.get(node_id)
+    proxy = connected_proxy(db, node_id)
     announced = proxy.metadata.get("PROXY_CONFIG") if proxy is not None else None
     if isinstance(announced, dict):
         return decode_proxy_config(announced)

@@ -6,6 +6,7 @@ import msgspec
 from pilot.derive import hub
 from pilot.model.config.mesh_config import ServiceEntryVisibility
 from pilot.model.inputs import Mesh
+from pilot.model.views.mesh import mesh_config
 
 
 class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,8 +25,7 @@ class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
 @hub
 def service_rules(db: Mesh) -> ServiceRules:
     """Of this mesh."""
-    mesh = db.mesh.get("mesh")
-    assert mesh is not None
+    mesh = mesh_config(db)
     settings = db.settings
     return ServiceRules(
         domain=settings.domain,

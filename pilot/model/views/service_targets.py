@@ -16,11 +16,13 @@ from pilot.model.proxy import Proxy
 from pilot.model.service import Port, Protocol, Resolution, Service, ServiceRef
 from pilot.model.views.endpoint_slices import slice_endpoints
 from pilot.model.views.endpoints import entry_endpoint, target_port
+from pilot.model.views.kinds.service_entries import service_entries
 from pilot.model.views.kubernetes_services import kubernetes_hostname
 from pilot.model.views.pods import named_ports
+from pilot.model.views.proxies import find_proxy
 from pilot.model.views.services import service
 from pilot.model.views.workload_entries import entry_workload
-from pilot.model.views.workloads import entries_at, find_proxy, is_here, is_test_vm, pod_of, proxy_labels, proxy_locality, proxy_network
+from pilot.model.views.workloads import entries_at, is_here, is_test_vm, pod_of, proxy_labels, proxy_locality, proxy_network
 from pilot.model.workload import Workload
 
 
@@ -174,7 +176,7 @@ def _entry_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
     """The ports of ServiceEntries of the proxy's namespace that have its workload among theirs."""
     out = []
     for key, workload in entries_at(db, proxy):
-        row = db.service_entries.get(key)
+        row = service_entries.get(db, key)
         for host in row.spec.hosts if row is not None else ():
             found = service(db, ServiceRef(host, key.namespace))
             for declared in row.spec.ports if row is not None else ():

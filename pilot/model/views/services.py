@@ -17,6 +17,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Service, ServiceRef
 from pilot.model.views.auto_addresses import auto_addresses
 from pilot.model.views.entry_services import build_entry_service
+from pilot.model.views.kinds.service_entries import service_entries
 from pilot.model.views.kubernetes_services import build_kubernetes_service, kubernetes_hostname
 from pilot.model.views.namespaces import namespace_annotations, namespace_labels
 from pilot.model.views.service_rules import service_rules
@@ -49,8 +50,8 @@ def service(db: Mesh, ref: ServiceRef) -> Service | None:
 def entry_services(db: Mesh, ref: ServiceRef) -> tuple[Service, ...]:
     """What each ServiceEntry that claims the name declares for it, by age."""
     found = []
-    for key in db.service_entries.keys("ref", ref):
-        row = db.service_entries.get(key)
+    for key in service_entries.keys(db, "ref", ref):
+        row = service_entries.get(db, key)
         if row is not None:
             annotations = namespace_annotations(db, ref.namespace)
             labels = namespace_labels(db, ref.namespace)
@@ -102,18 +103,18 @@ def _nature(s: Service) -> tuple[object, ...]:
 @hub
 def claimed_hosts(db: Mesh, namespace: str) -> frozenset[str]:
     """The host names that ServiceEntries of a namespace claim."""
-    rows = (db.service_entries.get(key) for key in db.service_entries.keys("namespace", namespace))
+    rows = (service_entries.get(db, key) for key in service_entries.keys(db, "namespace", namespace))
     return frozenset(h for row in rows if row is not None for h in row.spec.hosts)
 
 
 @derived
 def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
-    return db.service_entries.all_keys()
+    return service_entries.all_keys(db)
 
 
 @derived
 def _entry_refs(db: Mesh, key: ObjectKey) -> tuple[ServiceRef, ...] | None:
-    row = db.service_entries.get(key)
+    row = service_entries.get(db, key)
     return tuple(ServiceRef(h, key.namespace) for h in row.spec.hosts) if row is not None else None
 
 
@@ -179,8 +180,8 @@ def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
     """The services that a namespace declares, oldest first. Reads nothing of other namespaces."""
     domain = db.settings.domain
     refs = {ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace) for k in db.services.keys("namespace", namespace)}
-    for key in db.service_entries.keys("namespace", namespace):
-        row = db.service_entries.get(key)
+    for key in service_entries.keys(db, "namespace", namespace):
+        row = service_entries.get(db, key)
         refs.update(ServiceRef(h, namespace) for h in (row.spec.hosts if row is not None else ()))
     return _oldest_first(db, refs)
 
@@ -188,7 +189,7 @@ def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 @derived
 def refs_by_hostname(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
     """The services of a host name, at most one a namespace, oldest first."""
-    refs = {ServiceRef(hostname, key.namespace) for key in db.service_entries.keys("host", hostname)}
+    refs = {ServiceRef(hostname, key.namespace) for key in service_entries.keys(db, "host", hostname)}
     name, _, rest = hostname.partition(".")
     namespace = rest.partition(".")[0]
     if hostname == kubernetes_hostname(name, namespace, db.settings.domain):

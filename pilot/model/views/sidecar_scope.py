@@ -15,6 +15,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import Protocol
 from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSet, HostSets, parse_hosts
+from pilot.model.views.kinds.sidecars import sidecars
 from pilot.model.views.mesh import mesh_config
 
 
@@ -52,9 +53,9 @@ EVERYTHING = EgressListener(HostSets(((ANY_NAMESPACE, HostSet(("*",))),)))
 # -- which Sidecar ---------------------------------------------------------------------------------------------------------
 
 @hub
-def sidecars(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+def sidecar_order(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
     """The Sidecars of a namespace in the order in which they are tried: with a selector before those without, then by age."""
-    found = [(key, row) for key in db.sidecars.keys("namespace", namespace) if (row := db.sidecars.get(key)) is not None]
+    found = [(key, row) for key in sidecars.keys(db, "namespace", namespace) if (row := sidecars.get(db, key)) is not None]
     found.sort(key=lambda item: (item[1].spec.workload_selector is None, item[1].created, item[0].name))
     return tuple(key for key, _ in found)
 
@@ -62,38 +63,34 @@ def sidecars(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
 @derived
 def selector_keys(db: Mesh, namespace: str) -> frozenset[str]:
     """The label keys that the namespace's Sidecars select workloads by."""
-    specs = (_sidecar(db, key) for key in sidecars(db, namespace))
+    specs = (find_sidecar(db, key) for key in sidecar_order(db, namespace))
     return frozenset(k for s in specs if s is not None and s.workload_selector is not None for k in s.workload_selector.labels)
 
 
 @derived
 def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
     """The Sidecar for a workload: of its namespace by its labels, else that of the root namespace without a selector."""
-    for key in sidecars(db, namespace):
-        spec = _sidecar(db, key)
+    for key in sidecar_order(db, namespace):
+        spec = find_sidecar(db, key)
         if spec is not None and (spec.workload_selector is None or spec.workload_selector.labels.items() <= labels):
             return key
-    for key in sidecars(db, mesh_config(db).root_namespace):
-        spec = _sidecar(db, key)
+    for key in sidecar_order(db, mesh_config(db).root_namespace):
+        spec = find_sidecar(db, key)
         if spec is not None and spec.workload_selector is None:
             return key
     return None
 
 
-def _sidecar(db: Mesh, key: ObjectKey | None) -> Sidecar | None:
-    row: Object[Sidecar] | None = db.sidecars.get(key) if key is not None else None
+def find_sidecar(db: Mesh, key: ObjectKey | None) -> Sidecar | None:
+    """The Sidecar of a key, None where there is none: the defaults apply."""
+    row: Object[Sidecar] | None = sidecars.get(db, key) if key is not None else None
     return row.spec if row is not None else None
-
-
-def find_sidecar(db: Mesh, scope: Scope) -> Sidecar | None:
-    """The Sidecar of a scope, None where the defaults apply."""
-    return _sidecar(db, scope.sidecar)
 
 
 @derived
 def outbound_traffic_policy(db: Mesh, scope: Scope) -> OutboundPolicy:
     """Of a sidecar's scope: its Sidecar's word, else the mesh's mode."""
-    spec = _sidecar(db, scope.sidecar)
+    spec = find_sidecar(db, scope.sidecar)
     if spec is not None and spec.outbound_traffic_policy is not None:
         return OutboundPolicy(spec.outbound_traffic_policy.mode, spec.outbound_traffic_policy.egress_proxy)
     policy = mesh_config(db).outbound_traffic_policy
@@ -103,7 +100,7 @@ def outbound_traffic_policy(db: Mesh, scope: Scope) -> OutboundPolicy:
 @derived
 def egress_listeners(db: Mesh, scope: Scope) -> tuple[EgressListener, ...]:
     """The egress listeners of a scope, as written; one that imports everything where no Sidecar says otherwise."""
-    spec = _sidecar(db, scope.sidecar)
+    spec = find_sidecar(db, scope.sidecar)
     if spec is None or not spec.egress:
         return (EVERYTHING,)
     return tuple(EgressListener(parse_hosts(e.hosts, scope.namespace), e.port, e.bind, e.capture_mode) for e in spec.egress)

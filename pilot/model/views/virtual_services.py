@@ -21,6 +21,8 @@ from pilot.model.inputs import Mesh
 from pilot.model.problem import ObjectRef, Problem, Severity
 from pilot.model.views.delegation import merge_routes
 from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSet, HostSets
+from pilot.model.views.kinds.virtual_services import virtual_services
+from pilot.model.views.mesh import mesh_config
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_service_names import MESH, qualify_names
 
@@ -56,7 +58,7 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
 @derived
 def qualified(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     """The object as written, with whole names."""
-    row: Object[VirtualService] | None = db.virtual_services.get(key)
+    row: Object[VirtualService] | None = virtual_services.get(db, key)
     return replace(row, spec=qualify_names(row.spec, key.namespace, db.settings.domain)) if row is not None else None
 
 
@@ -131,8 +133,7 @@ def exported_to(db: Mesh, export_to: tuple[str, ...], namespace: str) -> frozens
 @derived
 def default_export(db: Mesh) -> tuple[str, ...]:
     """`defaultVirtualServiceExportTo` of the mesh config."""
-    mesh = db.mesh.get("mesh")
-    return (mesh.default_virtual_service_export_to if mesh is not None else ()) or (PUBLIC,)
+    return mesh_config(db).default_virtual_service_export_to or (PUBLIC,)
 
 
 def visible_to(export_to: Iterable[str], namespace: str) -> frozenset[str]:
@@ -145,16 +146,22 @@ def visible_to(export_to: Iterable[str], namespace: str) -> frozenset[str]:
 
 # -- which of them a namespace sees ----------------------------------------------------------------------------------------
 
+@hub
+def virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    """The keys of a namespace's VirtualServices."""
+    return virtual_services.keys(db, "namespace", namespace)
+
+
 @derived
 def bindings_in(db: Mesh, namespace: str) -> tuple[Binding, ...]:
     """The bindings of a namespace's VirtualServices, by age."""
-    found = [b for key in db.virtual_services.keys("namespace", namespace) if (b := binding(db, key)) is not None]
+    found = [b for key in virtual_service_keys(db, namespace) if (b := binding(db, key)) is not None]
     return tuple(sorted(found, key=lambda b: b.age))
 
 
 @derived
 def _namespaces(db: Mesh) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key.namespace for key in db.virtual_services.all_keys()))
+    return tuple(dict.fromkeys(key.namespace for key in virtual_services.all_keys(db)))
 
 
 class Listing(NamedTuple):
@@ -274,7 +281,7 @@ def virtual_services_of(db: Mesh, host: str, lens: Lens) -> tuple[ObjectKey, ...
     """
     name = host.lower()
     if not is_wildcard(name):
-        named = [b for key in db.virtual_services.keys("host", name) if (b := binding(db, key)) is not None]
+        named = [b for key in virtual_services.keys(db, "host", name) if (b := binding(db, key)) is not None]
         if shown := lens.sort(named):
             return tuple(b.key for b in shown)
     wild = _wildcards(db, lens)
@@ -284,7 +291,7 @@ def virtual_services_of(db: Mesh, host: str, lens: Lens) -> tuple[ObjectKey, ...
 
 @hub
 def _wildcard_bindings(db: Mesh) -> tuple[Binding, ...]:
-    return tuple(b for key in db.virtual_services.keys("wildcard", True) if (b := binding(db, key)) is not None)
+    return tuple(b for key in virtual_services.keys(db, "wildcard", True) if (b := binding(db, key)) is not None)
 
 
 @derived

@@ -10,8 +10,10 @@ from pilot.model.endpoint import Locality
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
 from pilot.model.views.endpoints import entry_workloads
+from pilot.model.views.kinds.service_entries import service_entries
 from pilot.model.views.networks import find_network
 from pilot.model.views.pods import pod_workload
+from pilot.model.views.proxies import find_proxy
 from pilot.model.views.workload_entries import entry_workload
 from pilot.model.workload import Workload
 
@@ -96,21 +98,14 @@ def is_test_vm(proxy: Proxy) -> bool:
     return bool(proxy.labels.get(TEST_VM_LABEL))
 
 
-def find_proxy(db: Mesh, node_id: str) -> Proxy:
-    found = db.proxies.get(node_id)
-    if found is None:
-        raise LookupError(f"no proxy {node_id}")
-    return found
-
-
 # -- ServiceEntries that have it among their workloads -----------------------------------------------------------------------
 
 def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
     """The ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, and that endpoint's workload."""
     for ip in proxy.ips:
-        listed = db.service_entries.keys("address", ip)
+        listed = service_entries.keys(db, "address", ip)
         for key in (*(k for k in listed if k.namespace == proxy.namespace), *selecting_entries(db, proxy.namespace, ip)):
-            row = db.service_entries.get(key)
+            row = service_entries.get(db, key)
             for workload in entry_workloads(db, row) if row is not None else ():
                 if workload.addresses[0] == ip:
                     yield key, workload
@@ -123,8 +118,8 @@ def selecting_entries(db: Mesh, namespace: str, ip: str) -> Iterable[ObjectKey]:
     here = [w for w in (*pods, *entries) if w is not None and w.ready]
     if not here:
         return
-    for key in db.service_entries.keys("selecting", namespace):
-        row = db.service_entries.get(key)
+    for key in service_entries.keys(db, "selecting", namespace):
+        row = service_entries.get(db, key)
         selector = row.spec.workload_selector if row is not None else None
         if selector is not None and any(w.serves(selector.labels) for w in here):
             yield key

@@ -142,8 +142,8 @@ def _inbound_cluster(db: Mesh, to: Target, traits: Traits) -> Resource | None:
             return None
         services = (stand_in(to.declared_by, to.port),)
     rule = merged_rule(db, to.sources) if to.sources else None
-    row = db.sidecars.get(to.sidecar) if to.sidecar is not None else None
-    policy = inbound_policy(rule, to.port.number, find_pool(row.spec if row is not None else None, to.number), defaults)
+    sidecar = find_sidecar(db, to.sidecar)
+    policy = inbound_policy(rule, to.port.number, find_pool(sidecar, to.number), defaults)
     return Resource.of(CLUSTER, build_inbound(to, services, policy, rule, traits, defaults))
 
 
@@ -151,7 +151,7 @@ def _inbound_cluster(db: Mesh, to: Target, traits: Traits) -> Resource | None:
 def inbound_clusters(db: Mesh, inbound: Inbound) -> Mapping[str, Resource]:
     """Of a sidecar: by its services, or where its Sidecar has ingress listeners by these."""
     traits = inbound_traits(inbound)
-    sidecar = find_sidecar(db, inbound.scope)
+    sidecar = find_sidecar(db, inbound.scope.sidecar)
     ingress = sidecar.ingress if sidecar is not None else ()
     targets: list[Target] = []
     if ingress:

@@ -7,9 +7,8 @@ import msgspec
 
 from pilot.derive import hub
 from pilot.lib.duration import Duration
-from pilot.model.config.mesh_networks import MeshNetworks
 from pilot.model.inputs import Mesh
-from pilot.model.views.mesh import mesh_config
+from pilot.model.views.mesh import mesh_config, mesh_networks
 from pilot.translate.access_log import AccessLogs, access_logs_of
 
 
@@ -45,11 +44,8 @@ def listener_defaults(db: Mesh) -> ListenerDefaults:
 @hub
 def internal_networks(db: Mesh) -> tuple[str, ...]:
     """The address ranges of the mesh networks, sorted."""
-    networks = db.mesh.get("networks")
-    if not isinstance(networks, MeshNetworks):
-        return ()
     found = set()
-    for network in networks.networks.values():
+    for network in mesh_networks(db).networks.values():
         for endpoints in network.endpoints:
             try:
                 found.add(ipaddress.ip_interface(endpoints.from_cidr or ""))

@@ -26,7 +26,7 @@ def passthrough_specs(db: Mesh, inbound: Inbound, listening: Listening) -> Itera
     accepted = workload_mtls(db, inbound.scope.namespace, inbound.labels)
     pattern = listener_defaults(db).inbound_stat_name
     yield _passthrough(0, accepted.mode, pattern)
-    sidecar = find_sidecar(db, inbound.scope)
+    sidecar = find_sidecar(db, inbound.scope.sidecar)
     if sidecar is not None and sidecar.ingress:
         named = {i.port.number for i in sidecar.ingress if i.port is not None}
     else:
@@ -45,7 +45,7 @@ def _passthrough(number: int, mode: Mode, stat_pattern: str) -> InboundSpec:
 def port_specs(db: Mesh, inbound: Inbound, listening: Listening) -> list[InboundSpec]:
     """For each port that is named, by number. The oldest service of those that lead to a port counts; where a Sidecar has ingress
     listeners these take the place of services, unless the setting adds them."""
-    sidecar = find_sidecar(db, inbound.scope)
+    sidecar = find_sidecar(db, inbound.scope.sidecar)
     ingress = sidecar.ingress if sidecar is not None else ()
     found: dict[int, InboundSpec] = {}
     if ingress:

@@ -16,7 +16,7 @@ from pilot.model.facets import Labels, Scope
 from pilot.model.inputs import Mesh
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_service_names import MESH
-from pilot.model.views.virtual_services import egress_bindings, virtual_service
+from pilot.model.views.virtual_services import egress_bindings, virtual_service, virtual_service_keys
 
 
 class Ruled(NamedTuple):
@@ -44,18 +44,13 @@ class Client(NamedTuple):
     labels: Labels
 
 
-@hub
-def _keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
-    return db.virtual_services.keys("namespace", namespace)
-
-
 @derived
 def _ruled(db: Mesh, key: ObjectKey, _: str) -> Ruled | None:
     found = virtual_service(db, key)
     return Ruled(key, found.spec.hosts) if found is not None and (found.spec.tcp or found.spec.tls) else None
 
 
-_ruled_in: Gather[ObjectKey, [str], Ruled] = Gather("l4_virtual_services", _keys, _ruled)
+_ruled_in: Gather[ObjectKey, [str], Ruled] = Gather("l4_virtual_services", virtual_service_keys, _ruled)
 
 
 @hub

@@ -4,6 +4,7 @@ from __future__ import annotations
 from pilot.derive import derived
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
+from pilot.model.views.proxies import connected_proxy
 from pilot.translate.profile.gateway import gateway_plan
 from pilot.translate.profile.plan import Plan
 from pilot.translate.profile.sidecar import sidecar_plan
@@ -14,7 +15,7 @@ NOTHING = Plan({})
 @derived
 def plan(db: Mesh, node_id: str) -> Plan:
     """What the proxy of a node id is to be sent; nothing for one that is not connected, or of a kind without xDS of its own."""
-    proxy = db.proxies.get(node_id)
+    proxy = connected_proxy(db, node_id)
     if proxy is None:
         return NOTHING
     if proxy.type is NodeType.SIDECAR:

@@ -12,6 +12,7 @@ from pilot.model.config.virtual_service import HTTPMatchRequest, VirtualService
 from pilot.model.consistent_hash import hashes
 from pilot.model.facets import Labels
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.destination_rules import destination_rules
 from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.route.destination import DestinationKey, destination_key
 
@@ -85,11 +86,11 @@ def _targets(spec: VirtualService) -> Iterable[str]:
 @hub
 def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
     """Wildcard hosts for which any DestinationRule of the mesh asks for consistent hashing."""
-    rows = (db.destination_rules.get(key) for key in db.destination_rules.keys("hashing_wildcard", True))
+    rows = (destination_rules.get(db, key) for key in destination_rules.keys(db, "hashing_wildcard", True))
     return tuple(sorted({row.spec.host for row in rows if row is not None}))
 
 
 def may_hash(db: Mesh, host: str) -> bool:
     """May there be consistent hashing for a host, for any client?"""
-    rows = (db.destination_rules.get(key) for key in db.destination_rules.keys("host", host.lower()))
+    rows = (destination_rules.get(db, key) for key in destination_rules.keys(db, "host", host.lower()))
     return any(row is not None and hashes(row.spec) for row in rows) or any(subset_of(host, w) for w in _hashing_wildcards(db))

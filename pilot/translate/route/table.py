@@ -15,6 +15,7 @@ from pilot.lib.hosts import is_wildcard, matches
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
+from pilot.model.views.aliases import external_names
 from pilot.model.views.imports import Import
 from pilot.model.views.services import service, service_refs
 from pilot.model.views.virtual_services import Binding, Lens, egress_bindings
@@ -183,8 +184,7 @@ def _peculiar(db: Mesh) -> frozenset[str]:
     refs: Iterable[ServiceRef] = ()
     if db.settings.persistent_sessions:
         refs = (r for r in service_refs(db) if (s := service(db, r)) is not None and session_of(s) is not None)
-    names = (f"{k.name}.{k.namespace}.svc.{db.settings.domain}" for k in db.services.keys("external", True))
-    return frozenset((*names, *(r.hostname for r in refs)))
+    return frozenset(r.hostname for r in (*external_names(db), *refs))
 
 
 def _targets(db: Mesh, key: TableKey) -> Mapping[str, Target]:

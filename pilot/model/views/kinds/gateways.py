@@ -1,0 +1,7 @@
+"""Every Gateway."""
+from __future__ import annotations
+
+from pilot.model.config.gateway import Gateway
+from pilot.model.views.kinds.view import KindView
+
+gateways = KindView[Gateway](lambda db: db.gateways)

@@ -1,0 +1,7 @@
+"""Every PeerAuthentication."""
+from __future__ import annotations
+
+from pilot.model.config.peer_authentication import PeerAuthentication
+from pilot.model.views.kinds.view import KindView
+
+peer_authentications = KindView[PeerAuthentication](lambda db: db.peer_authentications)

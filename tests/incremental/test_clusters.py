@@ -9,8 +9,9 @@ import pytest
 from pilot.derive import Gather, Node
 from pilot.model.facets import Labels, Outbound, Scope
 from pilot.model.proxy import NodeType
-from pilot.translate.cluster.outbound import inline_clusters, outbound_clusters, placeless_cluster, sni_routed_clusters
+from pilot.translate.cluster.outbound import outbound_clusters, placeless_cluster
 from pilot.translate.endpoint.assignment import endpoints_of, sni_endpoints_of
+from pilot.translate.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
 from pilot.translate.resource import Resource
 from tests.support.world import Rows, World, parse_objects, rows_of
 

@@ -14,8 +14,9 @@ from pilot.model.proxy import NodeType
 from pilot.model.service import Protocol
 from pilot.translate.cluster.circuit_breakers import apply_circuit_breakers
 from pilot.translate.cluster.defaults import Defaults, Traits
-from pilot.translate.cluster.draft import Draft, proto_duration
+from pilot.translate.cluster.draft import Draft
 from pilot.translate.cluster.traffic_policy import Policy
+from pilot.translate.durations import build_duration
 
 _EMPTY_HTTP = HTTPSettings()
 PRESERVE_CASE = protocol_pb2.Http1ProtocolOptions(
@@ -60,7 +61,7 @@ def apply_connection_pool(draft: Draft, policy: Policy, defaults: Defaults) -> N
     apply_circuit_breakers(draft.cluster, pool, policy.retry_budget, defaults.publish_remaining)
     tcp = pool.tcp if pool is not None else None
     timeout = tcp.connect_timeout if tcp is not None and tcp.connect_timeout is not None else defaults.connect_timeout
-    draft.cluster.connect_timeout.CopyFrom(proto_duration(timeout))
+    draft.cluster.connect_timeout.CopyFrom(build_duration(timeout))
     apply_keepalive(draft, [k for k in (defaults.tcp_keepalive, tcp.tcp_keepalive if tcp is not None else None) if k is not None])
     if pool is not None:
         _apply_lifetime(draft, pool)
@@ -92,11 +93,11 @@ def _apply_lifetime(draft: Draft, pool: ConnectionPoolSettings) -> None:
     common = draft.options.common_http_protocol_options
     common.SetInParent()
     if idle is not None:
-        common.idle_timeout.CopyFrom(proto_duration(idle))
+        common.idle_timeout.CopyFrom(build_duration(idle))
     if requests > 0:
         common.max_requests_per_connection.value = requests
     if longest is not None:
-        common.max_connection_duration.CopyFrom(proto_duration(longest))
+        common.max_connection_duration.CopyFrom(build_duration(longest))
     if not draft.is_http2:
         return
     http2 = draft.options.explicit_http_config.http2_protocol_options
@@ -105,9 +106,9 @@ def _apply_lifetime(draft: Draft, pool: ConnectionPoolSettings) -> None:
     if keepalive is not None:
         http2.connection_keepalive.SetInParent()
         if keepalive.interval is not None:
-            http2.connection_keepalive.interval.CopyFrom(proto_duration(keepalive.interval))
+            http2.connection_keepalive.interval.CopyFrom(build_duration(keepalive.interval))
         if keepalive.timeout is not None:
-            http2.connection_keepalive.timeout.CopyFrom(proto_duration(keepalive.timeout))
+            http2.connection_keepalive.timeout.CopyFrom(build_duration(keepalive.timeout))
 
 
 def bind_addresses(addresses: tuple[str, ...]) -> address_pb2.BindConfig:

@@ -10,7 +10,7 @@ from google.protobuf import wrappers_pb2
 
 from pilot.model.service import Service
 from pilot.translate.cluster.defaults import Defaults, Traits
-from pilot.translate.cluster.draft import proto_duration
+from pilot.translate.durations import build_duration
 from pilot.translate.typed import pack
 
 _Cluster = cluster_pb2.Cluster
@@ -38,6 +38,6 @@ def apply_dns(cluster: cluster_pb2.Cluster, service: Service, traits: Traits, de
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
     cluster.dns_lookup_family = _Cluster.ALL if service.race_connect else family
     cluster.typed_dns_resolver_config.CopyFrom(_resolver(defaults.dns_udp_max_queries))
-    cluster.dns_jitter.CopyFrom(proto_duration(defaults.dns_jitter))
-    cluster.dns_refresh_rate.CopyFrom(proto_duration(defaults.dns_refresh_rate))
+    cluster.dns_jitter.CopyFrom(build_duration(defaults.dns_jitter))
+    cluster.dns_refresh_rate.CopyFrom(build_duration(defaults.dns_refresh_rate))
     cluster.respect_dns_ttl = True

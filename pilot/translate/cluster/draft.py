@@ -4,21 +4,11 @@ from __future__ import annotations
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.core.v3 import protocol_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
-from google.protobuf import duration_pb2
 
-from pilot.lib.duration import Duration
 from pilot.translate.typed import pack
 
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 STAT_DELIMITER = ";"  # ends a name in metrics, so that names with dots can be told apart
-
-
-def proto_duration(value: Duration) -> duration_pb2.Duration:
-    """As protobuf has it."""
-    seconds, nanos = divmod(int(value), 1_000_000_000)
-    if seconds < 0 and nanos:
-        seconds, nanos = seconds + 1, nanos - 1_000_000_000
-    return duration_pb2.Duration(seconds=seconds, nanos=nanos)
 
 
 class Draft:

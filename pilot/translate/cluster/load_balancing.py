@@ -20,8 +20,9 @@ from pilot.model.proxy import NodeType
 from pilot.model.service import Service
 from pilot.model.views.locality_lb import EffectiveLocality, effective_locality
 from pilot.translate.cluster.defaults import Defaults
-from pilot.translate.cluster.draft import Draft, proto_duration
+from pilot.translate.cluster.draft import Draft
 from pilot.translate.cluster.outlier_detection import without_panic
+from pilot.translate.durations import build_duration
 
 _Cluster = cluster_pb2.Cluster
 RING_SIZE = 1024  # Envoy's default minimum
@@ -123,7 +124,7 @@ def build_slow_start(settings: LoadBalancerSettings) -> cluster_pb2.Cluster.Slow
     if settings.warmup is not None:
         return _warmup(settings.warmup)
     if settings.warmup_duration_secs is not None:
-        return _Cluster.SlowStartConfig(slow_start_window=proto_duration(settings.warmup_duration_secs))
+        return _Cluster.SlowStartConfig(slow_start_window=build_duration(settings.warmup_duration_secs))
     return None
 
 
@@ -131,7 +132,7 @@ def _warmup(said: WarmupConfiguration) -> cluster_pb2.Cluster.SlowStartConfig:
     aggression = LINEAR if said.aggression is None else said.aggression
     percent = MINIMUM_PERCENT if said.minimum_percent is None else said.minimum_percent
     return _Cluster.SlowStartConfig(
-        slow_start_window=proto_duration(said.duration) if said.duration is not None else None,
+        slow_start_window=build_duration(said.duration) if said.duration is not None else None,
         aggression=base_pb2.RuntimeDouble(default_value=aggression, runtime_key=NO_RUNTIME_KEY),
         min_weight_percent=percent_pb2.Percent(value=percent),
     )

@@ -13,10 +13,8 @@ from pilot.model.views.endpoints import endpoints, service_accounts
 from pilot.model.views.mtls import Mode, namespace_mtls
 from pilot.translate.cluster.build import Destination, build_outbound
 from pilot.translate.cluster.defaults import Traits, cluster_defaults, outbound_traits
-from pilot.translate.cluster.keys import ClusterKey, cluster_keys, find_destination, inline_keys, placeless_keys
-from pilot.translate.cluster.resolution import INLINE, discovery_type, is_dynamic
+from pilot.translate.cluster.keys import ClusterKey, find_destination, placeless_keys
 from pilot.translate.cluster.traffic_policy import passes_through
-from pilot.translate.endpoint.assignment import inline_assignment
 from pilot.translate.resource import CLUSTER, Resource
 
 
@@ -42,9 +40,10 @@ def _passing(to: Destination) -> bool:
     return to.service.resolution is Resolution.PASSTHROUGH or passes_through(policy.traffic_policy if policy is not None else None)
 
 
-def _build(
+def outbound_cluster(
     db: Mesh, key: ClusterKey, sources: Sources, traits: Traits, inline: endpoint_pb2.ClusterLoadAssignment | None, sni_routed: bool = False
 ) -> Resource | None:
+    """Returns the cluster of a key under the rule made of `sources`; `inline`: the endpoints of one that holds them. No node of its own."""
     to = find_destination(db, key, sources, sni_routed)
     if to is None:
         return None
@@ -63,7 +62,7 @@ def as_resource(built: cluster_pb2.Cluster) -> Resource:
 @derived
 def placeless_cluster(db: Mesh, key: ClusterKey, sources: Sources, traits: Traits) -> Resource | None:
     """A cluster that is the same wherever its proxy is, under the rule made of `sources`."""
-    return _build(db, key, sources, traits, None)
+    return outbound_cluster(db, key, sources, traits, None)
 
 
 @derived
@@ -74,28 +73,3 @@ def _outbound_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource
 
 outbound_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("outbound clusters", placeless_keys, _outbound_cluster)
 """Those without endpoints of their own. The argument is the facet `without_place`, so that proxies of all places share them."""
-
-
-@derived
-def _inline_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
-    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
-    return _build(db, key, sources, outbound_traits(outbound), inline_assignment(db, key, outbound))
-
-
-inline_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("outbound clusters with endpoints", inline_keys, _inline_cluster)
-"""Those that Envoy resolves by DNS, with the names to resolve; nearer ones come first."""
-
-
-@derived
-def _sni_routed_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
-    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
-    to = find_destination(db, key, sources)
-    if to is None or to.service.mesh_external or is_dynamic(to.service):
-        return None
-    inline = inline_assignment(db, key, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
-    return _build(db, key, sources, outbound_traits(outbound), inline, sni_routed=True)
-
-
-sni_routed_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("clusters routed to by SNI", cluster_keys, _sni_routed_cluster)
-"""Of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients send as SNI,
-without any TLS of the router's own."""

@@ -14,7 +14,8 @@ from envoy.type.v3 import percent_pb2
 from google.protobuf import wrappers_pb2
 
 from pilot.model.config.destination_rule import OutlierDetection
-from pilot.translate.cluster.draft import Draft, proto_duration
+from pilot.translate.cluster.draft import Draft
+from pilot.translate.durations import build_duration
 
 
 def _number(value: int) -> wrappers_pb2.UInt32Value:
@@ -46,9 +47,9 @@ def build_outlier_detection(said: OutlierDetection) -> outlier_detection_pb2.Out
         out.consecutive_gateway_failure.CopyFrom(_number(said.consecutive_gateway_errors))
         out.enforcing_consecutive_gateway_failure.CopyFrom(_enforced(said.consecutive_gateway_errors))
     if said.interval is not None:
-        out.interval.CopyFrom(proto_duration(said.interval))
+        out.interval.CopyFrom(build_duration(said.interval))
     if said.base_ejection_time is not None:
-        out.base_ejection_time.CopyFrom(proto_duration(said.base_ejection_time))
+        out.base_ejection_time.CopyFrom(build_duration(said.base_ejection_time))
     if said.max_ejection_percent > 0:
         out.max_ejection_percent.CopyFrom(_number(said.max_ejection_percent))
     if said.split_external_local_origin_errors:

@@ -17,11 +17,12 @@ from pilot.translate.cluster.build import exchange_filter
 from pilot.translate.cluster.connection_pool import PRESERVE_CASE, apply_connection_pool, bind_addresses
 from pilot.translate.cluster.defaults import Defaults, Traits, cluster_defaults
 from pilot.translate.cluster.dns import lookup_family
-from pilot.translate.cluster.draft import Draft, proto_duration
+from pilot.translate.cluster.draft import Draft
 from pilot.translate.cluster.dynamic_forward_proxy import build_dynamic
 from pilot.translate.cluster.stat_name import delimited
 from pilot.translate.cluster.traffic_policy import NOTHING, Policy
 from pilot.translate.cluster.upstream_tls import Peer, build_context
+from pilot.translate.durations import build_duration
 from pilot.translate.http_filter.dynamic_forward_proxy import build_allow_any_dns_cache
 from pilot.translate.resource import CLUSTER, Resource
 from pilot.translate.transport_socket import build_upstream
@@ -36,7 +37,7 @@ CREDENTIAL_SOCKET = "./var/run/secrets/credential-uds/socket"
 def build_black_hole(defaults: Defaults) -> cluster_pb2.Cluster:
     """A cluster without endpoints, for routes whose destination does not exist."""
     name = names.BLACK_HOLE_CLUSTER
-    return _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), connect_timeout=proto_duration(defaults.connect_timeout))
+    return _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), connect_timeout=build_duration(defaults.connect_timeout))
 
 
 def build_passthrough(traits: Traits, defaults: Defaults) -> cluster_pb2.Cluster:
@@ -94,7 +95,7 @@ def build_allow_any_dynamic(traits: Traits, defaults: Defaults, tls: ClientTLSSe
 def build_credential_server(defaults: Defaults) -> cluster_pb2.Cluster:
     """The user's own SDS server behind a socket in the pod."""
     name = names.SDS_EXTERNAL_CLUSTER
-    cluster = _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), connect_timeout=proto_duration(defaults.connect_timeout))
+    cluster = _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), connect_timeout=build_duration(defaults.connect_timeout))
     cluster.load_assignment.cluster_name = name
     address = address_pb2.Address(pipe=address_pb2.Pipe(path=CREDENTIAL_SOCKET))
     member = endpoint_components_pb2.LbEndpoint(endpoint=endpoint_components_pb2.Endpoint(address=address))

@@ -6,8 +6,9 @@ from pilot.model.inputs import Mesh
 from pilot.model.views.sidecar_scope import outbound_traffic_policy
 from pilot.translate.cluster.defaults import outbound_traits, without_place
 from pilot.translate.cluster.inbound import inbound_clusters
-from pilot.translate.cluster.outbound import inline_clusters, outbound_clusters
+from pilot.translate.cluster.outbound import outbound_clusters
 from pilot.translate.cluster.passthrough import credential_server_clusters, dynamic_dns_clusters, sidecar_fixed_clusters
+from pilot.translate.endpoint.inline_clusters import inline_clusters
 from pilot.translate.profile.plan import Group
 
 

@@ -11,9 +11,10 @@ from pilot.model.views.gateway_servers import Selection
 from pilot.model.views.gateways import merged_gateway, selection
 from pilot.model.views.router import front, routing
 from pilot.translate.cluster.defaults import without_place
-from pilot.translate.cluster.outbound import inline_clusters, outbound_clusters, sni_routed_clusters
+from pilot.translate.cluster.outbound import outbound_clusters
 from pilot.translate.cluster.passthrough import credential_server_clusters, router_fixed_clusters
 from pilot.translate.endpoint.assignment import endpoints_of, sni_endpoints_of
+from pilot.translate.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
 from pilot.translate.listener.gateway import gateway_listeners
 from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.plan import Group, Plan

@@ -13,8 +13,8 @@ from pilot.translate.listener.virtual_outbound import capture_listeners
 from pilot.translate.profile.clusters import sidecar_cluster_groups
 from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.plan import Group, Plan
+from pilot.translate.profile.sidecar_routes import route_configurations
 from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER, ROUTE
-from pilot.translate.route.sidecar import route_configurations
 
 
 @derived

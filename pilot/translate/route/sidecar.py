@@ -9,8 +9,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from pilot.derive import Gather, derived
-from pilot.model.facets import OutboundListening
+from pilot.derive import derived
 from pilot.model.inputs import Mesh
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import Protocol
@@ -18,8 +17,6 @@ from pilot.model.views.imports import egress_services
 from pilot.model.views.sidecar_routing import SidecarRouting
 from pilot.model.views.sidecar_scope import EgressListener, egress_listeners, outbound_traffic_policy
 from pilot.model.views.virtual_services import Lens, viewers
-from pilot.translate.listener.defaults import listener_defaults
-from pilot.translate.listener.outbound import route_names
 from pilot.translate.names import HTTP_PROXY
 from pilot.translate.resource import Resource
 from pilot.translate.route.catch_all import build_catch_all
@@ -52,22 +49,6 @@ def find_listener(listeners: Iterable[EgressListener], name: str, port: int) -> 
         if listener.port is None or (listener.port.number == port and (port or listener.bind == name)):
             return index
     return None
-
-
-@derived
-def _names(db: Mesh, listens: OutboundListening, _: SidecarRouting) -> tuple[str, ...]:
-    """What the proxy's listeners ask for; its HTTP proxy too, where it has one."""
-    port = listens.listening.http_proxy_port
-    proxy = listener_defaults(db).http_proxy_port if port is None else port
-    return (*route_names(db, listens), *((HTTP_PROXY,) if proxy else ()))
-
-
-@derived
-def _named(db: Mesh, name: str, _: OutboundListening, routing: SidecarRouting) -> Resource | None:
-    return sidecar_routes(db, name, routing)
-
-
-route_configurations: Gather[str, [OutboundListening, SidecarRouting], Resource] = Gather("route_configurations", _names, _named)
 
 
 # -- configurations --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,38 @@
+"""Outbound clusters that hold their endpoints, which Envoy resolves by DNS or takes as they are."""
+from __future__ import annotations
+
+from pilot.derive import Gather, derived
+from pilot.model.facets import Outbound
+from pilot.model.inputs import Mesh
+from pilot.model.views.destination_rules import rule_ref
+from pilot.translate.cluster.defaults import outbound_traits
+from pilot.translate.cluster.keys import ClusterKey, cluster_keys, find_destination, inline_keys
+from pilot.translate.cluster.outbound import outbound_cluster
+from pilot.translate.cluster.resolution import INLINE, discovery_type, is_dynamic
+from pilot.translate.endpoint.assignment import inline_assignment
+from pilot.translate.resource import Resource
+
+
+@derived
+def _inline_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
+    return outbound_cluster(db, key, sources, outbound_traits(outbound), inline_assignment(db, key, outbound))
+
+
+inline_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("outbound clusters with endpoints", inline_keys, _inline_cluster)
+"""Those that Envoy resolves by DNS, with the names to resolve; nearer ones come first."""
+
+
+@derived
+def _sni_routed_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
+    to = find_destination(db, key, sources)
+    if to is None or to.service.mesh_external or is_dynamic(to.service):
+        return None
+    inline = inline_assignment(db, key, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
+    return outbound_cluster(db, key, sources, outbound_traits(outbound), inline, sni_routed=True)
+
+
+sni_routed_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("clusters routed to by SNI", cluster_keys, _sni_routed_cluster)
+"""Of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients send as SNI,
+without any TLS of the router's own."""

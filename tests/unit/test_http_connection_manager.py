@@ -9,7 +9,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf import any_pb2
 
 from pilot.model.facets import Tags, Tracing
-from pilot.translate.listener.parts import ListenerParts, assemble, serialize_tracing, split_chain
+from pilot.translate.listener.parts import ChainParts, ListenerParts, assemble, serialize_tracing
 from pilot.translate.network_filter.http_connection_manager import HttpOptions, build_filter, build_http_connection_manager
 from pilot.translate.resource import LISTENER, Resource
 from pilot.translate.tracing import build_tracing
@@ -186,7 +186,8 @@ def test_parts_are_the_whole() -> None:
     whole.MergeFrom(template)
     chain = listener_components_pb2.FilterChain(name="c", filters=[listener_components_pb2.Filter(name="first")])
     head = listener_pb2.Listener(name="l")
-    parts = ListenerParts("l", head.SerializeToString(), (split_chain(chain, template.SerializeToString()),), split_chain(chain))
+    plain, with_manager = (ChainParts(chain.SerializeToString(), manager) for manager in (b"", template.SerializeToString()))
+    parts = ListenerParts("l", head.SerializeToString(), (with_manager,), plain)
     built = assemble(parts, serialize_tracing(spans))
     head.filter_chains.append(chain)
     head.filter_chains[0].filters.append(build_filter(whole))

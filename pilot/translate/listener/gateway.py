@@ -34,10 +34,13 @@ from pilot.translate.listener.gateway_chains import (
     plan_chains,
     plan_slots,
 )
-from pilot.translate.listener.gateway_filters import build_http_filter, build_tcp_filters, manager, tcp_route
-from pilot.translate.listener.gateway_listener import BuiltChain, ListenerOptions, build_chain, build_listener
+from pilot.translate.listener.gateway_filters import manager, tcp_route
+from pilot.translate.listener.gateway_listener import GatewayChain, GatewayOptions, build_gateway_chain, build_gateway_listener
 from pilot.translate.listener.gateway_passages import build_passage, passages
+from pilot.translate.listener.http import over_rds
+from pilot.translate.listener.options import listener_options
 from pilot.translate.names import outbound_cluster
+from pilot.translate.network_filter.chain import build_tcp_filters
 from pilot.translate.resource import Resource
 from pilot.translate.route.gateway import route_name
 from pilot.translate.transport_socket import ServerCertificates, build_downstream, build_quic, build_server_context
@@ -104,7 +107,7 @@ def covered_servers(db: Mesh, selected: Selection, front: Front) -> tuple[Server
 # -- chains ----------------------------------------------------------------------------------------------------------------
 
 @derived
-def filter_chain(db: Mesh, chain: Chain, slot: Slot, front: Front) -> BuiltChain | None:
+def filter_chain(db: Mesh, chain: Chain, slot: Slot, front: Front) -> GatewayChain | None:
     """One filter chain; None for one that has nowhere to go."""
     if isinstance(chain, PlainChain):
         return _plain_chain(db, chain, slot, front)
@@ -115,22 +118,23 @@ def filter_chain(db: Mesh, chain: Chain, slot: Slot, front: Front) -> BuiltChain
     return _tcp_chain(db, chain, front)
 
 
-def _plain_chain(db: Mesh, chain: PlainChain, slot: Slot, front: Front) -> BuiltChain | None:
+def _plain_chain(db: Mesh, chain: PlainChain, slot: Slot, front: Front) -> GatewayChain | None:
     template = manager(db, front, parse_protocol(chain.protocol) is Protocol.GRPC_WEB, False)
-    return build_chain((), [build_http_filter(template, _stat_prefix(slot), route_name(chain.route))], timeout=db.settings.gateway_handshake_timeout)
+    own = over_rds(_stat_prefix(slot), route_name(chain.route))
+    return build_gateway_chain((), manager=template + own, timeout=db.settings.gateway_handshake_timeout)
 
 
-def _https_chain(db: Mesh, chain: HttpsChain, slot: Slot, front: Front) -> BuiltChain | None:
+def _https_chain(db: Mesh, chain: HttpsChain, slot: Slot, front: Front) -> GatewayChain | None:
     found = server(db, chain.server)
     if found is None:
         return None
     template = manager(db, front, False, slot.quic)
-    filters = [build_http_filter(template, found.name or _stat_prefix(slot), route_name(chain.route))]
+    own = over_rds(found.name or _stat_prefix(slot), route_name(chain.route))
     socket = _socket(db, chain.server, front, HTTP3_ALPN if slot.quic else HTTP_ALPN, slot.quic)
-    return build_chain(sni_hosts(found), filters, socket, db.settings.gateway_handshake_timeout)
+    return build_gateway_chain(sni_hosts(found), manager=template + own, socket=socket, timeout=db.settings.gateway_handshake_timeout)
 
 
-def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: Front) -> BuiltChain | None:
+def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: Front) -> GatewayChain | None:
     found, service = server(db, chain.server), virtual_service(db, chain.virtual_service)
     if found is None or found.port is None or service is None:
         return None
@@ -143,12 +147,12 @@ def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: Front) -> BuiltChain
     if route is None:
         return None
     mesh_tls = not sni and found.tls is not None and found.tls.mode == "ISTIO_MUTUAL"
-    filters = build_tcp_filters(db, route, port.protocol, front, mesh_tls)
+    filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, inbound=mesh_tls)
     if isinstance(chain, SniChain):
-        return build_chain(chain.hosts, filters, timeout=db.settings.gateway_handshake_timeout)
+        return build_gateway_chain(chain.hosts, filters, timeout=db.settings.gateway_handshake_timeout)
     alpn = PEER_ALPN if mesh_tls and not db.settings.disable_metadata_exchange_alpn else HTTP_ALPN
     socket = _socket(db, chain.server, front, alpn) if found.tls is not None else None
-    return build_chain(sni_hosts(found), filters, socket, db.settings.gateway_handshake_timeout)
+    return build_gateway_chain(sni_hosts(found), filters, socket=socket, timeout=db.settings.gateway_handshake_timeout)
 
 
 def _stat_prefix(slot: Slot) -> str:
@@ -179,18 +183,18 @@ def _sds_provider(db: Mesh) -> SdsProvider | None:
 # -- listeners -------------------------------------------------------------------------------------------------------------
 
 @derived
-def _chain(db: Mesh, chain: Chain, slot: Slot, _selected: Selection, front: Front) -> BuiltChain | None:
+def _chain(db: Mesh, chain: Chain, slot: Slot, _selected: Selection, front: Front) -> GatewayChain | None:
     return filter_chain(db, chain, slot, front)
 
 
-_chains: Gather[Chain, [Slot, Selection, Front], BuiltChain] = Gather("gateway_chains", _chain_keys, _chain)
+_chains: Gather[Chain, [Slot, Selection, Front], GatewayChain] = Gather("gateway_chains", _chain_keys, _chain)
 
 
 @derived
 def _listener(db: Mesh, slot: Slot, selected: Selection, front: Front) -> Resource | None:
     """The listener of a slot; None where nothing would answer on it."""
     chains = tuple(_chains(db, slot, selected, front).values())
-    return build_listener(slot, slot_name(slot), chains, _options(db, slot, front)) if chains else None
+    return build_gateway_listener(slot, slot_name(slot), chains, _options(db, slot, front)) if chains else None
 
 
 def slot_name(slot: Slot) -> str:
@@ -198,10 +202,10 @@ def slot_name(slot: Slot) -> str:
 
 
 @derived
-def _options(db: Mesh, slot: Slot, front: Front) -> ListenerOptions:
+def _options(db: Mesh, slot: Slot, front: Front) -> GatewayOptions:
     listening = front.listening
     all_addresses = wildcards(listening.ipv4, listening.ipv6)
-    return ListenerOptions(
+    return GatewayOptions(
         others=all_addresses[1:] if db.settings.dual_stack and slot.bind == all_addresses[0] else (),
         proxy_protocol=front.topology.proxy_protocol,
         exact_balance=listening.exact_balance_outbound,

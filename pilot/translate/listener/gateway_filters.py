@@ -1,32 +1,24 @@
-"""The network filters of a gateway's filter chains: HTTP connection managers, and TCP proxies."""
+"""What a gateway's filter chains do: their HTTP connection managers, and where their TCP proxies lead."""
 from __future__ import annotations
 
 from envoy.config.core.v3 import protocol_pb2
-from envoy.config.listener.v3 import listener_components_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import wrappers_pb2
 
 from pilot.derive import derived
 from pilot.model.config.virtual_service import RouteDestination
 from pilot.model.inputs import Mesh
-from pilot.model.service import Port, Protocol, ServiceRef
+from pilot.model.service import Port, ServiceRef
 from pilot.model.views.destination_rules import destination_rule
 from pilot.model.views.jwt import jwt_rules
 from pilot.model.views.router import Front, Topology
 from pilot.model.views.services import service
-from pilot.translate.access_log import build_tcp_access_logs
 from pilot.translate.cluster.stat_name import build_stat_name
 from pilot.translate.listener.defaults import listener_defaults
-from pilot.translate.listener.http import HttpClass, http_template, over_rds, tracing_part
-from pilot.translate.network_filter import http_connection_manager
-from pilot.translate.network_filter.metadata_exchange import build_metadata_exchange
-from pilot.translate.network_filter.mongo_proxy import build_mongo_proxy
-from pilot.translate.network_filter.mysql_proxy import build_mysql_proxy
-from pilot.translate.network_filter.redis_proxy import build_redis_proxy
-from pilot.translate.network_filter.tcp_proxy import TcpRoute, build_tcp_proxy, tcp_settings
+from pilot.translate.listener.http import HttpClass, http_template, tracing_part
+from pilot.translate.network_filter.tcp_proxy import TcpRoute, tcp_settings
 from pilot.translate.route.destination import cluster_of
 from pilot.translate.route.gateway_sources import service_in_sight, target_of
-from pilot.translate.typed import TYPE_PREFIX
 
 Manager = hcm_pb2.HttpConnectionManager
 
@@ -55,14 +47,6 @@ def build_topology(topology: Topology) -> bytes:
         details = Manager.SetCurrentClientCertDetails(subject=wrappers_pb2.BoolValue(value=True), cert=True, dns=True, uri=True)
         built.set_current_client_cert_details.CopyFrom(details)
     return bytes(built.SerializeToString(deterministic=True))
-
-
-def build_http_filter(template: bytes, stat_prefix: str, routes: str) -> listener_components_pb2.Filter:
-    """The manager of one filter chain, with routes over ADS."""
-    out = listener_components_pb2.Filter(name=http_connection_manager.NAME)
-    out.typed_config.type_url = TYPE_PREFIX + Manager.DESCRIPTOR.full_name
-    out.typed_config.value = template + over_rds(stat_prefix, routes)
-    return out
 
 
 # -- TCP -------------------------------------------------------------------------------------------------------------------
@@ -95,17 +79,3 @@ def stat_prefix(db: Mesh, ref: ServiceRef, port: Port, subset: str) -> str:
 def _cluster(db: Mesh, to: RouteDestination, port: Port, viewer: str) -> str:
     ref = service_in_sight(db, to.destination.host, viewer) if to.destination is not None else None
     return cluster_of(to.destination, target_of(db, ref) if ref is not None else None, port.number)
-
-
-def build_tcp_filters(db: Mesh, route: TcpRoute, protocol: Protocol, front: Front, exchange: bool) -> list[listener_components_pb2.Filter]:
-    """The filters of a chain of TCP. `exchange`: the client is a proxy of the mesh, which says who it is."""
-    exchanges = exchange and db.settings.metadata_exchange and front.listening.features.metadata_exchange
-    filters = [build_metadata_exchange(db.settings.metadata_exchange_labels)] if exchanges else []
-    cluster = route.clusters[0][0]
-    if protocol is Protocol.REDIS and db.settings.redis_filter:
-        return [*filters, build_redis_proxy(route.stat_prefix, cluster)]
-    if protocol is Protocol.MONGO and db.settings.mongo_filter:
-        filters.append(build_mongo_proxy(route.stat_prefix))
-    elif protocol is Protocol.MYSQL and db.settings.mysql_filter:
-        filters.append(build_mysql_proxy(route.stat_prefix))
-    return [*filters, build_tcp_proxy(route, build_tcp_access_logs(listener_defaults(db).access_logs))]

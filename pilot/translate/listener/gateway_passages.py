@@ -15,9 +15,11 @@ from pilot.model.views.imports import scope_services
 from pilot.model.views.router import Front
 from pilot.model.views.services import service
 from pilot.translate.listener.gateway_chains import MeshChain
-from pilot.translate.listener.gateway_filters import build_tcp_filters, stat_prefix
-from pilot.translate.listener.gateway_listener import BuiltChain, build_chain
+from pilot.translate.listener.gateway_filters import stat_prefix
+from pilot.translate.listener.gateway_listener import GatewayChain, build_gateway_chain
+from pilot.translate.listener.options import listener_options
 from pilot.translate.names import dns_srv
+from pilot.translate.network_filter.chain import build_tcp_filters
 from pilot.translate.network_filter.tcp_proxy import TcpRoute, tcp_settings
 
 MESH_ALPN = ("istio", "istio-peer-exchange", "istio-http/1.0", "istio-http/1.1", "istio-h2")
@@ -47,7 +49,7 @@ def passages(db: Mesh, names: tuple[str, ...], scope: Scope, labels: Labels) -> 
     return [chain for chains in _all_passages(db, names, scope, labels).values() for chain in chains]
 
 
-def build_passage(db: Mesh, chain: MeshChain, front: Front) -> BuiltChain | None:
+def build_passage(db: Mesh, chain: MeshChain, front: Front) -> GatewayChain | None:
     """One of these chains."""
     found = service(db, chain.service)
     port = found.port(chain.port) if found is not None else None
@@ -57,5 +59,5 @@ def build_passage(db: Mesh, chain: MeshChain, front: Front) -> BuiltChain | None
     settings = tcp_settings(rule.spec if rule is not None else None, chain.subset, front.listening.idle_timeout)._replace(tunnel=None)
     cluster = dns_srv(chain.port, chain.subset, chain.service.hostname)
     route = TcpRoute(stat_prefix(db, chain.service, port, chain.subset) or cluster, ((cluster, 0),), settings=settings)
-    filters = build_tcp_filters(db, route, port.protocol, front, False)
-    return build_chain((cluster,), filters, timeout=db.settings.gateway_handshake_timeout, alpn=MESH_ALPN)
+    filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network)
+    return build_gateway_chain((cluster,), filters, timeout=db.settings.gateway_handshake_timeout, alpn=MESH_ALPN)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 from envoy.config.core.v3 import base_pb2
-from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 
 from pilot.derive import derived
 from pilot.model.config.gateway import ServerTLSSettings
@@ -21,20 +20,18 @@ from pilot.model.views.mesh import mesh_config
 from pilot.model.views.trust import trust_domains
 from pilot.translate import names
 from pilot.translate.access_log import build_listener_access_logs
-from pilot.translate.durations import build_duration
 from pilot.translate.http_filter.jwt_authn import JwtRules
-from pilot.translate.listener.address import build_additional, build_address, wildcards
-from pilot.translate.listener.build import EXACT_BALANCE, SocketOptions
+from pilot.translate.listener.address import wildcards
 from pilot.translate.listener.defaults import listener_defaults
+from pilot.translate.listener.filter_chain import build_black_hole_chain
+from pilot.translate.listener.frame import Frame, build_frame
 from pilot.translate.listener.http import HttpClass, http_template, tracing_part
 from pilot.translate.listener.inbound_chain import InboundChain, InboundSpec, Materials, build_chains
 from pilot.translate.listener.inbound_ports import passthrough_specs, port_specs
 from pilot.translate.listener.listener_filter import ORIGINAL_DST, ORIGINAL_SRC, Inspection, build_inspectors
-from pilot.translate.listener.outbound import socket_options
+from pilot.translate.listener.options import ListenerOptions, listener_options
 from pilot.translate.listener.outbound_chains import plaintext_alpns
-from pilot.translate.listener.parts import ListenerParts, assemble, split_chain
-from pilot.translate.network_filter.metadata_exchange import build_metadata_exchange
-from pilot.translate.network_filter.tcp_proxy import build_tcp_proxy, to_cluster
+from pilot.translate.listener.parts import ListenerParts, assemble
 from pilot.translate.resource import Resource
 from pilot.translate.route.inbound import build_inbound_routes
 from pilot.translate.transport_socket import ServerCertificates, build_downstream, build_inbound_context, build_server_context
@@ -60,18 +57,12 @@ def inbound_chains(db: Mesh, spec: InboundSpec, guard: Guard, listening: Listeni
     kind = HttpClass(side="inbound", grpc_web=spec.protocol is Protocol.GRPC_WEB, http2=spec.protocol.is_http2, jwt=guard.jwt)
     own = server_socket(db, spec.tls, guard) if spec.tls is not None and spec.mode == "DISABLE" else None
     materials = Materials(
-        first=_first_filters(db, listening),
         manager=http_template(db, kind, listening),
         http_tls=own or mesh_socket(db, guard, False),
         tcp_tls=own or mesh_socket(db, guard, True),
-        options=socket_options(db, listening),
+        options=listener_options(db, listening),
     )
     return build_chains(spec, routes, materials, plaintext_alpns(db.settings.http10))
-
-
-def _first_filters(db: Mesh, listening: Listening) -> tuple[listener_components_pb2.Filter, ...]:
-    exchange = db.settings.metadata_exchange and listening.features.metadata_exchange
-    return (build_metadata_exchange(db.settings.metadata_exchange_labels),) if exchange else ()
 
 
 @derived
@@ -94,71 +85,60 @@ def server_socket(db: Mesh, tls: ServerTLSSettings, guard: Guard) -> base_pb2.Tr
 
 @derived
 def black_hole_chain(db: Mesh, listening: Listening) -> InboundChain:
-    """For connections to the capturing port itself, which would be captured again and again."""
+    """Returns the chain for connections to the capturing port itself."""
     port = listener_defaults(db).inbound_port
-    chain = listener_components_pb2.FilterChain(
-        name=BLACK_HOLE_CHAIN, filters=[*_first_filters(db, listening), build_tcp_proxy(to_cluster(names.BLACK_HOLE_CLUSTER))]
-    )
-    chain.filter_chain_match.destination_port.value = port
-    return InboundChain(split_chain(chain), port, Inspection())
+    parts = build_black_hole_chain(BLACK_HOLE_CHAIN, port, listener_options(db, listening).network, inbound=True)
+    return InboundChain(parts, port, Inspection())
 
 
 # -- listeners ---------------------------------------------------------------------------------------------------------------
 
 @derived
 def inbound_listeners(db: Mesh, inbound: Inbound, listening: Listening) -> Mapping[str, Resource]:
-    """The inbound listeners of a workload."""
+    """Returns the inbound listeners of a workload, by name."""
     guard = Guard(inbound.tls_files, inbound.secret_servers, jwt_rules(db, inbound.scope.namespace, inbound.labels))
-    options = socket_options(db, listening)._replace(exact_balance=listening.exact_balance_inbound)
-    dual_stack = db.settings.dual_stack
+    options = listener_options(db, listening)
     captured: list[InboundChain] = []
     found: list[ListenerParts] = []
     for spec in port_specs(db, inbound, listening):
         chains = inbound_chains(db, spec, guard, listening)
         if spec.to_port:
-            head = build_inbound(spec.name, spec.bind if dual_stack else spec.bind[:1], spec.number, chains, options)
-            found.append(_join(head, chains))
+            found.append(build_inbound_listener(spec.name, spec.bind, spec.number, chains, options, listening, ""))
         else:
             captured += chains
     if listening.interception != "NONE":
         unnamed = [c for spec in passthrough_specs(db, inbound, listening) for c in inbound_chains(db, spec, guard, listening)]
         everything = [black_hole_chain(db, listening), *unnamed, *captured]
-        binds = wildcards(listening.ipv4, listening.ipv6)
-        binds = binds if dual_stack else binds[:1]
-        head = build_inbound(names.VIRTUAL_INBOUND, binds, listener_defaults(db).inbound_port, everything, options, listening.interception)
-        found.append(_join(head, everything))
+        binds, port = wildcards(listening.ipv4, listening.ipv6), listener_defaults(db).inbound_port
+        found.append(build_inbound_listener(names.VIRTUAL_INBOUND, binds, port, everything, options, listening, listening.interception))
     tracing = tracing_part(db, listening, inbound.tags)
     return {parts.name: assemble(parts, tracing) for parts in found}
 
 
-def _join(head: listener_pb2.Listener, chains: Sequence[InboundChain]) -> ListenerParts:
-    return ListenerParts(head.name, head.SerializeToString(deterministic=True), tuple(c.parts for c in chains))
-
-
-def build_inbound(
-    name: str, binds: Sequence[str], port: int, chains: Sequence[InboundChain], options: SocketOptions, captures: str = ""
-) -> listener_pb2.Listener:
-    """A listener without its chains. `captures`: how traffic is captured for it (REDIRECT, TPROXY), "" for one on a port of the pod."""
-    listener = listener_pb2.Listener(
+def build_inbound_listener(
+    name: str,
+    binds: tuple[str, ...],
+    port: int,
+    chains: Sequence[InboundChain],
+    options: ListenerOptions,
+    listening: Listening,
+    captures: str,
+) -> ListenerParts:
+    """Returns a listener. `captures`: how traffic is captured for it (REDIRECT, TPROXY), "" for one on a port of the pod."""
+    tproxy = captures == "TPROXY"
+    frame = Frame(
         name=name,
-        address=build_address(binds[0], port),
-        additional_addresses=build_additional(binds[1:], port),
-        traffic_direction=base_pb2.INBOUND,
-        continue_on_listener_filters_timeout=True,
-        listener_filters_timeout=build_duration(options.detection_timeout),
-        access_log=build_listener_access_logs(options.access_logs),
+        binds=binds if options.dual_stack else binds[:1],
+        port=port,
+        inbound=True,
+        accepts=options.accepts,
+        exact_balance=listening.exact_balance_inbound,
+        filters=(*((ORIGINAL_DST,) if captures else ()), *((ORIGINAL_SRC,) if tproxy else ()), *build_inspectors(_inspections(chains))),
+        inspection_timeout=options.detection_timeout,
+        access_logs=build_listener_access_logs(options.network.access_logs),
+        transparent=tproxy,
     )
-    if options.accepts:
-        listener.max_connections_to_accept_per_socket_event.value = options.accepts
-    if options.exact_balance:
-        listener.connection_balance_config.CopyFrom(EXACT_BALANCE)
-    if captures:
-        listener.listener_filters.append(ORIGINAL_DST)
-    if captures == "TPROXY":
-        listener.transparent.value = True
-        listener.listener_filters.append(ORIGINAL_SRC)
-    listener.listener_filters.extend(build_inspectors(_inspections(chains)))
-    return listener
+    return ListenerParts(name, build_frame(frame).SerializeToString(deterministic=True), tuple(c.parts for c in chains))
 
 
 def _inspections(chains: Sequence[InboundChain]) -> dict[int, Inspection]:

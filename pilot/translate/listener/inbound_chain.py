@@ -14,11 +14,13 @@ from pilot.model.service import Port, Protocol
 from pilot.model.views.mtls import Mode
 from pilot.translate import names
 from pilot.translate.listener.address import listener_name
-from pilot.translate.listener.build import SocketOptions, build_source, build_tcp_filters
 from pilot.translate.listener.chain_spec import RAW_BUFFER
+from pilot.translate.listener.filter_chain import ChainMatch, build_chain, build_source
 from pilot.translate.listener.http import with_routes
 from pilot.translate.listener.listener_filter import Inspection
-from pilot.translate.listener.parts import ChainParts, split_chain
+from pilot.translate.listener.options import ListenerOptions
+from pilot.translate.listener.parts import ChainParts
+from pilot.translate.network_filter.chain import build_first_filters, build_tcp_filters
 from pilot.translate.network_filter.tcp_proxy import TcpRoute, TcpSettings
 
 TLS = "tls"
@@ -118,48 +120,37 @@ class InboundChain(NamedTuple):
 
 
 class Materials(NamedTuple):
-    """What the chains of a proxy are put together from: the filters before all others, a serialized manager without statistics and
-    routes, the sockets that end TLS, and how listeners are made."""
+    """What the chains of a proxy are put together from: a serialized manager without statistics and routes, the sockets that end TLS,
+    and how listeners are made."""
 
-    first: tuple[listener_components_pb2.Filter, ...]
     manager: bytes
     http_tls: base_pb2.TransportSocket | None
     tcp_tls: base_pb2.TransportSocket | None
-    options: SocketOptions
+    options: ListenerOptions
 
 
 def build_chains(
     spec: InboundSpec, routes: route_pb2.RouteConfiguration, materials: Materials, plaintext: tuple[str, ...]
 ) -> tuple[InboundChain, ...]:
-    """The chains of a port."""
+    """Returns the chains of a port."""
     matches = spec.matches(plaintext)
     stat_prefix = f"{spec.cluster};" if spec.passthrough else f"inbound_{spec.name};"
     manager = materials.manager + with_routes(stat_prefix, routes) if any(m.http for m in matches) else b""
-    tcp = [] if all(m.http for m in matches) else _build_tcp(spec, materials.options)
-    return tuple(_build_chain(spec, m, materials, manager, tcp) for m in matches)
+    return tuple(_build_chain(spec, m, materials, manager) for m in matches)
 
 
-def _build_tcp(spec: InboundSpec, options: SocketOptions) -> list[listener_components_pb2.Filter]:
-    settings = TcpSettings(idle_timeout=options.idle_timeout)
-    return build_tcp_filters(spec.protocol, TcpRoute(spec.stat_prefix, ((spec.cluster, 0),), settings=settings), options)
-
-
-def _build_chain(
-    spec: InboundSpec, match: Match, materials: Materials, manager: bytes, tcp: list[listener_components_pb2.Filter]
-) -> InboundChain:
+def _build_chain(spec: InboundSpec, match: Match, materials: Materials, manager: bytes) -> InboundChain:
     socket = (materials.http_tls if match.http else materials.tcp_tls) if match.ends_tls else None
-    chain = listener_components_pb2.FilterChain(name=_name(spec, match.http), filters=materials.first, transport_socket=socket)
-    condition = chain.filter_chain_match
-    condition.transport_protocol = match.transport
-    condition.application_protocols.extend(match.alpns)
-    if spec.number:
-        condition.destination_port.value = spec.number
-    if spec.source is not None:
-        chain.metadata.CopyFrom(build_source("sidecar", spec.source))
-    if not match.http:
-        chain.filters.extend(tcp)
-    inspection = Inspection(match.transport == TLS, not DETECTED_HTTP.isdisjoint(match.alpns))
-    return InboundChain(split_chain(chain, manager if match.http else b""), spec.number, inspection)
+    condition = ChainMatch(alpns=match.alpns, transport=match.transport, port=spec.number)
+    source = build_source("sidecar", spec.source) if spec.source is not None else None
+    filters = build_first_filters(materials.options.network, inbound=True) if match.http else _tcp_filters(spec, materials.options)
+    parts = build_chain(condition, filters, manager if match.http else b"", name=_name(spec, match.http), socket=socket, source=source)
+    return InboundChain(parts, spec.number, Inspection(match.transport == TLS, not DETECTED_HTTP.isdisjoint(match.alpns)))
+
+
+def _tcp_filters(spec: InboundSpec, options: ListenerOptions) -> list[listener_components_pb2.Filter]:
+    route = TcpRoute(spec.stat_prefix, ((spec.cluster, 0),), settings=TcpSettings(idle_timeout=options.idle_timeout))
+    return build_tcp_filters(route, spec.protocol, options.network, inbound=True)
 
 
 def _name(spec: InboundSpec, http: bool) -> str:

@@ -17,14 +17,14 @@ from pilot.model.service import Protocol
 from pilot.model.views.imports import egress_services
 from pilot.model.views.sidecar_scope import egress_listeners, outbound_traffic_policy
 from pilot.translate import names
-from pilot.translate.cluster.dns import lookup_family
 from pilot.translate.listener.address import canonical, wildcards
-from pilot.translate.listener.build import SocketOptions, build_outbound_listener
 from pilot.translate.listener.chain_spec import Draft, ListenerSpec
 from pilot.translate.listener.claim import Claim, claims, place_of
 from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.http import http_template, tracing_part
+from pilot.translate.listener.options import listener_options
 from pilot.translate.listener.outbound_chains import http_chain, tcp_chains
+from pilot.translate.listener.outbound_listener import build_outbound_listener
 from pilot.translate.listener.parts import ListenerParts, assemble
 from pilot.translate.names import outbound_cluster
 from pilot.translate.resource import Resource
@@ -152,25 +152,7 @@ def egress_proxy_cluster(to: Destination) -> str:
 def listener_parts(db: Mesh, spec: ListenerSpec, listening: Listening) -> ListenerParts:
     """A listener of all scopes in which it is made by the same."""
     templates = {c.http.kind: http_template(db, c.http.kind, listening) for c in spec.chains if c.http is not None}
-    return build_outbound_listener(spec, socket_options(db, listening), templates)
-
-
-@derived
-def socket_options(db: Mesh, listening: Listening) -> SocketOptions:
-    """Of the outbound listeners of a proxy."""
-    settings, mesh = db.settings, listener_defaults(db)
-    return SocketOptions(
-        access_logs=mesh.access_logs,
-        detection_timeout=mesh.detection_timeout,
-        handshake_timeout=settings.gateway_handshake_timeout,
-        accepts=settings.connections_per_event,
-        exact_balance=listening.exact_balance_outbound,
-        idle_timeout=listening.idle_timeout,
-        mongo=settings.mongo_filter,
-        redis=settings.redis_filter,
-        mysql=settings.mysql_filter and listening.features.mysql_proxy,
-        lookup_family=lookup_family(listening.ipv4, listening.ipv6, settings.dual_stack, settings.ipv6_only_has_ipv4),
-    )
+    return build_outbound_listener(spec, listener_options(db, listening), listening.exact_balance_outbound, templates)
 
 
 @derived

@@ -43,13 +43,8 @@ class ListenerParts(msgspec.Struct, frozen=True):
         return any(c.manager for c in self.chains) or bool(self.default is not None and self.default.manager)
 
 
-def split_chain(chain: listener_components_pb2.FilterChain, manager: bytes = b"") -> ChainParts:
-    """Of a chain with all its filters but the manager, which comes last."""
-    return ChainParts(chain.SerializeToString(deterministic=True), manager)
-
-
 def serialize_tracing(tracing: hcm_pb2.HttpConnectionManager.Tracing | None) -> bytes:
-    """As a part of a manager."""
+    """Returns the field of a manager."""
     part: bytes = hcm_pb2.HttpConnectionManager(tracing=tracing).SerializeToString(deterministic=True)
     return part
 

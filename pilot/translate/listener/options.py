@@ -1,0 +1,51 @@
+"""What the listeners of a proxy are made by beside what they are for."""
+from __future__ import annotations
+
+import msgspec
+from envoy.config.cluster.v3 import cluster_pb2
+
+from pilot.derive import derived
+from pilot.lib.duration import Duration
+from pilot.model.facets import Listening
+from pilot.model.inputs import Mesh
+from pilot.translate.cluster.dns import lookup_family
+from pilot.translate.listener.defaults import listener_defaults
+from pilot.translate.network_filter.chain import NetworkOptions
+
+
+class ListenerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the listeners of a proxy have in common.
+
+    `accepts`: how many connections a worker takes at once, 0 for all. `handshake_timeout`: nanoseconds, 0 for none.
+    """
+
+    network: NetworkOptions = NetworkOptions()
+    detection_timeout: Duration = Duration(0)
+    handshake_timeout: int = 0
+    accepts: int = 1
+    dual_stack: bool = False
+    idle_timeout: Duration | None = None
+    lookup_family: cluster_pb2.Cluster.DnsLookupFamily = cluster_pb2.Cluster.V4_ONLY
+
+
+@derived
+def listener_options(db: Mesh, listening: Listening) -> ListenerOptions:
+    """Returns the options of all proxies that listen alike."""
+    settings, mesh, features = db.settings, listener_defaults(db), listening.features
+    network = NetworkOptions(
+        access_logs=mesh.access_logs,
+        mongo=settings.mongo_filter,
+        redis=settings.redis_filter,
+        mysql=settings.mysql_filter and features.mysql_proxy,
+        exchange=settings.metadata_exchange and features.metadata_exchange,
+        exchanged_labels=settings.metadata_exchange_labels,
+    )
+    return ListenerOptions(
+        network=network,
+        detection_timeout=mesh.detection_timeout,
+        handshake_timeout=settings.gateway_handshake_timeout,
+        accepts=settings.connections_per_event,
+        dual_stack=settings.dual_stack,
+        idle_timeout=listening.idle_timeout,
+        lookup_family=lookup_family(listening.ipv4, listening.ipv6, settings.dual_stack, settings.ipv6_only_has_ipv4),
+    )

@@ -1,0 +1,57 @@
+"""The network filters of TCP chains: the same for sidecars and routers, inbound and outbound, and none that a proxy's build lacks."""
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pilot.model.proxy import Proxy
+from tests.support.listeners import WEB, WEB_POD, chains, listeners, network_filters, service
+from tests.support.objects import make
+from tests.support.world import proxy
+
+FILTERS = {"PILOT_ENABLE_MYSQL_FILTER": "true", "PILOT_ENABLE_MONGO_FILTER": "true", "PILOT_ENABLE_REDIS_FILTER": "true"}
+ROUTER = proxy("router", "edge-0", "a", "10.1.0.9", {"istio": "edge"})
+STOCK = frozenset(("envoy.filters.network.tcp_proxy", "envoy.filters.network.mongo_proxy", "envoy.filters.network.redis_proxy"))
+DB = service("db", "[{name: mysql, port: 3306}, {name: mongo, port: 27017}, {name: redis, port: 6379}]", "10.96.0.2")
+SERVED = service("web", "[{name: mysql, port: 3306}, {name: mongo, port: 27017}, {name: redis, port: 6379}]")
+PORTS = {"MYSQL": 3306, "MONGO": 27017, "REDIS": 6379}
+
+
+def gateway(protocol: str) -> tuple[dict[str, object], dict[str, object]]:
+    server = f"{{port: {{number: {PORTS[protocol]}, name: db, protocol: {protocol}}}, hosts: ['*']}}"
+    rule = f"{{route: [{{destination: {{host: db.a.svc.cluster.local, port: {{number: {PORTS[protocol]}}}}}}}]}}"
+    return (
+        make("Gateway", "edge", f"{{selector: {{istio: edge}}, servers: [{server}]}}"),
+        make("VirtualService", "db", f"{{hosts: ['*'], gateways: [edge], tcp: [{rule}]}}"),
+    )
+
+
+def filters_of(side: str, protocol: str, extensions: frozenset[str] | None) -> list[str]:
+    """The network filters, by the last part of their names, of the chain for a protocol."""
+    by: Proxy = msgspec.structs.replace(ROUTER if side == "router" else WEB, extensions=extensions)
+    found = listeners(DB, SERVED, WEB_POD, *gateway(protocol), by=by, **FILTERS)
+    port = PORTS[protocol]
+    if side == "inbound":
+        named = (c for c in chains(found["virtualInbound"]) if c.get("name") == f"0.0.0.0_{port}")
+        chain = next(c for c in named if "transportSocket" in c)
+    else:
+        chain = chains(found[f"0.0.0.0_{port}" if side == "router" else f"10.96.0.2_{port}"])[0]
+    return [name.rpartition(".")[2] for name in network_filters(chain)]
+
+
+@pytest.mark.parametrize("side", ["inbound", "outbound", "router"])
+@pytest.mark.parametrize(
+    ("protocol", "extensions", "filters"),
+    [
+        ("MYSQL", None, ["mysql_proxy", "tcp_proxy"]),
+        ("MYSQL", STOCK, ["tcp_proxy"]),
+        ("MONGO", STOCK, ["mongo_proxy", "tcp_proxy"]),
+        ("REDIS", STOCK, ["redis_proxy"]),
+    ],
+)
+def test_a_chain_has_the_filter_of_its_protocol_where_the_proxy_has_it(
+    side: str, protocol: str, extensions: frozenset[str] | None, filters: list[str]
+) -> None:
+    """A router without the MySQL filter among its extensions got one, because its chain had a builder of its own."""
+    exchanges = side == "inbound" and extensions is None
+    assert filters_of(side, protocol, extensions) == (["metadata_exchange"] if exchanges else []) + filters

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,13 +16,13 @@ from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.sources import Sources
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Batch, Commit, Timer
-from pilot.ingest.events import count_events
+from pilot.ingest.events import count_events, count_updates, push_reasons
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore, log_problem
 from pilot.lib.flags import FlagError
 from pilot.lib.log import scope
-from pilot.lib.metrics import Metrics, Update
+from pilot.lib.metrics import Metrics
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, Severity
 from pilot.model.views.services import service_refs
@@ -38,12 +37,6 @@ from pilot.settings import Settings
 from pilot.translate.profile import plan
 
 SWEEP_SECONDS = 10.0
-# What the tables of `Mesh` are called in the metrics: why there was a push, and what kind of update came in
-_REASONS = {
-    "services": "service", "service_entries": "service", "endpoint_slices": "endpoint", "pods": "endpoint", "workload_entries": "endpoint",
-    "mesh": "global", "namespaces": "namespace", "secrets": "secret",
-}  # fmt: skip
-_UPDATES: dict[str, Update] = {"services": "svc", "service_entries": "svc", "endpoint_slices": "eds"}
 _log = scope("default")
 
 
@@ -78,7 +71,7 @@ class ControlPlane:
         self.clock = _Clock()
         self.batch = Batch(self.db, self.clock, settings.debounce_after, settings.debounce_max, self._committed)
         self.mesh_files = MeshFiles(settings.mesh_config, settings.networks_config, self.batch, self.problems)
-        self.files = FileSource(settings.config_dir, self.batch, self.problems, settings.revision)
+        self.files = FileSource(settings.config_dir, self.batch, self.problems, settings.revision, self.db.catalogue)
         self.discovery = Discovery(self.db, self.metrics, plan)
         self.pusher = Pusher(self.discovery, self.metrics, settings.bytes_in_flight)
         ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.stream_rate), aliases)
@@ -154,11 +147,9 @@ class ControlPlane:
 
     def _committed(self, commit: Commit) -> None:
         """A batch of changes is in the tables."""
-        woken = self.discovery.wake(commit.hit, Counter(_REASONS.get(table, "config") for table, _, _ in commit.edits))
-        for (table, gone), count in Counter((table, row is None) for table, _, row in commit.edits).items():
-            update = _UPDATES.get(table, "config")
-            self.metrics.updated("svcdelete" if update == "svc" and gone else update, count)
-        count_events(self.metrics, commit)
+        woken = self.discovery.wake(commit.hit, push_reasons(self.db.catalogue, commit))
+        count_updates(self.metrics, self.db.catalogue, commit)
+        count_events(self.metrics, self.db.catalogue, commit)
         self.metrics.committed(commit.took)
         self.metrics.debounced(self.clock.time() - commit.first)
         self.db.refresh(self.services)
@@ -170,7 +161,7 @@ class ControlPlane:
         log_problem(problem)
         if problem.severity is Severity.ERROR and problem.object.name:
             kind, namespace, name = problem.object
-            self.metrics.rejected_config(kind.lower(), f"{namespace}/{name}" if namespace else name)
+            self.metrics.rejected_config(self.db.catalogue.short_name(kind).lower(), f"{namespace}/{name}" if namespace else name)
 
     def _failed(self, node: Node, error: Exception) -> None:
         """A bug of ours: what depends on it keeps its last good value."""

@@ -7,7 +7,6 @@ from typing import Any
 from pilot.debug.page import Later, Query
 from pilot.debug.plain import plain
 from pilot.debug.sources import Sources
-from pilot.ingest.catalogue import KINDS
 from pilot.model.config.object import Object
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem
@@ -20,14 +19,14 @@ _ISTIO = ".istio.io"
 
 def resourcesz(sources: Sources, query: Query) -> Any:
     """The kinds that are read."""
-    return [{"group": kind.group, "version": kind.versions[0], "kind": kind.name} for kind in KINDS]
+    return [{"group": kind.id.group, "version": kind.versions[0], "kind": kind.id.name} for kind in sources.db.catalogue]
 
 
 def configz(sources: Sources, query: Query) -> Any:
     """Every object of Istio's kinds, as Kubernetes would show it."""
-    ours = [kind for kind in KINDS if kind.group.endswith(_ISTIO)]
+    ours = [kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)]
     found = [(kind, [row for _, row in sorted(getattr(sources.db, kind.table).rows())]) for kind in ours]
-    return Later(lambda: [to_kubernetes(f"{kind.group}/{kind.versions[0]}", o) for kind, rows in found for o in rows])
+    return Later(lambda: [to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for o in rows])
 
 
 def mesh(sources: Sources, query: Query) -> Any:
@@ -51,7 +50,9 @@ def _between_objects(db: Mesh) -> Iterator[Problem]:
 
 def show_problem(p: Problem) -> dict[str, Any]:
     """What is known of it."""
-    fields = {"severity": str(p.severity), "code": p.code, **p.object._asdict(), "path": p.path, "file": p.file, "line": p.line, "message": p.message}
+    group, kind = p.object.kind
+    subject = {"group": group, "kind": kind, "namespace": p.object.namespace, "name": p.object.name}
+    fields = {"severity": str(p.severity), "code": p.code, **subject, "path": p.path, "file": p.file, "line": p.line, "message": p.message}
     return {name: value for name, value in fields.items() if value}
 
 
@@ -61,7 +62,7 @@ def to_kubernetes(api_version: str, o: Object[Any]) -> dict[str, Any]:
     metadata |= {"labels": dict(o.labels), "annotations": dict(o.annotations)}
     return {
         "apiVersion": api_version,
-        "kind": o.kind,
+        "kind": o.kind.name,
         "metadata": {name: value for name, value in metadata.items() if value},
         "spec": plain(o.spec),
     }

@@ -12,6 +12,7 @@ from pilot.derive import Node
 from pilot.derive.explain import Explanation, Reason, explain, find_origin
 from pilot.lib.type_urls import BY_SHORT_NAME, short_name
 from pilot.model.config.object import ObjectKey
+from pilot.model.kind import parse_kind
 from pilot.translate.profile import plan
 from pilot.translate.profile.plan import Group
 
@@ -50,8 +51,8 @@ def _proxy_objects(sources: Sources, connection: Connection, group: Group, known
     return list({_identity(o): o for o in objects if o["kind"] != "Proxy" and _identity(o) not in names}.values())
 
 
-def _identity(o: dict[str, Any]) -> tuple[str, str, str]:
-    return o["kind"], o.get("namespace", ""), o["name"]
+def _identity(o: dict[str, Any]) -> tuple[str, str, str, str]:
+    return o.get("group", ""), o["kind"], o.get("namespace", ""), o["name"]
 
 
 def show(explanation: Explanation) -> dict[str, Any]:
@@ -64,14 +65,13 @@ def show(explanation: Explanation) -> dict[str, Any]:
 
 def _object(reason: Reason) -> dict[str, Any]:
     key = reason.key if isinstance(reason.key, ObjectKey) else ObjectKey("", str(reason.key))
-    return {"kind": reason.table} | ({"namespace": key.namespace} if key.namespace else {}) | {
-        "name": key.name,
-        "through": [_name(node) for node in reason.way],
-    }
+    kind = parse_kind(reason.table)
+    named = {"group": kind.group, "kind": kind.name, "namespace": key.namespace, "name": key.name}
+    return {field: text for field, text in named.items() if text} | {"through": [_name(node) for node in reason.way]}
 
 
 def _name(node: Node) -> str:
-    """Of a derivation; of an index of a table with what it goes by: "VirtualService by host"."""
+    """Of a derivation; of an index of a table with what it goes by: "networking.istio.io/VirtualService by host"."""
     name = str(node.fn)
     return f"{name} {node.args[0]}" if name.endswith(" by") else name
 

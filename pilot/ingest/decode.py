@@ -1,7 +1,6 @@
 """Plain data (of YAML, JSON, an API server) → objects of the tables, and problems where it is not what it should be."""
 from __future__ import annotations
 
-import base64
 import datetime
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -10,10 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.ingest import shape
-from pilot.ingest.catalogue import CATALOGUE, Kind, is_ours
+from pilot.model.catalogue import CATALOGUE, Catalogue, Kind, is_ours
 from pilot.model.config.base import Lenient
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.pod import OwnerReference
+from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity, below, error, warning
 
 REVISION_LABEL = "istio.io/rev"
@@ -56,17 +56,19 @@ def nowhere(_: str) -> int:
     return 0
 
 
-def decode_document(plain: Any, file: str = "", line_of: Callable[[str], int] = nowhere, revision: str = "") -> Decoded:
+def decode_document(
+    plain: Any, file: str = "", line_of: Callable[[str], int] = nowhere, revision: str = "", catalogue: Catalogue = CATALOGUE
+) -> Decoded:
     """Decode one document: an object, or a `List` of them.
 
     `line_of` gives the line of a path in the document, 0 where unknown. An object of another revision (label istio.io/rev) and an
-    object of a kind that no mesh reads are no entry and no problem.
+    object of a kind that no mesh reads give neither an entry nor a problem.
     """
     entries: list[Entry] = []
     problems: list[Problem] = []
     refused: list[Row] = []
     for prefix, item in _objects(plain, ""):
-        entry, found, row = _decode(item, revision)
+        entry, found, row = _decode(item, revision, catalogue)
         problems += (msgspec.structs.replace(p, file=file, line=line_of(_join(prefix, p.path))) for p in found)
         if entry is not None:
             entries.append(entry)
@@ -90,25 +92,25 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}.{path}" if prefix and path else prefix or path
 
 
-def _decode(plain: Any, revision: str) -> tuple[Entry | None, list[Problem], Row | None]:
+def _decode(plain: Any, revision: str, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
     """The entry, or the problems that refuse it with the row that it would be; nothing at all for what is not read."""
-    kind = _identify(plain)
+    kind = _identify(plain, catalogue)
     if not isinstance(kind, Kind):
         return None, kind, None
     metadata, problems = _decode_metadata(plain.get("metadata"))
     if revision and metadata.labels.get(REVISION_LABEL, revision) != revision:
         return None, [], None
     namespace = (metadata.namespace or "default") if kind.namespaced else ""
-    subject, key = ObjectRef(kind.name, namespace, metadata.name), ObjectKey(namespace, metadata.name)
+    subject, key = ObjectRef(kind.id, namespace, metadata.name), ObjectKey(namespace, metadata.name)
     if problems:
         named = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
         return None, _of(subject, problems), (kind.table, key) if named else None
-    body = _body(kind, plain, metadata)
+    body = _body(kind, plain)
     spec, wrong = shape.decode(body, kind.spec)
     if problems := [*_check_fields(kind, plain), *_placed(kind, wrong)]:
         return None, _of(subject, problems), (kind.table, key)
     annotations = {k: v for k, v in metadata.annotations.items() if "istio.io" in k or "kubernetes.io/ingress.class" in k}
-    decoded = Object(kind.name, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp))
+    decoded = Object(kind.id, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp))
     problems = _of(subject, kind.validate(decoded))
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, (kind.table, key)
@@ -124,7 +126,7 @@ def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
     return metadata, list(_check_metadata(metadata))
 
 
-def _identify(plain: Any) -> Kind | list[Problem]:
+def _identify(plain: Any, catalogue: Catalogue) -> Kind | list[Problem]:
     """The kind of an object; the problem, or none, where it is none that is read."""
     if not isinstance(plain, dict):
         return [error("not-an-object", "", "expected an object with apiVersion, kind and metadata")]
@@ -134,14 +136,15 @@ def _identify(plain: Any) -> Kind | list[Problem]:
             return [error("not-an-object", field, f"expected text, got {'nothing' if value is None else repr(value)}")]
     assert isinstance(version, str)
     group, _, number = version.rpartition("/")
-    kind = CATALOGUE.get((group, str(name)))
+    named = GroupKind(group, str(name))
+    kind = catalogue.find(named)
     if kind is None:
-        subject = ObjectRef(str(name), *_named(plain.get("metadata")))
+        subject = ObjectRef(named, *_named(plain.get("metadata")))
         message = f"{version} {name} is not a kind that is supported: it has no effect"
         return _of(subject, [warning("unknown-kind", "kind", message)]) if is_ours(group) else []
     if number not in kind.versions:
-        subject = ObjectRef(kind.name, *_named(plain.get("metadata")))
-        message = f"{kind.name} is read in {', '.join(kind.versions)}, not {number}"
+        subject = ObjectRef(named, *_named(plain.get("metadata")))
+        message = f"{named} is read in {', '.join(kind.versions)}, not {number}"
         return _of(subject, [error("unknown-version", "apiVersion", message)])
     return kind
 
@@ -187,27 +190,13 @@ def _check_fields(kind: Kind, plain: Mapping[str, Any]) -> Iterable[Problem]:
                 yield error("unknown-field", f"spec.{part}", "there is no such field")
 
 
-def _body(kind: Kind, plain: Mapping[str, Any], metadata: Metadata) -> Any:
-    """What the kind's struct is made of: the fields of `spec`, and the kind's other parts."""
+def _body(kind: Kind, plain: Mapping[str, Any]) -> Any:
+    """Returns what the kind's struct is made of; a `spec` that is no mapping as it is."""
     spec = plain.get("spec")
     if spec is not None and not isinstance(spec, dict):
         return spec
-    body = {**(spec or {}), **{part: plain[part] for part in kind.parts if plain.get(part) is not None}}
-    match kind.name:
-        case "Pod":
-            body |= {"deletionTimestamp": metadata.deletion_timestamp, "generateName": metadata.generate_name}
-            body["ownerReferences"] = msgspec.to_builtins(metadata.owner_references)
-        case "Secret":
-            body["data"] = _secret_data(body.get("data"), plain.get("stringData"))
-    return body
-
-
-def _secret_data(data: Any, text: Any) -> Any:
-    """As base64, line breaks taken out, with `stringData` laid over it."""
-    if not isinstance(data, dict | None) or not isinstance(text, dict | None):
-        return data if text is None else text
-    joined = {k: "".join(v.split()) if isinstance(v, str) else v for k, v in (data or {}).items()}
-    return joined | {k: base64.b64encode(v.encode()).decode() if isinstance(v, str) else v for k, v in (text or {}).items()}
+    parts = {part: plain[part] for part in kind.parts if plain.get(part) is not None}
+    return {**(spec or {}), **parts, **kind.extra(plain)}
 
 
 def _placed(kind: Kind, problems: Iterable[Problem]) -> Iterable[Problem]:

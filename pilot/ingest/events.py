@@ -1,19 +1,32 @@
-"""Batches as the event counters of metrics: what came, changed and went, by kind."""
+"""Batches in the words of the metrics: why there is a push, which updates came in, what happened to objects by kind."""
 from __future__ import annotations
 
+from collections import Counter
+
 from pilot.ingest.batch import Commit
-from pilot.ingest.catalogue import KINDS
-from pilot.lib.metrics import Metrics
-
-_KINDS = {kind.table: kind for kind in KINDS}
-# The registry's kinds have names of their own in its counter
-_REGISTRY = {"services": "Services", "pods": "Pods", "nodes": "Nodes", "namespaces": "Namespaces", "endpoint_slices": "EndpointSlice"}
+from pilot.lib.metrics import Metrics, Update
+from pilot.model.catalogue import Catalogue
 
 
-def count_events(metrics: Metrics, commit: Commit) -> None:
-    """Add a batch to the counters. Mesh config and proxies are not objects and do not count."""
+def push_reasons(catalogue: Catalogue, commit: Commit) -> Counter[str]:
+    """Returns how many edits of a batch there are for each reason of a push. Mesh config and networks concern everybody."""
+    kinds = (catalogue.find_by_table(table) for table, _, _ in commit.edits)
+    return Counter("global" if kind is None else kind.push_reason for kind in kinds)
+
+
+def count_updates(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None:
+    """Add the edits of a batch to the counter of updates."""
+    for (table, gone), count in Counter((table, row is None) for table, _, row in commit.edits).items():
+        kind = catalogue.find_by_table(table)
+        update: Update = "config" if kind is None else kind.update
+        metrics.updated("svcdelete" if update == "svc" and gone else update, count)
+
+
+def count_events(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None:
+    """Add a batch to the counters of events. Mesh config and networks are not objects and do not count."""
     for (table, event), count in commit.events.items():
-        if table in _REGISTRY:
-            metrics.registry_event(_REGISTRY[table], event, count)
-        elif table in _KINDS:
-            metrics.config_event(_KINDS[table].name, event, count)
+        kind = catalogue.find_by_table(table)
+        if kind is not None and kind.registry_event:
+            metrics.registry_event(kind.registry_event, event, count)
+        elif kind is not None:
+            metrics.config_event(catalogue.short_name(kind.id), event, count)

@@ -14,6 +14,7 @@ from pilot.ingest.lines import Lines
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
+from pilot.model.catalogue import CATALOGUE, Catalogue
 from pilot.model.problem import ObjectRef, Problem, Severity
 
 _log = scope("config")
@@ -27,9 +28,9 @@ class FileSource:
     `revision`: objects of another one (label istio.io/rev) are left out.
     """
 
-    def __init__(self, folder: str, batch: Batch, problems: ProblemStore, revision: str = "") -> None:
+    def __init__(self, folder: str, batch: Batch, problems: ProblemStore, revision: str = "", catalogue: Catalogue = CATALOGUE) -> None:
         self.folder = os.path.abspath(folder)
-        self._batch, self._revision = batch, revision
+        self._batch, self._revision, self._catalogue = batch, revision, catalogue
         self._ledger = Ledger(problems)
         self._files: dict[str, folders.Signature] = {}
         self._folders: collections.Counter[str] = collections.Counter()
@@ -146,9 +147,9 @@ class FileSource:
         return []
 
     def _decode(self, data: bytes, path: str, index: int, document: Document) -> Decoded:
-        decoded = decode_document(document.plain, path, Lines(data, index, document.line), self._revision)
+        decoded = decode_document(document.plain, path, Lines(data, index, document.line), self._revision, self._catalogue)
         if document.repeated:
-            subject = next((ObjectRef(e.object.kind, *e.key) for e in decoded.entries), ObjectRef())
+            subject = next((e.object.ref for e in decoded.entries), ObjectRef())
             decoded = decoded._replace(problems=(*decoded.problems, *_repeated(document, subject, path)))
         return decoded
 

@@ -12,7 +12,7 @@ from pilot.ingest.batch import Edit
 from pilot.ingest.decode import Decoded, Row
 from pilot.ingest.problems import ProblemStore
 from pilot.model.config.object import Object
-from pilot.model.problem import ObjectRef, Problem, Severity
+from pilot.model.problem import Problem, Severity
 
 
 class _Source:
@@ -116,5 +116,4 @@ class Ledger:
 
 def _duplicate(o: Object[Any], name: str, winner: str) -> Problem:
     message = "it is there twice: the first one counts" if name == winner else f"{winner} declares it too, and counts"
-    subject = ObjectRef(o.kind, o.namespace, o.name)
-    return Problem(code="duplicate-object", object=subject, path="metadata.name", message=message, severity=Severity.WARNING, file=name)
+    return Problem(code="duplicate-object", object=o.ref, path="metadata.name", message=message, severity=Severity.WARNING, file=name)

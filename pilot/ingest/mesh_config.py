@@ -9,12 +9,13 @@ import msgspec
 from pilot.ingest import shape
 from pilot.model.config.mesh_config import DEFAULT_PROVIDERS, MeshConfig
 from pilot.model.config.mesh_networks import MeshNetworks
+from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity
 from pilot.model.validate.mesh import validate_mesh_config, validate_mesh_networks
 
 T = TypeVar("T")
-MESH = ObjectRef("MeshConfig", "", "mesh")
-NETWORKS = ObjectRef("MeshNetworks", "", "networks")
+MESH = ObjectRef(GroupKind("", "MeshConfig"), "", "mesh")
+NETWORKS = ObjectRef(GroupKind("", "MeshNetworks"), "", "networks")
 _BUILT_IN = msgspec.to_builtins(DEFAULT_PROVIDERS)
 
 

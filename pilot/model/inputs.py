@@ -1,10 +1,11 @@
-"""Every input table and its indexes, declared once. Derived functions take a `Mesh` and read these, nothing else."""
+"""Every input table. Derived functions take a `Mesh` and read these, nothing else."""
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
 from pilot.derive import Database, Table
 from pilot.model import indexes
+from pilot.model.catalogue import CATALOGUE, Catalogue, Kind
 from pilot.model.config.config_map import ConfigMap
 from pilot.model.config.destination_rule import DestinationRule
 from pilot.model.config.endpoint_slice import EndpointSlice
@@ -30,44 +31,40 @@ Rows = Table[ObjectKey, Object[S]]
 
 
 class Mesh(Database):
-    """The tables of user kinds hold `Object[Spec]` by `ObjectKey`; `settings` never changes and so is not tracked.
+    """The tables of users' kinds are made from the catalogue, and hold `Object[Spec]` by `ObjectKey`; here are their types alone.
 
-    Every table of a namespaced kind has the index `namespace`; the others are what their functions in `indexes` say.
+    Every table of a namespaced kind has the index `namespace`; the others are what its entry in the catalogue says. `settings` and
+    `catalogue` never change and so are not tracked.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    services: Rows[Service]
+    pods: Rows[Pod]
+    endpoint_slices: Rows[EndpointSlice]
+    namespaces: Rows[Namespace]
+    nodes: Rows[Node]
+    secrets: Rows[Secret]
+    config_maps: Rows[ConfigMap]
+    virtual_services: Rows[VirtualService]
+    destination_rules: Rows[DestinationRule]
+    gateways: Rows[Gateway]
+    service_entries: Rows[ServiceEntry]
+    workload_entries: Rows[WorkloadEntryObject]
+    workload_groups: Rows[WorkloadGroup]
+    sidecars: Rows[Sidecar]
+    peer_authentications: Rows[PeerAuthentication]
+    request_authentications: Rows[RequestAuthentication]
+
+    def __init__(self, settings: Settings | None = None, catalogue: Catalogue = CATALOGUE) -> None:
         super().__init__()
-        self.settings = settings or Settings()
-        domain = self.settings.domain
-
-        def table(name: str, **more: Any) -> Table[ObjectKey, Object[Any]]:
-            return Table(self, name, namespace=indexes.namespace, **more)
-
-        # Kubernetes
-        self.services: Rows[Service] = table(
-            "Service", selected=indexes.one_selected_label, network=indexes.is_network_gateway, external=indexes.is_external_name
-        )
-        self.pods: Rows[Pod] = table("Pod", ip=indexes.pod_ips)
-        self.endpoint_slices: Rows[EndpointSlice] = table("EndpointSlice", service=indexes.slice_service, address=indexes.slice_addresses)
-        self.namespaces: Rows[Namespace] = Table(self, "Namespace")
-        self.nodes: Rows[Node] = Table(self, "Node")
-        self.secrets: Rows[Secret] = table("Secret")
-        self.config_maps: Rows[ConfigMap] = table("ConfigMap")
-        # Istio
-        self.virtual_services: Rows[VirtualService] = table("VirtualService", host=indexes.full_hosts(domain), wildcard=indexes.has_wildcard)
-        self.destination_rules: Rows[DestinationRule] = table(
-            "DestinationRule", host=indexes.full_host(domain), wildcard=indexes.wildcard_rules, hashing_wildcard=indexes.hashing_wildcards
-        )
-        self.gateways: Rows[Gateway] = table("Gateway")
-        self.service_entries: Rows[ServiceEntry] = table(
-            "ServiceEntry", host=indexes.entry_hosts, ref=indexes.entry_refs, address=indexes.endpoint_addresses, selecting=indexes.selecting
-        )
-        self.workload_entries: Rows[WorkloadEntryObject] = table("WorkloadEntry", address=indexes.entry_address)
-        self.workload_groups: Rows[WorkloadGroup] = table("WorkloadGroup")
-        self.sidecars: Rows[Sidecar] = table("Sidecar")
-        self.peer_authentications: Rows[PeerAuthentication] = table("PeerAuthentication")
-        self.request_authentications: Rows[RequestAuthentication] = table("RequestAuthentication")
+        self.settings, self.catalogue = settings or Settings(), catalogue
+        for kind in catalogue:
+            setattr(self, kind.table, self._make_table(kind))
         # Singletons, by name: "mesh" → MeshConfig (always there), "networks" → MeshNetworks
         self.mesh: Table[str, Any] = Table(self, "MeshConfig")
         # Proxies that are or were connected, by node id
         self.proxies: Table[str, Proxy] = Table(self, "Proxy")
+
+    def _make_table(self, kind: Kind) -> Rows[Any]:
+        named = {"namespace": indexes.namespace} if kind.namespaced else {}
+        of_domain = {name: make(self.settings.domain) for name, make in kind.domain_indexes.items()}
+        return Table(self, str(kind.id), **named, **kind.indexes, **of_domain)

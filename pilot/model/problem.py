@@ -7,6 +7,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from pilot.model.kind import GroupKind
+
 T = TypeVar("T")
 
 
@@ -16,14 +18,14 @@ class Severity(enum.StrEnum):
 
 
 class ObjectRef(NamedTuple):
-    """What names an object of any kind in a message; `namespace` is "" for cluster-scoped kinds, all of it for a file as a whole."""
+    """What names an object of any kind. `namespace` is "" for cluster-scoped kinds; everything is "" for a file as a whole."""
 
-    kind: str = ""
+    kind: GroupKind = GroupKind("", "")
     namespace: str = ""
     name: str = ""
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.kind, f"{self.namespace}/{self.name}" if self.namespace else self.name) if part)
+        return " ".join(part for part in (str(self.kind), f"{self.namespace}/{self.name}" if self.namespace else self.name) if part)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

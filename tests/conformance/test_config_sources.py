@@ -7,8 +7,8 @@ import tempfile
 
 import pytest
 
-from pilot.ingest.catalogue import KINDS as CATALOGUE
-from pilot.ingest.catalogue import Kind
+from pilot.model.catalogue import CATALOGUE, Kind
+from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef
 from tests.support.config_sources import KINDS, Source, make, rows
 from tests.support.files import service
@@ -23,6 +23,7 @@ def ports(source: Source) -> dict[str, int]:
     return {key.name: o.spec.ports[0].port for key, o in source.mesh.services.rows()}
 
 
+SERVICE = GroupKind("", "Service")
 MINIMAL = {
     "ServiceEntry": "spec: {hosts: [a.com], resolution: NONE, ports: [{number: 80, name: http, protocol: HTTP}]}",
     "VirtualService": "spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}",
@@ -34,11 +35,11 @@ MINIMAL = {
 }
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name) for kind in CATALOGUE])
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=str(kind.id)) for kind in CATALOGUE])
 @pytest.mark.parametrize("index", range(3))
 def test_every_kind_goes_into_its_table(source: Source, kind: Kind, index: int) -> None:
-    version = f"{kind.group}/{kind.versions[index % len(kind.versions)]}".removeprefix("/")
-    source.set("x", f"apiVersion: {version}\nkind: {kind.name}\nmetadata: {{name: a}}\n{MINIMAL.get(kind.name, '')}")
+    version = f"{kind.id.group}/{kind.versions[index % len(kind.versions)]}".removeprefix("/")
+    source.set("x", f"apiVersion: {version}\nkind: {kind.id.name}\nmetadata: {{name: a}}\n{MINIMAL.get(kind.id.name, '')}")
     assert list(source.problems) == []
     assert len(getattr(source.mesh, kind.table)) == 1
     source.remove("x")
@@ -70,7 +71,7 @@ def test_a_wrong_object_keeps_its_last_good_version(source: Source) -> None:
     source.set("x", service("a", 1) + "---\n" + service("b", 1))
     source.set("x", service("a", 0) + "---\n" + service("b", 2))
     assert ports(source) == {"a": 1, "b": 2}
-    assert [p.object for p in source.problems] == [ObjectRef("Service", "shop", "a")]
+    assert [p.object for p in source.problems] == [ObjectRef(SERVICE, "shop", "a")]
     source.set("x", service("a", 3) + "---\n" + service("b", 2))
     assert ports(source) == {"a": 3, "b": 2}
     assert list(source.problems) == []
@@ -102,7 +103,7 @@ def test_a_wrong_object_does_not_hide_a_right_one(source: Source) -> None:
 def test_problems_go_with_their_source(source: Source) -> None:
     source.set("x", service("a", 0))
     assert len(source.problems) == 1
-    assert len(source.problems.of(ObjectRef("Service", "shop", "a"))) == 1
+    assert len(source.problems.of(ObjectRef(SERVICE, "shop", "a"))) == 1
     source.remove("x")
     assert len(source.problems) == 0
 

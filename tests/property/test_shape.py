@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from msgspec import inspect as mi
 
 from pilot.ingest import shape
-from pilot.ingest.catalogue import KINDS, Kind
 from pilot.ingest.decode import decode_document
+from pilot.model.catalogue import CATALOGUE, Kind
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.mesh_networks import MeshNetworks
 
-SPECS = [*(pytest.param(kind.spec, id=kind.name) for kind in KINDS), MeshConfig, MeshNetworks]
+SPECS = [*(pytest.param(kind.spec, id=str(kind.id)) for kind in CATALOGUE), MeshConfig, MeshNetworks]
 ANYTHING: list[Any] = [None, True, 0, -1, 2**40, 1.5, float("nan"), "", "x", "1s", "é", [], [None], {}, {"x": None}, {"x": {}}, {1: 2}]
 
 
@@ -96,12 +96,12 @@ def test_what_is_refused_is_explained(spec: type[msgspec.Struct], random: random
     assert fits == (problems == [])
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name) for kind in KINDS])
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=str(kind.id)) for kind in CATALOGUE])
 @settings(max_examples=60)
 @given(random=st.randoms(use_true_random=False))
 def test_no_object_raises(kind: Kind, random: random.Random) -> None:
     body = spoil(fitting(mi.type_info(kind.spec), random, 0), random)
-    version = f"{kind.group}/{kind.versions[0]}".removeprefix("/")
+    version = f"{kind.id.group}/{kind.versions[0]}".removeprefix("/")
     whole = {part: body.pop(part) for part in kind.parts if isinstance(body, dict) and part in body}
-    decoded = decode_document({"apiVersion": version, "kind": kind.name, "metadata": {"name": "a"}, "spec": body, **whole})
+    decoded = decode_document({"apiVersion": version, "kind": kind.id.name, "metadata": {"name": "a"}, "spec": body, **whole})
     assert bool(decoded.entries) != any(problem.severity == "error" for problem in decoded.problems)

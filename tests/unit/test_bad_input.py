@@ -7,10 +7,10 @@ import re
 import pytest
 
 from pilot.ingest.batch import Batch
-from pilot.ingest.catalogue import CATALOGUE
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
+from pilot.model.catalogue import CATALOGUE
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Severity
@@ -48,7 +48,7 @@ def test_a_mistake_is_told_and_its_neighbours_go_on(bad: Bad, tmp_path: pathlib.
     assert 1 < problem.line <= 1 + len(file.read_text().splitlines())
     assert ObjectKey("shop", "good") in dict(mesh.service_entries.rows())
     assert ObjectKey("shop", "other") in dict(mesh.service_entries.rows())
-    rows = {key for kind in CATALOGUE.values() for key, _ in getattr(mesh, kind.table).rows() if key.name == "bad"}
+    rows = {key for kind in CATALOGUE for key, _ in getattr(mesh, kind.table).rows() if key.name == "bad"}
     assert bool(rows) == (bad.warns and bad.code != "unknown-kind")
 
 
@@ -58,7 +58,7 @@ def test_a_mistake_names_its_object(bad: Bad, tmp_path: pathlib.Path) -> None:
     _, problems = load(tmp_path)
     problem = next(iter(problems))
     if kind := re.search(r"^kind: (\w+)", bad.text, re.MULTILINE):
-        assert problem.object.kind == kind[1]
+        assert problem.object.kind.name == kind[1]
     if "name: bad, namespace: shop" in bad.text:
         assert problem.object[1:] == ("shop", "bad")
 

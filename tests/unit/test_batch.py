@@ -6,13 +6,14 @@ from pilot.lib.duration import parse_duration
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.service import Service
 from pilot.model.inputs import Mesh
+from pilot.model.kind import GroupKind
 from tests.support.clock import VirtualClock
 
 KEY = ObjectKey("shop", "a")
 
 
 def row(kind: str = "ClusterIP") -> Object[Service]:
-    return Object("Service", "shop", "a", Service(type=kind))
+    return Object(GroupKind("", "Service"), "shop", "a", Service(type=kind))
 
 
 @derived

@@ -26,6 +26,7 @@ from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.type_urls import BY_SHORT_NAME
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
+from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity
 from pilot.model.proxy import NodeType, Proxy
 from pilot.settings import Settings
@@ -141,7 +142,8 @@ def connection(**fields: Any) -> FakeConnection:
 
 Ask = Callable[..., Awaitable[Any]]
 PROBLEM = Problem(
-    code="unknown-host", object=ObjectRef("VirtualService", "shop", "tea"), path="spec.hosts[0]", message="no such host", file="a.yaml", line=7,
+    code="unknown-host", object=ObjectRef(GroupKind(NETWORKING, "VirtualService"), "shop", "tea"),
+    path="spec.hosts[0]", message="no such host", file="a.yaml", line=7,
     severity=Severity.WARNING,
 )  # fmt: skip
 
@@ -399,7 +401,7 @@ async def test_explain(ask: Ask) -> None:
     by_type = {part["type"]: part for part in found["explanations"]}
     assert by_type["cds"]["objects"] == [
         {"kind": "Service", "namespace": "shop", "name": "tea", "through": ["clusters", "cluster"]},
-        {"kind": "DestinationRule", "namespace": "shop", "name": "tea", "through": ["clusters", "cluster", "rule_of"]},
+        {"group": NETWORKING, "kind": "DestinationRule", "namespace": "shop", "name": "tea", "through": ["clusters", "cluster", "rule_of"]},
     ]
     assert by_type["cds"]["lists"] == ["rule_hosts"]
     assert by_type["eds"]["objects"] == [{"kind": "Service", "namespace": "shop", "name": "tea", "through": ["assignments", "assignment"]}]
@@ -442,7 +444,8 @@ async def test_mesh(ask: Ask) -> None:
 async def test_problemz(ask: Ask) -> None:
     assert await ask("/debug/problemz") == [
         {
-            "severity": "warning", "code": "unknown-host", "kind": "VirtualService", "namespace": "shop", "name": "tea", "path": "spec.hosts[0]",
+            "severity": "warning", "code": "unknown-host", "group": NETWORKING, "kind": "VirtualService", "namespace": "shop", "name": "tea",
+            "path": "spec.hosts[0]",
             "file": "a.yaml", "line": 7, "message": "no such host",
         }
     ]  # fmt: skip

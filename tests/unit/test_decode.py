@@ -8,6 +8,7 @@ import yaml
 from pilot.ingest.decode import Entry, decode_document
 from pilot.model.config.object import ObjectKey
 from pilot.model.config.virtual_service import HTTPRoute, StringMatch
+from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef
 
 
@@ -48,7 +49,7 @@ def test_metadata_that_matters_is_kept() -> None:
           creationTimestamp: "2026-01-01T02:00:00.5+02:00"
         """
     ).object
-    assert (o.kind, o.namespace, o.name) == ("Service", "default", "a")
+    assert (str(o.kind), o.namespace, o.name) == ("Service", "default", "a")
     assert o.labels == {"app": "a"}
     assert o.annotations == {"networking.istio.io/exportTo": ".", "kubernetes.io/ingress.class": "istio"}
     assert o.created == "2026-01-01T00:00:00Z"
@@ -130,7 +131,7 @@ def test_lists_of_objects() -> None:
     assert [entry.key.name for entry in decoded.entries] == ["a"]
     assert decoded.refused == (("services", ObjectKey("default", "b")),)
     (problem,) = decoded.problems
-    assert (problem.object, problem.path, problem.line) == (ObjectRef("Service", "default", "b"), "spec.ports[0].port", 42)
+    assert (problem.object, problem.path, problem.line) == (ObjectRef(GroupKind("", "Service"), "default", "b"), "spec.ports[0].port", 42)
 
 
 @pytest.mark.parametrize(("revision", "label", "there"), [("", "x", True), ("x", "x", True), ("x", "", True), ("x", "y", False)])

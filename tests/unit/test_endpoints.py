@@ -9,6 +9,7 @@ from pilot.model.config.endpoint_slice import EndpointConditions
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.pod import OwnerReference, Pod
 from pilot.model.endpoint import Endpoint, Health, Locality
+from pilot.model.kind import GroupKind
 from pilot.model.service import ServiceRef
 from pilot.model.views.endpoint_slices import health_of
 from pilot.model.views.endpoints import endpoints, service_accounts
@@ -130,13 +131,13 @@ def test_tcp_where_udp_has_the_port_too() -> None:
 
 def owned(name: str, kind: str, owner: str, labels: dict[str, str], generated: bool = True) -> Object[Pod]:
     spec = Pod(generate_name="x-" if generated else "", owner_references=(OwnerReference(kind=kind, name=owner, controller=True),))
-    return Object("Pod", "a", name, spec, labels)
+    return Object(GroupKind("", "Pod"), "a", name, spec, labels)
 
 
 @pytest.mark.parametrize(
     ("o", "expected"),
     [
-        (Object("Pod", "a", "bare", Pod()), "bare"),
+        (Object(GroupKind("", "Pod"), "a", "bare", Pod()), "bare"),
         (owned("p", "ReplicaSet", "web-5d4f", {"pod-template-hash": "5d4f"}), "web"),
         (owned("p", "ReplicaSet", "web-5d4f", {"pod-template-hash": "other"}), "web-5d4f"),
         (owned("p", "ReplicaSet", "web-77", {"rollouts-pod-template-hash": "77"}), "web"),

@@ -5,13 +5,14 @@ from pilot.ingest.batch import Commit, Event
 from pilot.ingest.events import count_events
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.metrics import Metrics
+from pilot.model.catalogue import CATALOGUE
 
 
 def test_events_by_kind() -> None:
     metrics = Metrics(BuildInfo())
     events: dict[tuple[str, Event], int] = {("virtual_services", "add"): 2, ("virtual_services", "delete"): 1, ("mesh", "add"): 1}
     events |= {("services", "update"): 3, ("endpoint_slices", "add"): 1}
-    count_events(metrics, Commit([], [], 1, 0.0, 0.0, events, 0.0))
+    count_events(metrics, CATALOGUE, Commit([], [], 1, 0.0, 0.0, events, 0.0))
     found = [line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_k8s")]
     assert found == [
         'pilot_k8s_cfg_events{event="add",type="VirtualService"} 2',

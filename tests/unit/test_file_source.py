@@ -11,6 +11,7 @@ import yaml
 
 from pilot.ingest.decode import decode_document
 from pilot.ingest.folder import is_configuration, place_of
+from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Severity
 from tests.support.files import Files, service
 
@@ -102,7 +103,8 @@ def test_an_object_that_becomes_wrong_stays_as_it_was(tmp_path: pathlib.Path) ->
     files.tell("a.yaml")
     assert files.services == {"a": 80, "b": 81}
     (problem,) = files.problems
-    assert (problem.code, problem.object, problem.path, problem.line) == ("bad-port", ObjectRef("Service", "shop", "a"), "spec.ports[0].port", 4)
+    assert problem.object == ObjectRef(GroupKind("", "Service"), "shop", "a")
+    assert (problem.code, problem.path, problem.line) == ("bad-port", "spec.ports[0].port", 4)
     files.write("a.yaml", service("a", 0))
     files.tell("a.yaml")
     assert files.services == {"a": 80}, "the last good version outlives more edits"

@@ -115,7 +115,7 @@ def test_names_are_taken_in_both_spellings() -> None:
 def test_a_wrong_mesh_config_is_none(text: str, code: str, path: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(text)])
     assert config is None
-    assert [(p.code, p.path, p.object.kind) for p in problems] == [(code, path, "MeshConfig")]
+    assert [(p.code, p.path, str(p.object.kind)) for p in problems] == [(code, path, "MeshConfig")]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_wrong_mesh_config_is_none(text: str, code: str, path: str) -> None:
 def test_wrong_mesh_networks_are_none(text: str, code: str, path: str) -> None:
     networks, problems = decode_mesh_networks(yaml.safe_load(text))
     assert networks is None
-    assert [(p.code, p.path, p.object.kind) for p in problems] == [(code, path, "MeshNetworks")]
+    assert [(p.code, p.path, str(p.object.kind)) for p in problems] == [(code, path, "MeshNetworks")]
 
 
 class World:

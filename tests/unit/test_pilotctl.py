@@ -155,7 +155,8 @@ EXPLAINED = {
 }
 PROBLEMS = [
     {
-        "severity": "error", "code": "bad-regex", "kind": "VirtualService", "namespace": "shop", "name": "tea", "path": "spec.http[0]",
+        "severity": "error", "code": "bad-regex", "group": "networking.istio.io", "kind": "VirtualService", "namespace": "shop", "name": "tea",
+        "path": "spec.http[0]",
         "file": "a.yaml", "line": 7, "message": "missing )",
     },
     {"severity": "warning", "code": "unknown-kind", "message": "what is this?", "file": "b.yaml"},
@@ -339,7 +340,8 @@ def test_explain(run: Any, address: str) -> None:
 
 def test_problems(run: Any, address: str) -> None:
     assert run(address, "problems") == (
-        "a.yaml:7: error: VirtualService shop/tea spec.http[0]: missing ) [bad-regex]\n" "b.yaml: warning: what is this? [unknown-kind]\n"
+        "a.yaml:7: error: networking.istio.io/VirtualService shop/tea spec.http[0]: missing ) [bad-regex]\n"
+        "b.yaml: warning: what is this? [unknown-kind]\n"
     )
     assert run(address, "problems", "-n", "calm") == "No problems.\n"
 

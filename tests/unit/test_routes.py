@@ -13,6 +13,7 @@ from pilot.model.config.destination_rule import ConsistentHashLB, DestinationRul
 from pilot.model.config.object import Object
 from pilot.model.config.virtual_service import Destination, HTTPRetry, PortSelector, VirtualService
 from pilot.model.consistent_hash import hash_of_destination, hashes
+from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.service import Protocol
 from pilot.model.views.sidecar_scope import OutboundPolicy
 from pilot.translate.route.catch_all import build_catch_all
@@ -32,7 +33,7 @@ def decoded(plain: Any, kind: Any) -> Any:
 
 def service(*rules: dict[str, Any]) -> Object[VirtualService]:
     """Not validated: builders must cope with what gets past validation too."""
-    return Object("VirtualService", "ns", "v", decoded({"hosts": ["a.com"], "http": list(rules)}, VirtualService))
+    return Object(GroupKind(NETWORKING, "VirtualService"), "ns", "v", decoded({"hosts": ["a.com"], "http": list(rules)}, VirtualService))
 
 
 def built(*rules: dict[str, Any], port: int = 80, **context: Any) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ import argparse
 from typing import Any
 
 from pilot.cli.ctl.client import Client
-from pilot.cli.ctl.output import add_output, as_json, table
+from pilot.cli.ctl.output import add_output, as_json, kind_of, table
 from pilot.lib.type_urls import BY_SHORT_NAME
 
 
@@ -24,7 +24,7 @@ def run(client: Client, arguments: argparse.Namespace) -> str:
 
 
 def _section(found: dict[str, Any], part: dict[str, Any]) -> str:
-    rows = [(o["kind"], o.get("namespace", ""), o["name"], " < ".join(map(_words, o["through"]))) for o in part["objects"]]
+    rows = [(kind_of(o), o.get("namespace", ""), o["name"], " < ".join(map(_words, o["through"]))) for o in part["objects"]]
     lines = [f"{found['resource']} ({part['type']}) of {found['proxy']} is made from"]
     lines.append(table(("KIND", "NAMESPACE", "NAME", "THROUGH"), rows) if rows else "nothing that anybody configured.")
     if part["lists"]:
@@ -35,7 +35,7 @@ def _section(found: dict[str, Any], part: dict[str, Any]) -> str:
 
 
 def _name(o: dict[str, Any]) -> str:
-    return f"{o['kind']} {o['namespace']}/{o['name']}" if o.get("namespace") else f"{o['kind']} {o['name']}"
+    return f"{kind_of(o)} {o['namespace']}/{o['name']}" if o.get("namespace") else f"{kind_of(o)} {o['name']}"
 
 
 def _words(derivation: str) -> str:

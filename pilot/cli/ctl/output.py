@@ -16,6 +16,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
 
 
+def kind_of(o: dict[str, Any]) -> str:
+    """Returns the group and the kind of an object as the pages show it; "" where it says none."""
+    return "/".join(part for part in (o.get("group"), o.get("kind")) if part)
+
+
 def as_json(value: Any) -> str:
     return json.dumps(value, indent=4, ensure_ascii=False)
 

@@ -5,7 +5,7 @@ import argparse
 from typing import Any
 
 from pilot.cli.ctl.client import Client
-from pilot.cli.ctl.output import add_output, as_json
+from pilot.cli.ctl.output import add_output, as_json, kind_of
 
 
 def add_to(commands: Any) -> None:
@@ -25,5 +25,5 @@ def run(client: Client, arguments: argparse.Namespace) -> str:
 def _line(problem: dict[str, Any]) -> str:
     place = problem.get("file", "") + (f":{problem['line']}" if problem.get("line") else "")
     name = "/".join(part for part in (problem.get("namespace"), problem.get("name")) if part)
-    subject = " ".join(part for part in (problem.get("kind"), name, problem.get("path")) if part)
+    subject = " ".join(part for part in (kind_of(problem), name, problem.get("path")) if part)
     return ": ".join(part for part in (place, problem["severity"], subject, problem["message"]) if part) + f" [{problem['code']}]"

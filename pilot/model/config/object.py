@@ -6,6 +6,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from pilot.model.kind import GroupKind
+from pilot.model.problem import ObjectRef
+
 S = TypeVar("S")
 
 
@@ -23,7 +26,7 @@ class Object(msgspec.Struct, Generic[S], frozen=True):
     `created` is RFC 3339 in UTC (it sorts), "" where unknown.
     """
 
-    kind: str
+    kind: GroupKind
     namespace: str
     name: str
     spec: S
@@ -34,6 +37,10 @@ class Object(msgspec.Struct, Generic[S], frozen=True):
     @property
     def key(self) -> ObjectKey:
         return ObjectKey(self.namespace, self.name)
+
+    @property
+    def ref(self) -> ObjectRef:
+        return ObjectRef(self.kind, self.namespace, self.name)
 
 
 def age(o: Object[Any]) -> tuple[str, str, str]:

@@ -1,6 +1,9 @@
 """Kubernetes Pod. https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from pilot.model.config.base import Int32, Lenient
@@ -58,3 +61,9 @@ class Pod(Lenient, frozen=True):
     deletion_timestamp: str = ""
     generate_name: str = ""
     owner_references: tuple[OwnerReference, ...] = ()
+
+
+def metadata_of_pod(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the fields of the whole object's metadata that `Pod` takes."""
+    metadata = plain["metadata"]
+    return {field: metadata[field] for field in ("deletionTimestamp", "generateName", "ownerReferences") if metadata.get(field) is not None}

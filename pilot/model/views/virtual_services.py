@@ -18,7 +18,7 @@ from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.virtual_service import HTTPRoute, VirtualService
 from pilot.model.facets import Scope
 from pilot.model.inputs import Mesh
-from pilot.model.problem import ObjectRef, Problem, Severity
+from pilot.model.problem import Problem, Severity
 from pilot.model.views.delegation import merge_routes
 from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSet, HostSets
 from pilot.model.views.kinds.virtual_services import virtual_services
@@ -105,7 +105,7 @@ def delegation_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     return tuple(
         Problem(
             code="delegate",
-            object=ObjectRef(found.kind, key.namespace, key.name),
+            object=found.ref,
             path=f"spec.http[{i}].delegate",
             message=reason,
             severity=Severity.WARNING,

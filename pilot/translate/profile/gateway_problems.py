@@ -4,10 +4,14 @@ from __future__ import annotations
 from pilot.derive import derived
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
+from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity
 from pilot.model.views.gateways import merged_gateway, selection
 from pilot.model.views.router import front
 from pilot.translate.listener.gateway import covered_servers, repeated_names
+
+_GATEWAY = GroupKind(NETWORKING, "Gateway")
+_VIRTUAL_SERVICE = GroupKind(NETWORKING, "VirtualService")
 
 
 @derived
@@ -15,15 +19,15 @@ def gateway_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
     """Servers that are left out of a router's merged gateway, and conditions of TLS rules that have no filter chain there."""
     selected = selection(db, node_id)
     servers = (
-        _warning("gateway-conflict", "Gateway", r.key.gateway, f"spec.servers[{r.key.position}]", r.reason)
+        _warning("gateway-conflict", _GATEWAY, r.key.gateway, f"spec.servers[{r.key.position}]", r.reason)
         for r in merged_gateway(db, selected).rejected
     )
     names = (
-        _warning("duplicate-host", "VirtualService", r.virtual_service, f"spec.tls[{r.rule}].match[{r.match}].sniHosts", _taken(r.names))
+        _warning("duplicate-host", _VIRTUAL_SERVICE, r.virtual_service, f"spec.tls[{r.rule}].match[{r.match}].sniHosts", _taken(r.names))
         for r in repeated_names(db, selected, front(db, node_id))
     )
     covered = (
-        _warning("gateway-conflict", "Gateway", key.gateway, f"spec.servers[{key.position}]", "an older server of the port has its address")
+        _warning("gateway-conflict", _GATEWAY, key.gateway, f"spec.servers[{key.position}]", "an older server of the port has its address")
         for key in covered_servers(db, selected, front(db, node_id))
     )
     return (*servers, *covered, *names)
@@ -33,5 +37,5 @@ def _taken(names: tuple[str, ...]) -> str:
     return f"a server or an older rule of the same gateway port has {', '.join(names)}"
 
 
-def _warning(code: str, kind: str, key: ObjectKey, path: str, message: str) -> Problem:
+def _warning(code: str, kind: GroupKind, key: ObjectKey, path: str, message: str) -> Problem:
     return Problem(code=code, object=ObjectRef(kind, key.namespace, key.name), path=path, message=message, severity=Severity.WARNING)

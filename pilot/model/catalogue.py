@@ -1,0 +1,160 @@
+"""Every kind that is read: where it comes from, its struct, its table, its rules, its place in metrics. A new kind is one entry."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from pilot.derive import Index
+from pilot.model import indexes
+from pilot.model.config.config_map import ConfigMap
+from pilot.model.config.destination_rule import DestinationRule
+from pilot.model.config.endpoint_slice import EndpointSlice
+from pilot.model.config.gateway import Gateway
+from pilot.model.config.namespace import Namespace
+from pilot.model.config.node import Node
+from pilot.model.config.object import Object
+from pilot.model.config.peer_authentication import PeerAuthentication
+from pilot.model.config.pod import Pod, metadata_of_pod
+from pilot.model.config.request_authentication import RequestAuthentication
+from pilot.model.config.secret import Secret, secret_data
+from pilot.model.config.service import Service
+from pilot.model.config.service_entry import ServiceEntry
+from pilot.model.config.sidecar import Sidecar
+from pilot.model.config.virtual_service import VirtualService
+from pilot.model.config.workload_entry import WorkloadEntryObject
+from pilot.model.config.workload_group import WorkloadGroup
+from pilot.model.kind import NETWORKING, SECURITY, GroupKind
+from pilot.model.problem import Problem
+from pilot.model.validate.authentication import validate_peer_authentication, validate_request_authentication
+from pilot.model.validate.destination_rule import validate_destination_rule
+from pilot.model.validate.gateway import validate_gateway
+from pilot.model.validate.kubernetes import validate_endpoint_slice, validate_pod, validate_service
+from pilot.model.validate.service_entry import validate_service_entry
+from pilot.model.validate.sidecar import validate_sidecar
+from pilot.model.validate.virtual_service import validate_virtual_service
+from pilot.model.validate.workload import validate_workload_entry, validate_workload_group
+
+
+def accept(_: Object[Any]) -> Iterable[Problem]:
+    return ()
+
+
+def nothing(_: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {}
+
+
+class Kind(NamedTuple):
+    """One kind.
+
+    Reading: `versions` are those that are read, the preferred one first. `spec` is the struct; it takes the fields of an object's
+    `spec`, its top-level fields in `parts`, and what `extra` makes of the whole object, whose metadata is right by then.
+    `validate` returns the problems of a decoded object, with paths relative to the object.
+
+    Storing: `table` is the attribute of `Mesh`, with an index for each of `indexes`; the functions in `domain_indexes` are given
+    the DNS domain of the mesh and return the index.
+
+    Metrics: `push_reason` is the type in pilot_push_triggers, `update` that in pilot_inbound_updates. `registry_event` is the type
+    in pilot_k8s_reg_events; a kind that has none is counted in pilot_k8s_cfg_events.
+    """
+
+    id: GroupKind
+    versions: tuple[str, ...]
+    table: str
+    spec: type[Any]
+    validate: Callable[[Object[Any]], Iterable[Problem]] = accept
+    parts: tuple[str, ...] = ()
+    extra: Callable[[Mapping[str, Any]], Mapping[str, Any]] = nothing
+    namespaced: bool = True
+    indexes: Mapping[str, Index] = {}
+    domain_indexes: Mapping[str, Callable[[str], Index]] = {}
+    push_reason: str = "config"
+    update: Literal["config", "svc", "eds"] = "config"
+    registry_event: str = ""
+
+
+class Catalogue:
+    """Kinds, found by what names them and by their tables."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._kinds = {kind.id: kind for kind in kinds}
+        self._by_table = {kind.table: kind for kind in self}
+        first: dict[str, GroupKind] = {}
+        for kind in self:
+            first.setdefault(kind.id.name, kind.id)
+        self._named_alone = frozenset(first.values())
+
+    def find(self, named: GroupKind) -> Kind | None:
+        return self._kinds.get(named)
+
+    def find_by_table(self, table: str) -> Kind | None:
+        """Returns the kind of that attribute of `Mesh`; None for the tables of the mesh config and of proxies."""
+        return self._by_table.get(table)
+
+    def short_name(self, kind: GroupKind) -> str:
+        """Returns the label of a kind in metrics: its name alone, as istiod has it, unless an earlier kind has the same name."""
+        return kind.name if kind in self._named_alone or kind not in self._kinds else str(kind)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._kinds.values())
+
+
+_ISTIO = ("v1", "v1beta1", "v1alpha3")
+_AUTHENTICATION = ("v1", "v1beta1")
+CATALOGUE = Catalogue(
+    (
+        # Kubernetes
+        Kind(
+            GroupKind("", "Service"), ("v1",), "services", Service, validate_service, parts=("status",),
+            indexes={"selected": indexes.one_selected_label, "network": indexes.is_network_gateway, "external": indexes.is_external_name},
+            push_reason="service", update="svc", registry_event="Services",
+        ),
+        Kind(
+            GroupKind("", "Pod"), ("v1",), "pods", Pod, validate_pod, parts=("status",), extra=metadata_of_pod,
+            indexes={"ip": indexes.pod_ips}, push_reason="endpoint", registry_event="Pods",
+        ),
+        Kind(GroupKind("", "Namespace"), ("v1",), "namespaces", Namespace, namespaced=False, push_reason="namespace", registry_event="Namespaces"),
+        Kind(GroupKind("", "Node"), ("v1",), "nodes", Node, parts=("status",), namespaced=False, registry_event="Nodes"),
+        Kind(GroupKind("", "Secret"), ("v1",), "secrets", Secret, parts=("type", "data"), extra=secret_data, push_reason="secret"),
+        Kind(GroupKind("", "ConfigMap"), ("v1",), "config_maps", ConfigMap, parts=("data", "binaryData")),
+        Kind(
+            GroupKind("discovery.k8s.io", "EndpointSlice"), ("v1",), "endpoint_slices", EndpointSlice, validate_endpoint_slice,
+            parts=("addressType", "endpoints", "ports"), indexes={"service": indexes.slice_service, "address": indexes.slice_addresses},
+            push_reason="endpoint", update="eds", registry_event="EndpointSlice",
+        ),
+        # Istio
+        Kind(
+            GroupKind(NETWORKING, "VirtualService"), _ISTIO, "virtual_services", VirtualService, validate_virtual_service,
+            indexes={"wildcard": indexes.has_wildcard}, domain_indexes={"host": indexes.full_hosts},
+        ),
+        Kind(
+            GroupKind(NETWORKING, "DestinationRule"), _ISTIO, "destination_rules", DestinationRule, validate_destination_rule,
+            indexes={"wildcard": indexes.wildcard_rules, "hashing_wildcard": indexes.hashing_wildcards}, domain_indexes={"host": indexes.full_host},
+        ),
+        Kind(GroupKind(NETWORKING, "Gateway"), _ISTIO, "gateways", Gateway, validate_gateway),
+        Kind(
+            GroupKind(NETWORKING, "ServiceEntry"), _ISTIO, "service_entries", ServiceEntry, validate_service_entry, parts=("status",),
+            indexes={
+                "host": indexes.entry_hosts, "ref": indexes.entry_refs, "address": indexes.endpoint_addresses, "selecting": indexes.selecting,
+            },
+            push_reason="service", update="svc",
+        ),
+        Kind(
+            GroupKind(NETWORKING, "WorkloadEntry"), _ISTIO, "workload_entries", WorkloadEntryObject, validate_workload_entry, parts=("status",),
+            indexes={"address": indexes.entry_address}, push_reason="endpoint",
+        ),
+        Kind(GroupKind(NETWORKING, "WorkloadGroup"), _ISTIO, "workload_groups", WorkloadGroup, validate_workload_group),
+        Kind(GroupKind(NETWORKING, "Sidecar"), _ISTIO, "sidecars", Sidecar, validate_sidecar),
+        Kind(
+            GroupKind(SECURITY, "PeerAuthentication"), _AUTHENTICATION, "peer_authentications", PeerAuthentication, validate_peer_authentication,
+        ),
+        Kind(
+            GroupKind(SECURITY, "RequestAuthentication"), _AUTHENTICATION, "request_authentications", RequestAuthentication,
+            validate_request_authentication,
+        ),
+    )
+)  # fmt: skip
+
+
+def is_ours(group: str) -> bool:
+    """Whether a kind of that group that is not in the catalogue deserves a word: one that a mesh could be expected to obey."""
+    return group.endswith(".istio.io") or group in ("gateway.networking.k8s.io", "networking.k8s.io", "discovery.k8s.io")

@@ -1,0 +1,23 @@
+"""What names a kind: API group and name together, because groups use the same names (two kinds are called Gateway)."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NETWORKING = "networking.istio.io"
+SECURITY = "security.istio.io"
+
+
+class GroupKind(NamedTuple):
+    """`group` is "" for Kubernetes' core kinds, and for what is no API object (the mesh config, proxies)."""
+
+    group: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.name}" if self.group else self.name
+
+
+def parse_kind(text: str) -> GroupKind:
+    """Returns the kind whose text this is."""
+    group, _, name = text.rpartition("/")
+    return GroupKind(group, name)

@@ -6,17 +6,32 @@ import random
 
 import hypothesis
 import pytest
+from hypothesis import core
 
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
+# Examples of earlier runs would make a seed give other tests than it gave before.
+hypothesis.settings.register_profile("repeatable", deadline=None, database=None)
+hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write golden files again from what is built now, and delete orphans")
+    parser.addoption("--shuffle", action="store_true", help="run the files, and the tests of each, in an order that the seed decides")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("PYISTIOD_SEED", str(random.SystemRandom().randrange(1 << 32)))  # workers inherit it
+    core.global_force_seed = int(os.environ["PYISTIOD_SEED"])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle by file, so that what a file sets up for all its tests is set up once."""
+    if config.getoption("--shuffle"):
+        choose = random.Random(os.environ["PYISTIOD_SEED"])
+        files = sorted({item.path for item in items})
+        choose.shuffle(files)
+        place = {path: number for number, path in enumerate(files)}
+        choose.shuffle(items)
+        items.sort(key=lambda item: place[item.path])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -117,7 +117,7 @@ def start(rows: list[Rows]) -> tuple[World, list[str]]:
 
 @pytest.mark.parametrize("part", range(6))
 def test_listeners_equal_those_of_a_fresh_start(seed: int, part: int) -> None:
-    choose = random.Random(hash((seed, part, "listeners")))
+    choose = random.Random(f"listeners {seed} {part}")
     now = [choose_slot(choose, index, 0.5) for index in range(len(SLOTS))]
     world, ids = start(now)
     for step in range(STEPS):

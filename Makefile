@@ -19,7 +19,7 @@ test:  ## every test (ARGS="-k routes -x" for pytest)
 lint:  ## ruff, mypy --strict, layer contracts, generated documentation
 	$(DEV) lint
 
-docs:  ## write docs/settings.md again from pilot/settings.py
+docs:  ## write docs/settings.md again from pilot/settings
 	$(DEV) run python -m pilot.settings > docs/settings.md.new
 	mv docs/settings.md.new docs/settings.md
 

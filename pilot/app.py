@@ -59,23 +59,23 @@ class ControlPlane:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.http, self.grpc, self.monitoring = _addresses(settings)
-        aliases = _aliases(settings.cluster_aliases)
-        if settings.registries != ("Kubernetes",):
-            raise StartError(f"--registries: {','.join(settings.registries)!r} is not known, only Kubernetes is")
-        if not settings.config_dir:
+        aliases = _aliases(settings.serve.cluster_aliases)
+        if settings.ingest.registries != ("Kubernetes",):
+            raise StartError(f"--registries: {','.join(settings.ingest.registries)!r} is not known, only Kubernetes is")
+        if not settings.ingest.config_dir:
             raise StartError("--configDir: say which folder to read the configuration from")
         self.metrics = Metrics()
-        self.db = Mesh(settings)
+        self.db = Mesh(settings.mesh)
         self.db.on_failure = self._failed
         self.problems = ProblemStore(self._noticed)
         self.clock = _Clock()
-        self.batch = Batch(self.db, self.clock, settings.debounce_after, settings.debounce_max, self._committed)
-        self.mesh_files = MeshFiles(settings.mesh_config, settings.networks_config, self.batch, self.problems)
-        self.files = FileSource(settings.config_dir, self.batch, self.problems, settings.revision, self.db.catalogue)
+        self.batch = Batch(self.db, self.clock, settings.ingest.debounce_after, settings.ingest.debounce_max, self._committed)
+        self.mesh_files = MeshFiles(settings.ingest.mesh_config, settings.ingest.networks_config, self.batch, self.problems)
+        self.files = FileSource(settings.ingest.config_dir, self.batch, self.problems, settings.ingest.revision, self.db.catalogue)
         self.discovery = Discovery(self.db, self.metrics, plan)
-        self.pusher = Pusher(self.discovery, self.metrics, settings.bytes_in_flight)
-        ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.stream_rate), aliases)
-        self.server = make_server(settings, ads.handlers())
+        self.pusher = Pusher(self.discovery, self.metrics, settings.serve.bytes_in_flight)
+        ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.serve.stream_rate), aliases)
+        self.server = make_server(settings.serve, ads.handlers())
         self.services = self.db.watch(service_refs)
         self.ready = False
 
@@ -97,14 +97,14 @@ class ControlPlane:
             _log.info("ready: %d objects", sum(len(table) for table in self.db.tables.values()))
             await stop.wait()
             self.ready = False
-            _log.info("ending: open streams get %s", self.settings.shutdown_duration)
-            await drain(self.server, self.discovery, self.settings.shutdown_duration.seconds)
+            _log.info("ending: open streams get %s", self.settings.process.shutdown_duration)
+            await drain(self.server, self.discovery, self.settings.process.shutdown_duration.seconds)
 
     # -- start ---------------------------------------------------------------------------------------------------------
 
     async def _listen_http(self, stack: contextlib.AsyncExitStack) -> None:
         """Readiness first of all, so that something answers 503; the debug pages and metrics beside it."""
-        sources = Sources(self.db, self.metrics, self.discovery, lambda: self.problems)
+        sources = Sources(self.db, self.metrics, self.discovery, lambda: self.problems, self.settings.debug)
         main = web.Application(middlewares=[not_found]) if self.monitoring else application(sources)
         add_ready(main, lambda: self.ready)
         if self.monitoring:
@@ -126,7 +126,7 @@ class ControlPlane:
             self.mesh_files.load_initial()
             count = await asyncio.to_thread(self.files.load_initial)
         except OSError as error:
-            raise StartError(f"--configDir: {self.settings.config_dir}: {error.strerror or error}") from error
+            raise StartError(f"--configDir: {self.settings.ingest.config_dir}: {error.strerror or error}") from error
         self.clock.arm()
         self.batch.flush()
         gc.freeze()
@@ -199,9 +199,9 @@ class _NoTimer:
 def _addresses(settings: Settings) -> tuple[Address | None, Address | None, Address | None]:
     """Of HTTP, xDS and monitoring."""
     return (
-        parse_address(settings.http_address, "httpAddr"),
-        parse_address(settings.grpc_address, "grpcAddr"),
-        parse_address(settings.monitoring_address, "monitoringAddr"),
+        parse_address(settings.process.http_address, "httpAddr"),
+        parse_address(settings.serve.grpc_address, "grpcAddr"),
+        parse_address(settings.process.monitoring_address, "monitoringAddr"),
     )
 
 

@@ -7,10 +7,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 
-from pilot import settings
 from pilot.lib import log
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
+from pilot.settings.document import document
+from pilot.settings.parse import load
 
 USAGE = """\
 pilot-discovery: a service-mesh control plane
@@ -34,9 +35,9 @@ class RequestError(Exception):
 
 def discovery(argv: Sequence[str]) -> int:
     """Serve until a signal."""
-    loaded = settings.load(argv, os.environ)
+    loaded = load(argv, os.environ)
     try:
-        log.configure(loaded.settings.log_output_level, loaded.settings.log_as_json, loaded.settings.log_targets)
+        log.configure(loaded.settings.log.output_level, loaded.settings.log.as_json, loaded.settings.log.targets)
     except ValueError as error:
         raise FlagError(f"logging: {error}") from error
     for name, value in loaded.flags.items():
@@ -79,7 +80,7 @@ def version(_: Sequence[str]) -> int:
 
 
 def collateral(_: Sequence[str]) -> int:
-    print(settings.document(), end="")
+    print(document(), end="")
     return 0
 
 

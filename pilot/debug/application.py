@@ -28,10 +28,10 @@ def application(sources: Sources) -> web.Application:
 
 def add_debug(app: web.Application, sources: Sources) -> None:
     """The pages below /debug, unless ENABLE_DEBUG_ON_HTTP is false. The index alone is for everybody."""
-    if not sources.db.settings.debug_on_http:
+    if not sources.settings.pages:
         return
     app.router.add_route("*", "/debug", _index(sources))
-    for page in (page for pages in sections(sources.db.settings).values() for page in pages):
+    for page in (page for pages in sections(sources.settings).values() for page in pages):
         app.router.add_route("*", page.path, _page(sources, page))
 
 
@@ -74,7 +74,7 @@ def _page(sources: Sources, page: Page) -> Handler:
 
 def _index(sources: Sources) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        shown = render_index(sections(sources.db.settings), sources if is_loopback(request) else None)
+        shown = render_index(sections(sources.settings), sources if is_loopback(request) else None)
         return web.Response(text=shown, content_type="text/html")
 
     return handle
@@ -89,7 +89,7 @@ def _version(sources: Sources) -> Handler:
 
 def _metrics(sources: Sources) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        if sources.db.settings.metrics_loopback_only and not is_loopback(request):
+        if sources.settings.metrics_loopback_only and not is_loopback(request):
             return web.Response(status=403, text="Only requests from localhost are allowed\n")
         body, headers = sources.metrics.exposition(), {"Content-Type": CONTENT_TYPE}
         if "gzip" in request.headers.get("Accept-Encoding", ""):

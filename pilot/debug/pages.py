@@ -6,12 +6,12 @@ from typing import Any
 from pilot.debug import config_dump, configuration, explain, fleet, push_status, registry, scope
 from pilot.debug.page import Page, Query
 from pilot.debug.sources import Sources
-from pilot.settings import Settings
+from pilot.settings.process import DebugSettings
 
 
 def page_list(sources: Sources, query: Query) -> Any:
     """Every page by its name, with the queries that do something else; as istioctl completes them."""
-    shown = sections(sources.db.settings).values()
+    shown = sections(sources.settings).values()
     names = [page.path.removeprefix("/debug/") for pages in shown for page in pages if page.answer is not page_list]
     return sorted([*names, "adsz?push=true"])
 
@@ -52,6 +52,6 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
 _UNSAFE = {"Administration": (Page("/debug/force_disconnect", "End the stream of proxyID", fleet.force_disconnect),)}
 
 
-def sections(settings: Settings) -> dict[str, tuple[Page, ...]]:
+def sections(settings: DebugSettings) -> dict[str, tuple[Page, ...]]:
     """The pages that are served, by title."""
     return _SECTIONS | _UNSAFE if settings.unsafe_admin else _SECTIONS

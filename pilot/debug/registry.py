@@ -33,7 +33,7 @@ def registryz(sources: Sources, query: Query) -> Any:
     """Every service, oldest first."""
     db = sources.db
     found = [(s, service_accounts(db, ref)) for ref in service_refs(db) if (s := service(db, ref)) is not None]
-    return Later(lambda: [show_service(s, accounts, db.settings.cluster_id) for s, accounts in found])
+    return Later(lambda: [show_service(s, accounts, db.settings.registry.cluster_id) for s, accounts in found])
 
 
 def endpoint_shardz(sources: Sources, query: Query) -> Any:
@@ -134,7 +134,7 @@ def _endpoint(e: Endpoint) -> dict[str, Any]:
 
 def _target(sources: Sources, target: ServiceTarget) -> dict[str, Any]:
     s = service(sources.db, target.ref)
-    shown = show_service(s, service_accounts(sources.db, target.ref), sources.db.settings.cluster_id) if s is not None else None
+    shown = show_service(s, service_accounts(sources.db, target.ref), sources.db.settings.registry.cluster_id) if s is not None else None
     return {"Service": shown, "Port": _port(target.port) | {"TargetPort": target.target_port}}
 
 

@@ -35,7 +35,7 @@ def sidecarz(sources: Sources, query: Query) -> Any:
         "sidecar": plain(find_sidecar(db, scope.sidecar)),
         "destinationRules": {host: names for host, names in rules.items() if names},
     }
-    cluster_id = db.settings.cluster_id
+    cluster_id = db.settings.registry.cluster_id
 
     def make() -> dict[str, Any]:
         shown = {ref: show_service(s, accounts, cluster_id) for ref, (s, accounts) in known.items()}

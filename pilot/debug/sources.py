@@ -9,6 +9,7 @@ from pilot.lib.build_info import BuildInfo, build_info
 from pilot.lib.metrics import Metrics
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
+from pilot.settings.process import DebugSettings
 
 if TYPE_CHECKING:
     from pilot.model.problem import Problem
@@ -68,4 +69,5 @@ class Sources:
     metrics: Metrics
     fleet: Fleet
     problems: Callable[[], Iterable[Problem]]
+    settings: DebugSettings = dataclasses.field(default_factory=DebugSettings)
     build: BuildInfo = dataclasses.field(default_factory=build_info)

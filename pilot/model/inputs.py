@@ -24,7 +24,7 @@ from pilot.model.config.virtual_service import VirtualService
 from pilot.model.config.workload_entry import WorkloadEntryObject
 from pilot.model.config.workload_group import WorkloadGroup
 from pilot.model.proxy import Proxy
-from pilot.settings import Settings
+from pilot.settings.mesh import MeshSettings
 
 S = TypeVar("S")
 Rows = Table[ObjectKey, Object[S]]
@@ -54,9 +54,9 @@ class Mesh(Database):
     peer_authentications: Rows[PeerAuthentication]
     request_authentications: Rows[RequestAuthentication]
 
-    def __init__(self, settings: Settings | None = None, catalogue: Catalogue = CATALOGUE) -> None:
+    def __init__(self, settings: MeshSettings | None = None, catalogue: Catalogue = CATALOGUE) -> None:
         super().__init__()
-        self.settings, self.catalogue = settings or Settings(), catalogue
+        self.settings, self.catalogue = settings or MeshSettings(), catalogue
         for kind in catalogue:
             setattr(self, kind.table, self._make_table(kind))
         # Singletons, by name: "mesh" → MeshConfig (always there), "networks" → MeshNetworks
@@ -66,5 +66,5 @@ class Mesh(Database):
 
     def _make_table(self, kind: Kind) -> Rows[Any]:
         named = {"namespace": indexes.namespace} if kind.namespaced else {}
-        of_domain = {name: make(self.settings.domain) for name, make in kind.domain_indexes.items()}
+        of_domain = {name: make(self.settings.registry.domain) for name, make in kind.domain_indexes.items()}
         return Table(self, str(kind.id), **named, **kind.indexes, **of_domain)

@@ -27,7 +27,8 @@ from pilot.serve.pusher import Pusher
 from pilot.serve.session import Session
 from pilot.serve.sotw import SotwSession
 from pilot.serve.types import HEALTH
-from pilot.settings import FOREVER, Settings
+from pilot.settings.declaration import FOREVER
+from pilot.settings.process import ServeSettings
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Any = aio.EOF  # type: ignore[attr-defined]
@@ -169,7 +170,7 @@ def peer_address(peer: str) -> str:
     return urllib.parse.unquote(peer.removeprefix("ipv4:").removeprefix("ipv6:"))
 
 
-def make_server(settings: Settings, handlers: Any) -> aio.Server:
+def make_server(settings: ServeSettings, handlers: Any) -> aio.Server:
     """A gRPC server that is not started yet, with keepalive, limits and connection age of the settings."""
     options = [
         ("grpc.so_reuseport", 0),  # a port that is in use is an error

@@ -18,7 +18,7 @@ from pilot.serve.admission import Admission
 from pilot.serve.ads import SERVICE, Ads, make_server
 from pilot.serve.discovery import Discovery
 from pilot.serve.pusher import Pusher
-from pilot.settings import Settings
+from pilot.settings.process import ServeSettings
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.resource import Resource
 from tests.support.streams import resource
@@ -51,12 +51,11 @@ class Server:
     """A running server. `set` changes the world."""
 
     def __init__(self, bytes_in_flight: int = 64 << 20, rate: float = 0.0, linger: float = 0.0, write_timeout: float = 60.0) -> None:
-        settings = Settings()
-        self.db, self.metrics = Mesh(settings), Metrics()
+        self.db, self.metrics = Mesh(), Metrics()
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
         self.pusher = Pusher(self.discovery, self.metrics, bytes_in_flight, write_timeout)
         self.ads = Ads(self.discovery, self.pusher, self.metrics, Admission(rate), {"alias": "Kubernetes"})
-        self.grpc = make_server(settings, self.ads.handlers())
+        self.grpc = make_server(ServeSettings(), self.ads.handlers())
         self.port = self.grpc.add_insecure_port("127.0.0.1:0")
 
     def set(self, where: str, **contents: str) -> int:

@@ -60,4 +60,4 @@ class FakeFleet:
 
 def sources(mesh: Mesh, *connected: FakeConnection, problems: Sequence[Problem] = (), **options: Any) -> Sources:
     fleet, build = FakeFleet(*connected), BuildInfo("1.2.3", "abc", "Clean")
-    return Sources(mesh, Metrics(build), fleet, lambda: problems, build, **options)
+    return Sources(mesh, Metrics(build), fleet, lambda: problems, build=build, **options)

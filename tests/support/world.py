@@ -14,7 +14,7 @@ from pilot.model.config.mesh_networks import MeshNetworks
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
-from pilot.settings import load
+from pilot.settings.parse import load
 from pilot.translate.profile import plan
 from pilot.translate.resource import Resource
 
@@ -54,7 +54,7 @@ class World:
     """Tables, connected proxies, and what each of them gets."""
 
     def __init__(self, mesh_config: str = "", environ: Mapping[str, str] | None = None) -> None:
-        self.mesh = Mesh(load([], dict(environ or {})).settings)
+        self.mesh = Mesh(load([], dict(environ or {})).settings.mesh)
         self.failures: list[str] = []
         self.mesh.on_failure = lambda node, error: self.failures.append(f"{node}: {error!r}")
         mesh, problems = decode_mesh_config([yaml.safe_load(mesh_config)] if mesh_config else [])

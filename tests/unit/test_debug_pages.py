@@ -29,7 +29,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity
 from pilot.model.proxy import NodeType, Proxy
-from pilot.settings import Settings
+from pilot.settings.process import DebugSettings
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.resource import Resource
 from tests.support.debug import FakeConnection, FakeFleet, FakeWatch, sources
@@ -126,8 +126,8 @@ def small_plan(db: Mesh, node_id: str) -> Plan:
 # -- around the pages ------------------------------------------------------------------------------------------------------
 
 
-def build_mesh(settings: Settings | None = None) -> Mesh:
-    mesh = Mesh(settings)
+def build_mesh() -> Mesh:
+    mesh = Mesh()
     config, problems = decode_mesh_config([{"accessLogFile": "/dev/stdout", "connectTimeout": "3s"}])
     assert config is not None
     assert not problems
@@ -200,7 +200,7 @@ async def test_metrics_compressed(client: TestClient[web.Request, web.Applicatio
 
 async def test_the_index_names_every_page_and_proxy(ask: Ask) -> None:
     text = await ask("/debug")
-    for page in (page for shown in sections(Settings()).values() for page in shown):
+    for page in (page for shown in sections(DebugSettings()).values() for page in shown):
         assert f'{"formaction" if page.of_proxy else "href"}="{page.path}"' in text
     assert "tea-1.shop-3" in text
     assert "/debug/config_dump?proxyID=tea-1.shop-3&amp;pretty=" in text
@@ -254,7 +254,7 @@ async def test_others_see_metrics_and_the_bare_index(client: TestClient[web.Requ
 
 
 async def test_metrics_for_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = sources(build_mesh(Settings(metrics_loopback_only=True)))
+    closed = sources(build_mesh(), settings=DebugSettings(metrics_loopback_only=True))
     async with TestClient(TestServer(application(closed))) as client:
         assert (await refusal(client, "/metrics"))[0] == 200
         monkeypatch.setattr(application_module, "is_loopback", lambda request: False)
@@ -262,7 +262,7 @@ async def test_metrics_for_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_debug_can_be_off() -> None:
-    async with TestClient(TestServer(application(sources(build_mesh(Settings(debug_on_http=False)))))) as client:
+    async with TestClient(TestServer(application(sources(build_mesh(), settings=DebugSettings(pages=False))))) as client:
         assert (await refusal(client, "/debug"))[0] == 404
         assert (await refusal(client, "/debug/adsz"))[0] == 404
         assert (await refusal(client, "/version"))[0] == 200
@@ -270,7 +270,7 @@ async def test_debug_can_be_off() -> None:
 
 async def test_disconnecting_is_off_unless_asked_for(client: TestClient[web.Request, web.Application]) -> None:
     assert (await refusal(client, "/debug/force_disconnect?proxyID=tea"))[0] == 404
-    unsafe = sources(build_mesh(Settings(unsafe_admin=True)), connection())
+    unsafe = sources(build_mesh(), connection(), settings=DebugSettings(unsafe_admin=True))
     async with TestClient(TestServer(application(unsafe))) as other:
         assert await refusal(other, "/debug/force_disconnect?proxyID=tea") == (200, "OK")
         assert "force_disconnect" in (await refusal(other, "/debug/list"))[1]

@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-from pilot import settings
 from pilot.cli.pilotctl import build_parser
+from pilot.settings.document import document, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "deploy").rglob("*.md"))]
@@ -17,16 +17,16 @@ COMMANDS = [line.strip() for line in README.splitlines() if line.startswith("   
 
 
 def test_the_settings_are_documented_as_they_are() -> None:
-    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == settings.document(), "python -m pilot.settings > docs/settings.md"
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == document(), "python -m pilot.settings > docs/settings.md"
 
 
 def test_a_stale_document_is_noticed(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     stale = tmp_path / "settings.md"
-    stale.write_text(settings.document().replace("15010", "15011"), encoding="utf-8")
-    assert settings.main(["--check", str(stale)]) == 1
+    stale.write_text(document().replace("15010", "15011"), encoding="utf-8")
+    assert main(["--check", str(stale)]) == 1
     assert "is stale" in capsys.readouterr().err
-    stale.write_text(settings.document(), encoding="utf-8")
-    assert settings.main(["--check", str(stale)]) == 0
+    stale.write_text(document(), encoding="utf-8")
+    assert main(["--check", str(stale)]) == 0
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -18,7 +18,8 @@ from pilot.app import ControlPlane
 from pilot.cli.pilot_discovery import main
 from pilot.ingest.file_source import FileSource
 from pilot.lib.build_info import build_info
-from pilot.settings import document, load
+from pilot.settings.document import document
+from pilot.settings.parse import load
 from tests.support.logs import logging_as_before
 from tests.support.processes import free_port
 

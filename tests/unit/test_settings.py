@@ -1,13 +1,16 @@
 """Flags and environment → settings."""
 from __future__ import annotations
 
-import dataclasses
+from operator import attrgetter
 
 import pytest
 
 from pilot.lib.duration import Duration
 from pilot.lib.flags import FlagError, scan
-from pilot.settings import Settings, document, load
+from pilot.settings import Settings
+from pilot.settings.declaration import declared
+from pilot.settings.document import document
+from pilot.settings.parse import load
 
 
 def test_defaults() -> None:
@@ -22,28 +25,28 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("argv", "field", "value"),
     [
-        (["--grpcAddr", ":1"], "grpc_address", ":1"),
-        (["--grpcAddr=:1"], "grpc_address", ":1"),
-        (["--grpcAddr="], "grpc_address", ""),
-        (["--grpcAddr", ":1", "--grpcAddr", ":2"], "grpc_address", ":2"),
-        (["-n", "mesh"], "namespace", "mesh"),
-        (["-nmesh"], "namespace", "mesh"),
-        (["-n=mesh"], "namespace", "mesh"),
-        (["--log_as_json"], "log_as_json", True),
-        (["--log_as_json=false"], "log_as_json", False),
-        (["--log_as_json=T"], "log_as_json", True),
-        (["--shutdownDuration", "1m30s"], "shutdown_duration", Duration(90_000_000_000)),
-        (["--log_target", "stdout", "--log_target", "a,b"], "log_targets", ("stdout", "a", "b")),
-        (["--configDir", "-odd-"], "config_dir", "-odd-"),
-        (["--unknown", "value", "--domain", "d"], "domain", "d"),
-        (["--unknown=value", "--domain", "d"], "domain", "d"),
-        (["--unknown", "--domain", "d"], "domain", "d"),
-        (["-x", "1", "--domain", "d"], "domain", "d"),
-        (["--domain", "d", "--"], "domain", "d"),
+        (["--grpcAddr", ":1"], "serve.grpc_address", ":1"),
+        (["--grpcAddr=:1"], "serve.grpc_address", ":1"),
+        (["--grpcAddr="], "serve.grpc_address", ""),
+        (["--grpcAddr", ":1", "--grpcAddr", ":2"], "serve.grpc_address", ":2"),
+        (["-n", "mesh"], "mesh.registry.namespace", "mesh"),
+        (["-nmesh"], "mesh.registry.namespace", "mesh"),
+        (["-n=mesh"], "mesh.registry.namespace", "mesh"),
+        (["--log_as_json"], "log.as_json", True),
+        (["--log_as_json=false"], "log.as_json", False),
+        (["--log_as_json=T"], "log.as_json", True),
+        (["--shutdownDuration", "1m30s"], "process.shutdown_duration", Duration(90_000_000_000)),
+        (["--log_target", "stdout", "--log_target", "a,b"], "log.targets", ("stdout", "a", "b")),
+        (["--configDir", "-odd-"], "ingest.config_dir", "-odd-"),
+        (["--unknown", "value", "--domain", "d"], "mesh.registry.domain", "d"),
+        (["--unknown=value", "--domain", "d"], "mesh.registry.domain", "d"),
+        (["--unknown", "--domain", "d"], "mesh.registry.domain", "d"),
+        (["-x", "1", "--domain", "d"], "mesh.registry.domain", "d"),
+        (["--domain", "d", "--"], "mesh.registry.domain", "d"),
     ],
 )
 def test_flags(argv: list[str], field: str, value: object) -> None:
-    assert getattr(load(argv, {}).settings, field) == value
+    assert attrgetter(field)(load(argv, {}).settings) == value
 
 
 @pytest.mark.parametrize(
@@ -71,17 +74,17 @@ def test_unknown_flags_are_accepted_and_told() -> None:
 @pytest.mark.parametrize(
     ("environ", "field", "value"),
     [
-        ({"POD_NAMESPACE": "mesh"}, "namespace", "mesh"),
-        ({"PILOT_DEBOUNCE_AFTER": "0"}, "debounce_after", Duration(0)),
-        ({"PILOT_HTTP10": "1"}, "http10", True),
-        ({"ISTIO_GPRC_MAXSTREAMS": "10"}, "max_streams", 10),
-        ({"PILOT_MAX_REQUESTS_PER_SECOND": "2.5"}, "stream_rate", 2.5),
-        ({"POD_NAMESPACE": ""}, "namespace", "istio-system"),
+        ({"POD_NAMESPACE": "mesh"}, "mesh.registry.namespace", "mesh"),
+        ({"PILOT_DEBOUNCE_AFTER": "0"}, "ingest.debounce_after", Duration(0)),
+        ({"PILOT_HTTP10": "1"}, "mesh.listeners.http10", True),
+        ({"ISTIO_GPRC_MAXSTREAMS": "10"}, "serve.max_streams", 10),
+        ({"PILOT_MAX_REQUESTS_PER_SECOND": "2.5"}, "serve.stream_rate", 2.5),
+        ({"POD_NAMESPACE": ""}, "mesh.registry.namespace", "istio-system"),
     ],
 )
 def test_environment(environ: dict[str, str], field: str, value: object) -> None:
     loaded = load([], environ)
-    assert getattr(loaded.settings, field) == value
+    assert attrgetter(field)(loaded.settings) == value
     assert not loaded.warnings
 
 
@@ -95,21 +98,29 @@ def test_environment_that_makes_no_sense_is_told_and_left(environ: dict[str, str
 
 
 def test_a_flag_wins_over_its_variable() -> None:
-    assert load(["--namespace", "flag"], {"POD_NAMESPACE": "variable"}).settings.namespace == "flag"
+    assert load(["--namespace", "flag"], {"POD_NAMESPACE": "variable"}).settings.mesh.registry.namespace == "flag"
 
 
-def test_every_setting_is_documented_and_can_be_set() -> None:
-    text = document()
+def test_every_setting_is_documented_under_the_heading_of_its_section_and_can_be_set() -> None:
+    tables = {part.partition("\n")[0]: part for part in document().split("\n## ")[1:]}
     flags, variables = set(), set()
-    for field in dataclasses.fields(Settings):
-        flag, variable = field.metadata["flag"], field.metadata["env"]
-        assert flag or variable, field.name
-        assert field.metadata["about"].endswith("."), field.name
-        assert field.metadata["about"] in text
-        assert flag not in flags, flag
-        assert variable not in variables, variable
-        flags.add(flag or field.name)
-        variables.add(variable or field.name)
+    for s in declared(Settings()):
+        assert s.flag or s.env, s.path
+        assert s.about.endswith("."), s.path
+        assert s.about in tables[s.title], s.path
+        assert s.flag not in flags, s.flag
+        assert s.env not in variables, s.env
+        flags.add(s.flag or s.path)
+        variables.add(s.env or s.path)
+
+
+def test_every_section_is_given_only_what_is_its_own() -> None:
+    """A value lands in the section that declares it, and nowhere else."""
+    for s in declared(Settings()):
+        if isinstance(s.default, bool) and s.env:
+            changed = load([], {s.env: str(not s.default)}).settings
+            differs = [d.path for d in declared(Settings()) if attrgetter(".".join(d.path))(changed) != d.default]
+            assert differs == [s.path]
 
 
 def test_scan_tells_apart() -> None:

@@ -14,7 +14,7 @@ from pilot.model.views.services import service
 def external_names(db: Mesh) -> tuple[ServiceRef, ...]:
     """The Kubernetes Services whose type is ExternalName."""
     keys = db.services.keys("external", True)
-    return tuple(ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.domain), key.namespace) for key in keys)
+    return tuple(ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace) for key in keys)
 
 
 @hub

@@ -44,10 +44,10 @@ _requests: Gather[ObjectKey, [], Request] = Gather("address_requests", _entries,
 @hub
 def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, ...]]:
     """The IPv4 and IPv6 address of each host of each entry that gets some."""
-    settings = db.settings
-    if not settings.ip_autoallocate:
+    registry = db.settings.registry
+    if not registry.ip_autoallocate:
         return {}
-    return allocate(_requests(db), settings.ip_autoallocate_ipv4, settings.ip_autoallocate_ipv6)
+    return allocate(_requests(db), registry.ip_autoallocate_ipv4, registry.ip_autoallocate_ipv6)
 
 
 @derived

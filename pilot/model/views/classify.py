@@ -64,8 +64,8 @@ def outbound_facet(db: Mesh, node_id: str) -> Outbound:
         labels=cut(proxy_labels(db, node_id), outbound_label_keys(db, scope)),
         tls_files=_tls_files(proxy),
         dns_domain=proxy.dns_domain,
-        dns_capture=uses_auto_addresses(proxy, db.settings.ip_autoallocate),
-        http10=accepts_http10(proxy, db.settings.http10),
+        dns_capture=uses_auto_addresses(proxy, db.settings.registry.ip_autoallocate),
+        http10=accepts_http10(proxy, db.settings.listeners.http10),
         interception=interception_of(proxy),
         secret_servers=_secret_servers(proxy),
         preserve_case=bool(config.proxy_headers is not None and config.proxy_headers.preserve_http1_header_case),
@@ -89,7 +89,7 @@ def inbound_facet(db: Mesh, node_id: str) -> Inbound:
         interception=interception_of(proxy),
         secret_servers=_secret_servers(proxy),
         preserve_case=bool(config.proxy_headers is not None and config.proxy_headers.preserve_http1_header_case),
-        http10=accepts_http10(proxy, db.settings.http10),
+        http10=accepts_http10(proxy, db.settings.listeners.http10),
     )
 
 
@@ -117,7 +117,7 @@ def listening(db: Mesh, node_id: str) -> Listening:
         ipv4=False in families,
         ipv6=True in families,
         interception=interception_of(proxy),
-        http10=accepts_http10(proxy, db.settings.http10),
+        http10=accepts_http10(proxy, db.settings.listeners.http10),
         idle_timeout=_duration(proxy.text("IDLE_TIMEOUT")),
         http_proxy_port=_port(proxy.text("HTTP_PROXY_PORT")),
         exact_balance_inbound=proxy.flag("INBOUND_LISTENER_EXACT_BALANCE"),
@@ -127,7 +127,7 @@ def listening(db: Mesh, node_id: str) -> Listening:
         dns_proxy=_dns_proxy(proxy),
         headers=config.proxy_headers or ProxyHeaders(),
         connections=config.connection_settings or _mesh_connections(mesh),
-        tracing=_tracing(config, db.settings.trace_sampling) if mesh.enable_tracing else None,
+        tracing=_tracing(config, db.settings.telemetry.trace_sampling) if mesh.enable_tracing else None,
     )
 
 
@@ -140,7 +140,7 @@ def outbound_listening(db: Mesh, node_id: str) -> OutboundListening:
         listening=listening(db, node_id),
         labels=outbound.labels,
         auto_addresses=outbound.dns_capture,
-        own_address=find_proxy(db, node_id).ips[0] if db.settings.headless_filter_chains else "",
+        own_address=find_proxy(db, node_id).ips[0] if db.settings.listeners.headless_filter_chains else "",
     )
 
 

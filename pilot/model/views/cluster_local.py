@@ -16,7 +16,7 @@ from pilot.model.views.mesh import mesh_config
 @hub
 def cluster_local_hosts(db: Mesh) -> Mapping[str, bool]:
     """Hosts, wildcards too, and whether they are local to their cluster; the most specific decides."""
-    mesh, domain = mesh_config(db), db.settings.domain
+    mesh, domain = mesh_config(db), db.settings.registry.domain
     config = mesh.default_config
     discovery = config.discovery_address.rpartition(":")[0] if config is not None else ""
     defaults = [f"*.kube-system.svc.{domain}", f"kubernetes.default.svc.{domain}"]

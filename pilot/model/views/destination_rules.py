@@ -47,7 +47,7 @@ class MergedRule(msgspec.Struct, frozen=True):
 def rule_defaults(db: Mesh) -> Defaults:
     """What the mesh config and the settings say about the reach of rules."""
     mesh = mesh_config(db)
-    return Defaults(mesh.root_namespace, "." in mesh.default_destination_rule_export_to, db.settings.merge_rules_by_export)
+    return Defaults(mesh.root_namespace, "." in mesh.default_destination_rule_export_to, db.settings.registry.merge_rules_by_export)
 
 
 @derived
@@ -56,7 +56,7 @@ def host_pools(db: Mesh, host: str) -> Mapping[str, Pools]:
     rules: dict[str, list[Object[DestinationRule]]] = {}
     for key in destination_rules.keys(db, "host", host.lower()):
         row = destination_rules.get(db, key)
-        if row is not None and full_name(row.spec.host, key.namespace, db.settings.domain) == host:
+        if row is not None and full_name(row.spec.host, key.namespace, db.settings.registry.domain) == host:
             rules.setdefault(key.namespace, []).append(row)
     return {namespace: _pools(db, namespace, found) for namespace, found in rules.items()}
 

@@ -31,7 +31,7 @@ def slice_endpoints(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
 
 
 def _endpoints(db: Mesh, found: Service, row: Object[EndpointSlice], number: int, port_name: str) -> Iterable[Endpoint]:
-    both_families = db.settings.dual_stack and len(found.addresses) > 1
+    both_families = db.settings.registry.dual_stack and len(found.addresses) > 1
     draining = bool(found.session_label or found.session_header_label)
     for e in row.spec.endpoints:
         pod = _pod_of(e, row.namespace)
@@ -70,6 +70,6 @@ def _workload_at(db: Mesh, address: str, namespace: str) -> Workload:
         if known is not None and known.ready and known.addresses[0] == address:
             return known.at((address,))
     network = find_network(db, address, {})
-    cluster = db.settings.cluster_id
+    cluster = db.settings.registry.cluster_id
     labels = label.with_topology({}, cluster, "", "", network)
     return Workload(name="", namespace="", addresses=(address,), labels=frozenset(labels.items()), network=network, cluster_id=cluster)

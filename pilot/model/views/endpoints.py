@@ -50,7 +50,7 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
 
 def _selected_entries(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
     """What a Service with addresses of its own selects; a named target port must be one of the entry's."""
-    if not db.settings.services_select_entries or found.resolution is not Resolution.CLIENT_SIDE_LB or not found.selector:
+    if not db.settings.registry.services_select_entries or found.resolution is not Resolution.CLIENT_SIDE_LB or not found.selector:
         return
     selector = frozenset(found.selector)
     for workload in selectable_entries(db, found.namespace).values():
@@ -88,7 +88,8 @@ def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, host
     is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
     if is_dns and not spec.endpoints and spec.workload_selector is None:
         target = port.target_port or port.number
-        itself = Workload(name=row.name, namespace=row.namespace, addresses=(hostname,), workload=row.name, cluster_id=db.settings.cluster_id)
+        cluster = db.settings.registry.cluster_id
+        itself = Workload(name=row.name, namespace=row.namespace, addresses=(hostname,), workload=row.name, cluster_id=cluster)
         yield itself.endpoint(target, port.name)
         return
     for workload in entry_workloads(db, row):

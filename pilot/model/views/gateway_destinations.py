@@ -36,7 +36,7 @@ def _hosts_of(db: Mesh, key: ObjectKey, gateway: ObjectKey) -> frozenset[str] | 
     found = virtual_service(db, key)
     if found is None:
         return None
-    scoped = db.settings.scope_gateway_to_namespace
+    scoped = db.settings.gateways.scope_to_namespace
     leads = find_leads(found.spec)
     return frozenset(lead.host for lead in leads if not (scoped and lead.namespaces) or gateway.namespace in lead.namespaces) or None
 

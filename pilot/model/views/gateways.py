@@ -46,7 +46,7 @@ def selection(db: Mesh, node_id: str) -> Selection:
     """What selects the router of that node id, and its own service ports."""
     proxy = find_proxy(db, node_id)
     labels = frozenset(proxy_labels(db, node_id).items())
-    own = db.settings.scope_gateway_to_namespace
+    own = db.settings.gateways.scope_to_namespace
     gateways = tuple(
         key for key, selector in gateway_selectors(db) if selector <= labels and (not own or key.namespace == proxy.namespace)
     )
@@ -67,4 +67,4 @@ def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
 @derived
 def merged_gateway(db: Mesh, selected: Selection) -> MergedGateway:
     """The servers of the selected Gateways by port; what conflicts with an older server is rejected."""
-    return merge([(key, servers(db, key)) for key in selected.gateways], selected.ports, db.settings.quic_listeners)
+    return merge([(key, servers(db, key)) for key in selected.gateways], selected.ports, db.settings.gateways.quic_listeners)

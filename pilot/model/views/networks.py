@@ -44,11 +44,11 @@ class DefaultNetwork(NamedTuple):
 @hub
 def default_network(db: Mesh) -> DefaultNetwork:
     """By the label of the control plane's namespace, else by the mesh networks: this registry's, else by address."""
-    name = namespace_labels(db, db.settings.namespace).get(NETWORK, "")
+    name = namespace_labels(db, db.settings.registry.namespace).get(NETWORK, "")
     if name:
         return DefaultNetwork(name, ())
     networks = mesh_networks(db)
-    name = next((n for n, w in sorted(networks.networks.items()) if _has_registry(networks, n, db.settings.cluster_id)), "")
+    name = next((n for n, w in sorted(networks.networks.items()) if _has_registry(networks, n, db.settings.registry.cluster_id)), "")
     return DefaultNetwork(name, () if name else tuple(_cidrs(networks)))
 
 
@@ -110,12 +110,12 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
     networks = mesh_networks(db)
     for name, network in networks.networks.items():
         found.update(NetworkGateway(g.address, g.port, name) for g in network.gateways if g.address)
-    named = _registry_gateways(networks, db.settings.cluster_id, db.settings.domain)
+    named = _registry_gateways(networks, db.settings.registry.cluster_id, db.settings.registry.domain)
     for key in {*named, *db.services.keys("network", True)}:
         row = db.services.get(key)
         for way in () if row is None else _labelled_gateway(row) if NETWORK in row.labels else named.get(key, ()):
             for address, port in external_addresses(db, key, way.port):
-                found.add(way._replace(address=address, port=port, cluster=db.settings.cluster_id))
+                found.add(way._replace(address=address, port=port, cluster=db.settings.registry.cluster_id))
     return build_network_gateways(found)
 
 

@@ -25,7 +25,8 @@ def pod_workload(db: Mesh, key: ObjectKey) -> Workload | None:
         return None
     network = find_network(db, row.spec.status.pod_ip, row.labels)
     locality = label.locality_label(row.labels) or _locality_of_node(db, row.spec.node_name)
-    return build_pod_workload(row, locality, network, db.settings.cluster_id, service_rules(db).trust_domain, db.settings.dual_stack)
+    registry = db.settings.registry
+    return build_pod_workload(row, locality, network, registry.cluster_id, service_rules(db).trust_domain, registry.dual_stack)
 
 
 @derived

@@ -26,7 +26,7 @@ class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
 def service_rules(db: Mesh) -> ServiceRules:
     """Of this mesh."""
     mesh = mesh_config(db)
-    settings = db.settings
+    settings = db.settings.registry
     return ServiceRules(
         domain=settings.domain,
         trust_domain=mesh.trust_domain,

@@ -39,7 +39,7 @@ Aged = tuple[tuple[str, str], ServiceTarget]  # creation and host name of the se
 
 
 def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
-    if not is_here(proxy, db.settings.cluster_id):
+    if not is_here(proxy, db.settings.registry.cluster_id):
         return ()
     if (entry := _workload_entry(db, proxy)) is not None:
         return _targets_of_entry(db, entry)
@@ -122,7 +122,7 @@ def _listed_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
 
 
 def _ref(db: Mesh, key: ObjectKey) -> ServiceRef:
-    return ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.domain), key.namespace)
+    return ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
 
 
 def _aged(found: Service, port: Port, number: int) -> Aged:

@@ -39,7 +39,7 @@ class Listing(NamedTuple):
 @derived
 def service(db: Mesh, ref: ServiceRef) -> Service | None:
     """The service of that name, None where nothing declares it."""
-    key = kubernetes_key(ref, db.settings.domain)
+    key = kubernetes_key(ref, db.settings.registry.domain)
     row = db.services.get(key) if key is not None else None
     if row is not None:
         return build_kubernetes_service(row, namespace_annotations(db, ref.namespace), service_rules(db))
@@ -123,7 +123,7 @@ _refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_re
 
 @derived
 def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
-    domain = db.settings.domain
+    domain = db.settings.registry.domain
     refs = dict.fromkeys(ServiceRef(kubernetes_hostname(k.name, k.namespace, domain), k.namespace) for k in db.services.all_keys())
     for declared in _refs_by_entry(db).values():
         refs.update(dict.fromkeys(declared))
@@ -178,7 +178,7 @@ def visible_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 @hub
 def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
     """The services that a namespace declares, oldest first. Reads nothing of other namespaces."""
-    domain = db.settings.domain
+    domain = db.settings.registry.domain
     refs = {ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace) for k in db.services.keys("namespace", namespace)}
     for key in service_entries.keys(db, "namespace", namespace):
         row = service_entries.get(db, key)
@@ -192,7 +192,7 @@ def refs_by_hostname(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
     refs = {ServiceRef(hostname, key.namespace) for key in service_entries.keys(db, "host", hostname)}
     name, _, rest = hostname.partition(".")
     namespace = rest.partition(".")[0]
-    if hostname == kubernetes_hostname(name, namespace, db.settings.domain):
+    if hostname == kubernetes_hostname(name, namespace, db.settings.registry.domain):
         refs.add(ServiceRef(hostname, namespace))
     return _oldest_first(db, refs)
 

@@ -31,7 +31,7 @@ def sidecar_routing(db: Mesh, node_id: str) -> SidecarRouting:
         labels=outbound.labels,
         dns_domain=outbound.dns_domain,
         families=Families(
-            ipv4=listens.ipv4, ipv6=listens.ipv6, dual=listens.ipv4 and listens.ipv6 and db.settings.dual_stack, auto=outbound.dns_capture
+            ipv4=listens.ipv4, ipv6=listens.ipv6, dual=listens.ipv4 and listens.ipv6 and db.settings.registry.dual_stack, auto=outbound.dns_capture
         ),
         attempt_count=not (headers.attempt_count is not None and headers.attempt_count.disabled),
         forwarded_host=bool(headers.x_forwarded_host is not None and headers.x_forwarded_host.enabled),

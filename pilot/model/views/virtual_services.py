@@ -59,7 +59,7 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
 def qualified(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     """The object as written, with whole names."""
     row: Object[VirtualService] | None = virtual_services.get(db, key)
-    return replace(row, spec=qualify_names(row.spec, key.namespace, db.settings.domain)) if row is not None else None
+    return replace(row, spec=qualify_names(row.spec, key.namespace, db.settings.registry.domain)) if row is not None else None
 
 
 @derived

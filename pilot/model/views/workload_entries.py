@@ -22,7 +22,7 @@ def entry_workload(db: Mesh, key: ObjectKey) -> Workload | None:
     """The workload of a WorkloadEntry object; labels of its metadata come before those of its spec. None of one that is not
     healthy, where its health is checked."""
     row = db.workload_entries.get(key)
-    if row is None or (db.settings.entry_health_checks and not is_healthy(row)):
+    if row is None or (db.settings.registry.entry_health_checks and not is_healthy(row)):
         return None
     labels = {**row.spec.labels, **row.labels}
     name = row.annotations.get(REGISTRATION_GROUP) or row.labels.get(label.WORKLOAD_NAME) or row.name
@@ -52,7 +52,7 @@ selectable_entries: Gather[ObjectKey, [str], Workload] = Gather("selectable_entr
 def make_workload(db: Mesh, key: ObjectKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str) -> Workload:
     """The workload of an entry with these labels; reads only what every entry shares."""
     network = entry.network or find_network(db, entry.address, labels)
-    return build_entry_workload(key, entry, labels, name, network, db.settings.cluster_id, service_rules(db).trust_domain)
+    return build_entry_workload(key, entry, labels, name, network, db.settings.registry.cluster_id, service_rules(db).trust_domain)
 
 
 def build_entry_workload(

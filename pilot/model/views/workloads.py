@@ -30,7 +30,7 @@ def pod_of(db: Mesh, node_id: str) -> ObjectKey | None:
     key = ObjectKey(namespace, name)
     if name and namespace == proxy.text("NAMESPACE", proxy.namespace) and pod_workload(db, key) is not None:
         return key
-    if not db.settings.find_pod_by_ip:
+    if not db.settings.registry.find_pod_by_ip:
         return None
     at = [k for k in db.pods.keys("ip", proxy.ips[0]) if (w := pod_workload(db, k)) is not None and w.ready]
     return at[0] if len(at) == 1 else next((k for k in at if k.namespace == proxy.namespace), None)
@@ -69,14 +69,14 @@ def _own_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
 @derived
 def _registry_labels(db: Mesh, node_id: str) -> Mapping[str, str] | None:
     proxy = find_proxy(db, node_id)
-    if is_test_vm(proxy) or not is_here(proxy, db.settings.cluster_id):
+    if is_test_vm(proxy) or not is_here(proxy, db.settings.registry.cluster_id):
         return None
     pod = pod_of(db, node_id)
     row = db.pods.get(pod) if pod is not None else None
     known = pod_workload(db, pod) if pod is not None else None
     if row is not None and known is not None:
         network = find_network(db, row.spec.status.pod_ip, row.labels)
-        return label.with_topology(row.labels, db.settings.cluster_id, known.locality, proxy.text("NODE_NAME"), network)
+        return label.with_topology(row.labels, db.settings.registry.cluster_id, known.locality, proxy.text("NODE_NAME"), network)
     for _, workload in entries_at(db, proxy):
         return dict(workload.labels)
     return None

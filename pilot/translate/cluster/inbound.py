@@ -155,7 +155,7 @@ def inbound_clusters(db: Mesh, inbound: Inbound) -> Mapping[str, Resource]:
     ingress = sidecar.ingress if sidecar is not None else ()
     targets: list[Target] = []
     if ingress:
-        if db.settings.merge_ingress_with_services:
+        if db.settings.listeners.merge_ingress_with_services:
             declared = {i.port.number for i in ingress if i.port is not None}
             targets += [t for t in _service_targets(db, inbound, traits) if t.number not in declared]
         targets += [t for i in ingress if (t := _ingress_target(db, inbound, traits, i)) is not None]

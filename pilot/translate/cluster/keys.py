@@ -125,7 +125,7 @@ def find_destination(db: Mesh, key: ClusterKey, sources: Sources, sni_routed: bo
     subset = rule.subset(key.subset) if rule is not None and key.subset else None
     if key.subset and subset is None:
         return None
-    return Destination(found, port, rule, subset, sni_routed, db.settings.redis_filter and port.protocol is Protocol.REDIS)
+    return Destination(found, port, rule, subset, sni_routed, db.settings.listeners.redis_filter and port.protocol is Protocol.REDIS)
 
 
 def find_eds_destination(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType) -> Destination | None:

@@ -126,7 +126,7 @@ def router_fixed_clusters(db: Mesh) -> Mapping[str, Resource]:
 def dynamic_dns_clusters(db: Mesh, traits: Traits, dns_proxy: str) -> Mapping[str, Resource]:
     """Those of sidecars that may ask for any host by dynamic DNS."""
     tls = mesh_config(db).outbound_traffic_policy.tls
-    return _named(build_allow_any_dynamic(traits, cluster_defaults(db), tls, db.settings.dynamic_dns_max_hosts, dns_proxy))
+    return _named(build_allow_any_dynamic(traits, cluster_defaults(db), tls, db.settings.clusters.dynamic_dns_max_hosts, dns_proxy))
 
 
 @derived

@@ -28,7 +28,7 @@ def mesh_balance(db: Mesh) -> MeshBalance:
 def endpoint_policy(db: Mesh, to: Destination, inline: bool) -> EndpointPolicy:
     """Which endpoints a cluster has and how they are arranged. `inline`: it holds them itself. No node of its own."""
     settings = db.settings
-    sending = Sending(settings.send_unhealthy_endpoints, settings.always_send_unhealthy_endpoints)
+    sending = Sending(settings.clusters.send_unhealthy_endpoints, settings.clusters.always_send_unhealthy_endpoints)
     return build_endpoint_policy(to, mesh_balance(db), inline, sending, is_cluster_local(db, to.service.hostname))
 
 
@@ -46,13 +46,13 @@ def vantage(db: Mesh, policy: EndpointPolicy, outbound: Outbound) -> Vantage:
 def presentation(db: Mesh, found: Service) -> Presentation:
     """How the endpoints of a service are shown. No node of its own."""
     settings = db.settings
-    labels = dict(found.labels) if settings.label_external_services and found.mesh_external else {}
+    labels = dict(found.labels) if settings.registry.label_external_services and found.mesh_external else {}
     return Presentation(
-        settings.telemetry_label and settings.endpoint_telemetry_label,
-        settings.dual_stack,
-        settings.draining_label,
+        settings.telemetry.cluster_label and settings.telemetry.endpoint_label,
+        settings.registry.dual_stack,
+        settings.registry.draining_label,
         (labels.get(CANONICAL_NAME, ""), labels.get(CANONICAL_REVISION, "")),
-        found.namespace if settings.label_external_services and found.mesh_external else "",
+        found.namespace if settings.registry.label_external_services and found.mesh_external else "",
     )
 
 

@@ -33,7 +33,7 @@ def local_cluster(db: Mesh, of: Siblings) -> Mapping[str, Resource]:
         return {names.LOCAL_CLUSTER: Resource.of(ENDPOINT, endpoint_pb2.ClusterLoadAssignment(cluster_name=names.LOCAL_CLUSTER), names.LOCAL_CLUSTER)}
     settings = db.settings
     policy = EndpointPolicy(
-        unhealthy=settings.send_unhealthy_endpoints or settings.always_send_unhealthy_endpoints or bool(found.traffic_distribution),
+        unhealthy=settings.clusters.send_unhealthy_endpoints or settings.clusters.always_send_unhealthy_endpoints or bool(found.traffic_distribution),
         sticky=bool(found.session_label),
         node_local=found.node_local,
         cluster_local=is_cluster_local(db, found.hostname),

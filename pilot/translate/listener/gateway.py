@@ -121,7 +121,7 @@ def filter_chain(db: Mesh, chain: Chain, slot: Slot, front: Front) -> GatewayCha
 def _plain_chain(db: Mesh, chain: PlainChain, slot: Slot, front: Front) -> GatewayChain | None:
     template = manager(db, front, parse_protocol(chain.protocol) is Protocol.GRPC_WEB, False)
     own = over_rds(_stat_prefix(slot), route_name(chain.route))
-    return build_gateway_chain((), manager=template + own, timeout=db.settings.gateway_handshake_timeout)
+    return build_gateway_chain((), manager=template + own, timeout=db.settings.gateways.handshake_timeout)
 
 
 def _https_chain(db: Mesh, chain: HttpsChain, slot: Slot, front: Front) -> GatewayChain | None:
@@ -131,7 +131,7 @@ def _https_chain(db: Mesh, chain: HttpsChain, slot: Slot, front: Front) -> Gatew
     template = manager(db, front, False, slot.quic)
     own = over_rds(found.name or _stat_prefix(slot), route_name(chain.route))
     socket = _socket(db, chain.server, front, HTTP3_ALPN if slot.quic else HTTP_ALPN, slot.quic)
-    return build_gateway_chain(sni_hosts(found), manager=template + own, socket=socket, timeout=db.settings.gateway_handshake_timeout)
+    return build_gateway_chain(sni_hosts(found), manager=template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout)
 
 
 def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: Front) -> GatewayChain | None:
@@ -149,10 +149,10 @@ def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: Front) -> GatewayCha
     mesh_tls = not sni and found.tls is not None and found.tls.mode == "ISTIO_MUTUAL"
     filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, inbound=mesh_tls)
     if isinstance(chain, SniChain):
-        return build_gateway_chain(chain.hosts, filters, timeout=db.settings.gateway_handshake_timeout)
-    alpn = PEER_ALPN if mesh_tls and not db.settings.disable_metadata_exchange_alpn else HTTP_ALPN
+        return build_gateway_chain(chain.hosts, filters, timeout=db.settings.gateways.handshake_timeout)
+    alpn = PEER_ALPN if mesh_tls and not db.settings.telemetry.disable_metadata_exchange_alpn else HTTP_ALPN
     socket = _socket(db, chain.server, front, alpn) if found.tls is not None else None
-    return build_gateway_chain(sni_hosts(found), filters, socket=socket, timeout=db.settings.gateway_handshake_timeout)
+    return build_gateway_chain(sni_hosts(found), filters, socket=socket, timeout=db.settings.gateways.handshake_timeout)
 
 
 def _stat_prefix(slot: Slot) -> str:
@@ -165,7 +165,7 @@ def _socket(db: Mesh, key: ServerKey, front: Front, alpn: tuple[str, ...], quic:
     if found is None or found.tls is None:
         return None
     certificates = ServerCertificates(front.tls_files, front.secret_servers, _sds_provider(db))
-    context = build_server_context(found.tls, certificates, alpn, quic, _tls_defaults(db), db.settings.compliance_policy)
+    context = build_server_context(found.tls, certificates, alpn, quic, _tls_defaults(db), db.settings.tls.compliance_policy)
     return build_quic(context) if quic else build_downstream(context)
 
 
@@ -206,10 +206,10 @@ def _options(db: Mesh, slot: Slot, front: Front) -> GatewayOptions:
     listening = front.listening
     all_addresses = wildcards(listening.ipv4, listening.ipv6)
     return GatewayOptions(
-        others=all_addresses[1:] if db.settings.dual_stack and slot.bind == all_addresses[0] else (),
+        others=all_addresses[1:] if db.settings.registry.dual_stack and slot.bind == all_addresses[0] else (),
         proxy_protocol=front.topology.proxy_protocol,
         exact_balance=listening.exact_balance_outbound,
-        accepts=db.settings.connections_per_event,
+        accepts=db.settings.listeners.connections_per_event,
         buffer_bytes=listening.connections.listener_per_connection_buffer_limit_bytes,
         access_logs=build_listener_access_logs(listener_defaults(db).access_logs),
     )

@@ -60,4 +60,4 @@ def build_passage(db: Mesh, chain: MeshChain, front: Front) -> GatewayChain | No
     cluster = dns_srv(chain.port, chain.subset, chain.service.hostname)
     route = TcpRoute(stat_prefix(db, chain.service, port, chain.subset) or cluster, ((cluster, 0),), settings=settings)
     filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network)
-    return build_gateway_chain((cluster,), filters, timeout=db.settings.gateway_handshake_timeout, alpn=MESH_ALPN)
+    return build_gateway_chain((cluster,), filters, timeout=db.settings.gateways.handshake_timeout, alpn=MESH_ALPN)

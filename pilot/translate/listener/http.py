@@ -43,7 +43,7 @@ def http_template(db: Mesh, kind: HttpClass, listening: Listening) -> bytes:
     """A serialized manager without statistics prefix, routes and tracing."""
     settings, defaults = db.settings, listener_defaults(db)
     gateway = kind.side == "gateway"
-    use_remote_address = gateway or (kind.side == "outbound" and settings.use_remote_address and not kind.forward_proxy)
+    use_remote_address = gateway or (kind.side == "outbound" and settings.listeners.use_remote_address and not kind.forward_proxy)
     options = HttpOptions(
         side=kind.side,
         headers=listening.headers,
@@ -55,28 +55,28 @@ def http_template(db: Mesh, kind: HttpClass, listening: Listening) -> bytes:
         absolute_urls=kind.forward_proxy,
         idle_timeout=listening.idle_timeout,
         use_remote_address=use_remote_address,
-        continue_100=settings.continue_100,
-        internal_networks=internal_networks(db) if settings.hcm_internal_networks or use_remote_address else (),
+        continue_100=settings.listeners.continue_100,
+        internal_networks=internal_networks(db) if settings.listeners.hcm_internal_networks or use_remote_address else (),
     )
     headers = listening.headers
     exchange = headers.metadata_exchange_headers
     filters = FilterOptions(
         side=kind.side,
         features=listening.features,
-        metadata_exchange=settings.metadata_exchange,
-        labels=settings.metadata_exchange_labels,
+        metadata_exchange=settings.telemetry.metadata_exchange,
+        labels=settings.telemetry.metadata_exchange_labels,
         mesh_only=exchange is not None and exchange.mode == "IN_MESH" and not kind.forward_proxy,
-        alpn=settings.alpn_filter,
-        sessions=settings.persistent_sessions,
+        alpn=settings.listeners.alpn_filter,
+        sessions=settings.listeners.persistent_sessions,
         grpc_web=kind.grpc_web,
         suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled),
     )
-    family = lookup_family(listening.ipv4, listening.ipv6, settings.dual_stack, settings.ipv6_only_has_ipv4)
+    family = lookup_family(listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4)
     resolving = []
     if kind.dynamic_host:
         resolving.append(build_dynamic_forward_proxy(build_dns_cache(names.dns_cache(kind.dynamic_host), family)))
     if kind.allow_any:
-        cache = build_allow_any_dns_cache(family, settings.dynamic_dns_max_hosts, listening.dns_proxy)
+        cache = build_allow_any_dns_cache(family, settings.clusters.dynamic_dns_max_hosts, listening.dns_proxy)
         resolving.append(build_dynamic_forward_proxy(cache))
     authn = [build_jwt_authn(kind.jwt, clear_route_cache=gateway)] if kind.jwt else []
     manager = build_http_connection_manager(options, build_http_filters(filters, authn, resolving), build_http_access_logs(defaults.access_logs))

@@ -62,24 +62,24 @@ def inbound_chains(db: Mesh, spec: InboundSpec, guard: Guard, listening: Listeni
         tcp_tls=own or mesh_socket(db, guard, True),
         options=listener_options(db, listening),
     )
-    return build_chains(spec, routes, materials, plaintext_alpns(db.settings.http10))
+    return build_chains(spec, routes, materials, plaintext_alpns(db.settings.listeners.http10))
 
 
 @derived
 def mesh_socket(db: Mesh, guard: Guard, peers: bool) -> base_pb2.TransportSocket:
     """Mutual TLS of the mesh. `peers`: TCP, over which the proxies may exchange metadata first."""
     settings = db.settings
-    exchange = peers and settings.metadata_exchange and not settings.disable_metadata_exchange_alpn
+    exchange = peers and settings.telemetry.metadata_exchange and not settings.telemetry.disable_metadata_exchange_alpn
     certificates = ServerCertificates(guard.tls_files, guard.secret_servers)
     alpn = PEER_ALPN if exchange else HTTP_ALPN
-    return build_downstream(build_inbound_context(certificates, alpn, trust_domains(db), mesh_config(db).mesh_mTLS, settings.compliance_policy))
+    return build_downstream(build_inbound_context(certificates, alpn, trust_domains(db), mesh_config(db).mesh_mTLS, settings.tls.compliance_policy))
 
 
 @derived
 def server_socket(db: Mesh, tls: ServerTLSSettings, guard: Guard) -> base_pb2.TransportSocket:
     """TLS that a Sidecar ends on a port of its own."""
     certificates = ServerCertificates(guard.tls_files, guard.secret_servers)
-    context = build_server_context(tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.compliance_policy)
+    context = build_server_context(tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.tls.compliance_policy)
     return build_downstream(context)
 
 

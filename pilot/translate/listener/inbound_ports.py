@@ -50,7 +50,7 @@ def port_specs(db: Mesh, inbound: Inbound, listening: Listening) -> list[Inbound
     found: dict[int, InboundSpec] = {}
     if ingress:
         declared = {i.port.number for i in ingress if i.port is not None}
-        if db.settings.merge_ingress_with_services:
+        if db.settings.listeners.merge_ingress_with_services:
             found = {s.number: s for s in _of_services(db, inbound, listening) if s.number not in declared}
         for spec in _of_ingress(db, inbound, listening, ingress):
             found.setdefault(spec.number, spec)
@@ -115,7 +115,7 @@ def _of_ingress(db: Mesh, inbound: Inbound, listening: Listening, ingress: tuple
             stat_prefix=build_stat_name(pattern, stand_in(source, port), port, target_port=None) if pattern else cluster,
             bind=(listener.bind,) if listener.bind else _own_addresses(inbound.ips, everywhere),
             to_port=to_port,
-            tls=listener.tls if db.settings.ingress_tls else None,
+            tls=listener.tls if db.settings.listeners.ingress_tls else None,
             source=source,
         )
 

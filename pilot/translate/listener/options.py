@@ -34,18 +34,18 @@ def listener_options(db: Mesh, listening: Listening) -> ListenerOptions:
     settings, mesh, features = db.settings, listener_defaults(db), listening.features
     network = NetworkOptions(
         access_logs=mesh.access_logs,
-        mongo=settings.mongo_filter,
-        redis=settings.redis_filter,
-        mysql=settings.mysql_filter and features.mysql_proxy,
-        exchange=settings.metadata_exchange and features.metadata_exchange,
-        exchanged_labels=settings.metadata_exchange_labels,
+        mongo=settings.listeners.mongo_filter,
+        redis=settings.listeners.redis_filter,
+        mysql=settings.listeners.mysql_filter and features.mysql_proxy,
+        exchange=settings.telemetry.metadata_exchange and features.metadata_exchange,
+        exchanged_labels=settings.telemetry.metadata_exchange_labels,
     )
     return ListenerOptions(
         network=network,
         detection_timeout=mesh.detection_timeout,
-        handshake_timeout=settings.gateway_handshake_timeout,
-        accepts=settings.connections_per_event,
-        dual_stack=settings.dual_stack,
+        handshake_timeout=settings.gateways.handshake_timeout,
+        accepts=settings.listeners.connections_per_event,
+        dual_stack=settings.registry.dual_stack,
         idle_timeout=listening.idle_timeout,
-        lookup_family=lookup_family(listening.ipv4, listening.ipv6, settings.dual_stack, settings.ipv6_only_has_ipv4),
+        lookup_family=lookup_family(listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4),
     )

@@ -59,7 +59,7 @@ def slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
     locked: frozenset[tuple[str, int]] = frozenset()
     with_http: set[tuple[str, int]] = set()
     for index, listener in enumerate(egress_listeners(db, facet.scope)):
-        place = place_of(listener, facet, refused, settings.dual_stack, settings.headless_filter_chains)
+        place = place_of(listener, facet, refused, settings.registry.dual_stack, settings.listeners.headless_filter_chains)
         if listener.port is None:
             locked = frozenset(found)
         for item in egress_services(db, facet.scope, index):

@@ -48,7 +48,7 @@ def http_chain(db: Mesh, claim: Claim, facet: OutboundListening, detected: bool)
         dynamic_host=claim.ref.hostname if found is not None and _is_dynamic(found) else "",
         allow_any=outbound_traffic_policy(db, facet.scope).dynamic_dns,
     )
-    alpns, transport = (plaintext_alpns(db.settings.http10), RAW_BUFFER) if detected else ((), "")
+    alpns, transport = (plaintext_alpns(db.settings.listeners.http10), RAW_BUFFER) if detected else ((), "")
     return ChainSpec(alpns=alpns, transport=transport, http=HttpRoutes(kind, routes))
 
 
@@ -113,8 +113,8 @@ def _other_names(db: Mesh, claim: Claim, facet: OutboundListening) -> tuple[str,
     hosts = egress_listeners(db, facet.scope)[claim.listener].hosts
     sets = [s for s in (hosts.find(claim.ref.namespace), hosts.everywhere) if s is not None and s.imports(claim.ref.hostname)]
     known = [a.hostname for a in aliases if sets and sets[0].imports(a.hostname)]
-    domain = f"{facet.scope.namespace}.svc.{db.settings.domain}"
-    return tuple(n for a in known for n in (a, *absolute_names(a, db.settings.absolute_domains), *short_names(a, domain)))
+    domain = f"{facet.scope.namespace}.svc.{db.settings.registry.domain}"
+    return tuple(n for a in known for n in (a, *absolute_names(a, db.settings.routes.absolute_domains), *short_names(a, domain)))
 
 
 def _is_dynamic(found: Service) -> bool:

@@ -40,7 +40,7 @@ def virtual_outbound_parts(db: Mesh, facet: OutboundListening) -> ListenerParts:
     listening = facet.listening
     options, mesh = listener_options(db, listening), listener_defaults(db)
     dynamic = outbound_traffic_policy(db, facet.scope).dynamic_dns
-    head = build_capture(listening, mesh.outbound_port, options, db.settings.ipv6_only_has_ipv4, dynamic)
+    head = build_capture(listening, mesh.outbound_port, options, db.settings.listeners.ipv6_only_has_ipv4, dynamic)
     chains = [build_black_hole_chain(BLACK_HOLE_CHAIN, mesh.outbound_port, options.network)]
     if dynamic:
         chains.append(_dynamic_dns_chain(db, facet))
@@ -111,4 +111,4 @@ def _dynamic_dns_chain(db: Mesh, facet: OutboundListening) -> ChainParts:
     routes.max_direct_response_body_size_bytes.value = DIRECT_RESPONSE_BYTES
     template = http_template(db, HttpClass(side="outbound", allow_any=True), facet.listening)
     manager = template + with_routes("outbound_virtualOutbound_allow_any_dynamic_dns;", routes)
-    return build_chain(ChainMatch(alpns=plaintext_alpns(db.settings.http10)), manager=manager, name=f"{CATCH_ALL_CHAIN}-http")
+    return build_chain(ChainMatch(alpns=plaintext_alpns(db.settings.listeners.http10)), manager=manager, name=f"{CATCH_ALL_CHAIN}-http")

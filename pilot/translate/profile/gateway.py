@@ -26,7 +26,7 @@ from pilot.translate.route.gateway import gateway_route_configurations
 def gateway_plan(db: Mesh, node_id: str) -> Plan:
     """The groups of one router."""
     outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
-    routed = restrict(outbound, selected) if db.settings.filter_gateway_clusters else outbound
+    routed = restrict(outbound, selected) if db.settings.gateways.filter_clusters else outbound
     passes = _passes(db, selected)
     return Plan({
         CLUSTER: tuple(_clusters(routed, outbound, passes)),

@@ -85,7 +85,7 @@ def planned_hosts(db: Mesh, ref: RouteRef, routing: Routing) -> tuple[PlannedHos
     for s in servers:
         ports.setdefault(s.gateway, set()).add(s.port)
     bound = {gateway: _bound_services(db, gateway, frozenset(of), routing).values() for gateway, of in ports.items()}
-    return plan_hosts(servers, bound, db.settings.collapse_routes)
+    return plan_hosts(servers, bound, db.settings.gateways.collapse_routes)
 
 
 # -- their content ---------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def source_routes(db: Mesh, source: Source, offer: Offer) -> tuple[RouteBytes, .
         forwarded_host=offer.forwarded_host,
         tls=source.tls,
         alt_svc=offer.alt_svc,
-        shadow_suffix=not db.settings.no_shadow_suffix,
+        shadow_suffix=not db.settings.routes.no_shadow_suffix,
     )
     return tuple(RouteBytes(r.SerializeToString(deterministic=True), is_catch_all(r.match)) for r in build_routes(found, context))
 
@@ -111,13 +111,13 @@ def target_of(db: Mesh, ref: ServiceRef) -> Target:
     found = service(db, ref)
     if found is None:
         return Target()
-    return Target(tuple(p.number for p in found.ports), found.external_name, session_of(found) if db.settings.persistent_sessions else None)
+    return Target(tuple(p.number for p in found.ports), found.external_name, session_of(found) if db.settings.listeners.persistent_sessions else None)
 
 
 @derived
 def session_of_host(db: Mesh, host: str, source: Source, offer: Offer) -> Session | None:
     """Sticky sessions of the host of a virtual host, where its VirtualService leads to the service of that very name."""
-    asks = asks_of(db, source.virtual_service) if db.settings.persistent_sessions else None
+    asks = asks_of(db, source.virtual_service) if db.settings.listeners.persistent_sessions else None
     if asks is None or host not in asks.targets:
         return None
     ref = destination_service(db, host, source.virtual_service.namespace, offer.scope.namespace)

@@ -122,7 +122,7 @@ def host_domains(db: Mesh, host: Host, dns_domain: str, families: Families, list
     found = service(db, host.ref) if host.ref is not None else None
     if found is None:
         return Domains((bracketed(host.host),), frozenset())
-    return build_domains(found, host.aliases, dns_domain, families, db.settings.absolute_domains, 0 if listener else host.port)
+    return build_domains(found, host.aliases, dns_domain, families, db.settings.routes.absolute_domains, 0 if listener else host.port)
 
 
 class Claims(NamedTuple):

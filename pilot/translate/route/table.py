@@ -182,7 +182,7 @@ def _place(host: Host, places: Mapping[ObjectKey, int], ages: Mapping[ServiceRef
 def _peculiar(db: Mesh) -> frozenset[str]:
     """Host names of services that routes to them treat in a special way: aliases, and those with sticky sessions."""
     refs: Iterable[ServiceRef] = ()
-    if db.settings.persistent_sessions:
+    if db.settings.listeners.persistent_sessions:
         refs = (r for r in service_refs(db) if (s := service(db, r)) is not None and session_of(s) is not None)
     return frozenset(r.hostname for r in (*external_names(db), *refs))
 
@@ -201,4 +201,4 @@ def target_of(db: Mesh, ref: ServiceRef, port: int) -> Target:
     if found is None:
         return Target()
     ports = (port,) if port else tuple(p.number for p in found.ports)
-    return Target(ports, found.external_name, session_of(found) if db.settings.persistent_sessions else None)
+    return Target(ports, found.external_name, session_of(found) if db.settings.listeners.persistent_sessions else None)

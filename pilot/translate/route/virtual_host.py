@@ -94,7 +94,7 @@ def _context(db: Mesh, key: VirtualHostKey) -> RouteContext:
         hashes=dict(key.hashes),
         retries=default_retries(db),
         forwarded_host=key.forwarded_host,
-        shadow_suffix=not db.settings.no_shadow_suffix,
+        shadow_suffix=not db.settings.routes.no_shadow_suffix,
     )
 
 
@@ -105,7 +105,7 @@ def default_retries(db: Mesh) -> HTTPRetry | None:
 
 
 def _session(db: Mesh, key: VirtualHostKey) -> Session | None:
-    found = service(db, key.host.ref) if key.host.ref is not None and db.settings.persistent_sessions else None
+    found = service(db, key.host.ref) if key.host.ref is not None and db.settings.listeners.persistent_sessions else None
     return session_of(found) if found is not None else None
 
 

@@ -1,0 +1,25 @@
+"""Every setting of the process, declared once: flag, environment variable, default and one sentence.
+
+`Settings` holds a section for each part of the process, and each part is given its section, never the whole. `parse` reads flags and
+environment, `document` writes docs/settings.md.
+"""
+# ruff: noqa: RUF009 (the values of section() are immutable)
+from __future__ import annotations
+
+import dataclasses
+
+from pilot.settings.declaration import section
+from pilot.settings.mesh import MeshSettings
+from pilot.settings.process import DebugSettings, IngestSettings, LogSettings, ProcessSettings, ServeSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What flags and environment say. Durations are nanoseconds, as everywhere."""
+
+    process: ProcessSettings = section(ProcessSettings(), "Process")
+    ingest: IngestSettings = section(IngestSettings(), "Configuration sources")
+    serve: ServeSettings = section(ServeSettings(), "Serving xDS")
+    debug: DebugSettings = section(DebugSettings(), "Debug pages and metrics")
+    log: LogSettings = section(LogSettings(), "Logs")
+    mesh: MeshSettings = section(MeshSettings())

@@ -1,0 +1,46 @@
+"""docs/settings.md: every setting, by section."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from pilot.settings import Settings
+from pilot.settings.declaration import Declared, declared
+from pilot.settings.parse import show
+
+HEAD = """\
+# Settings
+
+Generated from `pilot/settings` by `python -m pilot.settings`; do not edit.
+A flag wins over its variable, a variable over the default. Flags that are not listed are accepted and have no effect.
+"""
+
+
+def document() -> str:
+    """Returns the whole document."""
+    return HEAD + "".join(_section(title, found) for title, found in groupby(declared(Settings()), key=lambda d: d.title))
+
+
+def _section(title: str, settings: Iterable[Declared]) -> str:
+    """Returns the settings of one section as a table."""
+    return f"\n## {title}\n\n| flag | variable | default | meaning |\n|---|---|---|---|\n" + "".join(_row(s) for s in settings)
+
+
+def _row(s: Declared) -> str:
+    flag = f"`--{s.flag}`" + (f", `-{s.short}`" if s.short else "") if s.flag else ""
+    default = show(s.default)
+    return f"| {flag} | {f'`{s.env}`' if s.env else ''} | {f'`{default}`' if default else ''} | {s.about} |\n"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prints the document, or compares a file with it; returns the exit status."""
+    if not argv:
+        print(document(), end="")
+        return 0
+    _, path = argv
+    with open(path, encoding="utf-8") as file:
+        if file.read() == document():
+            return 0
+    print(f"{path} is stale: python -m pilot.settings > {path}", file=sys.stderr)
+    return 1

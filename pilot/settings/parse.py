@@ -1,0 +1,91 @@
+"""Flags and environment → settings.
+
+A flag wins over its variable, a variable over the default. The type of the default says how the text is read: Go's syntax for
+booleans, integers and durations; tuples are parts between commas.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from pilot.lib import flags
+from pilot.lib.duration import Duration, format_duration, parse_duration
+from pilot.settings import Settings
+from pilot.settings.declaration import Declared, declared
+
+Section = TypeVar("Section")
+Values = dict[tuple[str, ...], Any]
+
+
+class Loaded(NamedTuple):
+    """Settings as read, the value of every flag by name for the log, and what was not used: sentences for the log."""
+
+    settings: Settings
+    flags: dict[str, str]
+    warnings: list[str]
+
+
+def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded:
+    """Returns the settings. A bad flag raises `FlagError`; a bad variable is left at its default with a warning, as in Istio."""
+    known = list(declared(Settings()))
+    given, warnings = _scan(argv, known)
+    values: Values = {d.path: d.default for d in known}
+    for d in known:
+        if d.env and environ.get(d.env):
+            try:
+                values[d.path] = read(environ[d.env], d.default)
+            except ValueError as error:
+                warnings.append(f"environment variable {d.env} is ignored: {error}")
+        if texts := given.get(d.flag):
+            try:
+                values[d.path] = read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default)
+            except ValueError as error:
+                raise flags.FlagError(f"invalid argument for --{d.flag}: {error}") from None
+    shown = {d.flag: show(values[d.path]) for d in known if d.flag}
+    return Loaded(_fill(Settings(), values), dict(sorted(shown.items())), warnings)
+
+
+def _scan(argv: Sequence[str], known: Sequence[Declared]) -> tuple[dict[str, list[str]], list[str]]:
+    """Returns the texts of each given flag, and a warning for each flag that is not known."""
+    names = {d.flag for d in known if d.flag}
+    switches = {d.flag for d in known if isinstance(d.default, bool)}
+    given, unknown, positional = flags.scan(argv, names, switches, {d.short: d.flag for d in known if d.short})
+    if positional:
+        raise flags.FlagError(f"unexpected argument {positional[0]!r}")
+    return given, [f"flag --{name} is not known and has no effect" for name in unknown]
+
+
+def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section:
+    """Returns a copy of a section with the values at their paths, in the sections in it too."""
+    changes = {
+        f.name: _fill(f.default, values, (*path, f.name)) if dataclasses.is_dataclass(f.default) else values[*path, f.name]
+        for f in dataclasses.fields(empty)  # type: ignore[arg-type]
+    }
+    return dataclasses.replace(empty, **changes)  # type: ignore[type-var]
+
+
+def read(text: str, default: Any) -> Any:
+    """Returns the value that a text says, of the type of `default`. ValueError where the text is no such value."""
+    if isinstance(default, bool):
+        return flags.parse_bool(text)
+    if isinstance(default, Duration):
+        return parse_duration(text)
+    if isinstance(default, int):
+        return flags.parse_int(text)
+    if isinstance(default, float):
+        return flags.parse_float(text)
+    if isinstance(default, tuple):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return text
+
+
+def show(value: Any) -> str:
+    """Returns the text that `read` would take for a value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Duration):
+        return format_duration(value)
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

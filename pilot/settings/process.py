@@ -1,0 +1,74 @@
+"""Settings of the process and of what it does for itself: reading, serving, showing, logging."""
+# ruff: noqa: RUF009 (the values of setting() are immutable)
+from __future__ import annotations
+
+import dataclasses
+
+from pilot.lib.duration import Duration, parse_duration
+from pilot.settings.declaration import FOREVER, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessSettings:
+    """The process itself: its name, ports of HTTP, and how long it takes to end."""
+
+    pod_name: str = setting("", "Name of this process's own pod, for logs and identifiers.", env="POD_NAME")
+    http_address: str = setting(":8080", "Address of /ready and the debug pages.", flag="httpAddr")
+    monitoring_address: str = setting(":15014", "Address of /metrics, /version and debug; empty for the HTTP address.", flag="monitoringAddr")
+    shutdown_duration: Duration = setting(parse_duration("10s"), "Time that open streams get to end after SIGTERM.", flag="shutdownDuration")
+
+
+@dataclasses.dataclass(frozen=True)
+class IngestSettings:
+    """Where configuration is read from, and when a change of it is applied."""
+
+    registries: tuple[str, ...] = setting(("Kubernetes",), "Service registries to read; only Kubernetes exists.", flag="registries")
+    config_dir: str = setting("", "Folder of YAML and JSON files to read configuration from, and to follow.", flag="configDir")
+    mesh_config: str = setting("./etc/istio/config/mesh", "File with the mesh config.", flag="meshConfig")
+    networks_config: str = setting("./etc/istio/config/meshNetworks", "File with the mesh networks.", flag="networksConfig")
+    revision: str = setting("", "Revision: objects with the label istio.io/rev of another one are left out.", env="REVISION")
+    debounce_after: Duration = setting(parse_duration("100ms"), "Quiet time after a change before it is applied.", env="PILOT_DEBOUNCE_AFTER")
+    debounce_max: Duration = setting(parse_duration("10s"), "Longest time that changes without a pause wait.", env="PILOT_DEBOUNCE_MAX")
+
+
+@dataclasses.dataclass(frozen=True)
+class ServeSettings:
+    """The xDS server: its port, limits and keepalive."""
+
+    grpc_address: str = setting(":15010", "Address of plaintext xDS; empty for none.", flag="grpcAddr")
+    cluster_aliases: tuple[str, ...] = setting((), "Other names of clusters in what proxies announce, as alias=cluster.", flag="clusterAliases")
+    keepalive_interval: Duration = setting(
+        parse_duration("30s"), "Time without activity after which a connection is probed.", flag="keepaliveInterval", env="GRPC_KEEPALIVE_INTERVAL"
+    )
+    keepalive_timeout: Duration = setting(
+        parse_duration("10s"), "Time within which a probed connection must answer.", flag="keepaliveTimeout", env="GRPC_KEEPALIVE_TIMEOUT"
+    )
+    max_connection_age: Duration = setting(
+        FOREVER, "Age at which a connection is asked to reconnect, which spreads proxies over replicas.", flag="keepaliveMaxServerConnectionAge"
+    )
+    max_streams: int = setting(100_000, "Streams that one connection may have.", env="ISTIO_GPRC_MAXSTREAMS")
+    max_receive_bytes: int = setting(4 * 1024 * 1024, "Largest request that is taken, in bytes.", env="ISTIO_GPRC_MAXRECVMSGSIZE")
+    stream_rate: float = setting(
+        0.0, "New streams admitted a second; one that would wait for over a second is turned away. 0: no limit.", env="PILOT_MAX_REQUESTS_PER_SECOND"
+    )
+    bytes_in_flight: int = setting(
+        64 * 1024 * 1024, "Bytes of large responses that are written at once, over all connections.", env="PILOT_PUSH_BYTES_IN_FLIGHT"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class DebugSettings:
+    """Which pages are served, and to whom."""
+
+    pages: bool = setting(True, "Serve the pages below /debug.", env="ENABLE_DEBUG_ON_HTTP")
+    unsafe_admin: bool = setting(False, "Serve /debug/force_disconnect.", env="UNSAFE_ENABLE_ADMIN_ENDPOINTS")
+    metrics_loopback_only: bool = setting(False, "Answer /metrics on the loopback interface only.", env="METRICS_LOCALHOST_ACCESS_ONLY")
+
+
+@dataclasses.dataclass(frozen=True)
+class LogSettings:
+    """Where logs go, how, and how much."""
+
+    targets: tuple[str, ...] = setting(("stdout",), "Where logs go: stdout, stderr or file paths.", flag="log_target")
+    as_json: bool = setting(False, "Log JSON objects instead of lines.", flag="log_as_json")
+    output_level: str = setting("default:info", "Levels as scope:level between commas; the scope all overrides.", flag="log_output_level")

@@ -186,8 +186,8 @@ def test_what_a_router_is_asked_in_vain_is_said() -> None:
         world.apply(text)
     node_id = world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}))
     found = {(str(p.object), p.path) for p in gateway_problems(world.mesh, node_id)}
-    assert ("Gateway shop/young", "spec.servers[2]") in found
-    assert ("VirtualService shop/raw-again", "spec.tls[0].match[0].sniHosts") in found
+    assert ("networking.istio.io/Gateway shop/young", "spec.servers[2]") in found
+    assert ("networking.istio.io/VirtualService shop/raw-again", "spec.tls[0].match[0].sniHosts") in found
 
 
 def clusters(environ: dict[str, str]) -> set[str]:

@@ -11,7 +11,7 @@ from pilot.debug.sources import Connection, Sources
 from pilot.derive import Node
 from pilot.derive.explain import Explanation, Reason, explain, find_origin
 from pilot.lib.type_urls import BY_SHORT_NAME, short_name
-from pilot.model.config.object import ObjectKey
+from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.kind import parse_kind
 from pilot.translate.profile import plan
 from pilot.translate.profile.plan import Group
@@ -51,8 +51,8 @@ def _proxy_objects(sources: Sources, connection: Connection, group: Group, known
     return list({_identity(o): o for o in objects if o["kind"] != "Proxy" and _identity(o) not in names}.values())
 
 
-def _identity(o: dict[str, Any]) -> tuple[str, str, str, str]:
-    return o.get("group", ""), o["kind"], o.get("namespace", ""), o["name"]
+def _identity(o: dict[str, Any]) -> tuple[str, ...]:
+    return o.get("group", ""), o["kind"], o.get("cluster", ""), o.get("namespace", ""), o["name"]
 
 
 def show(explanation: Explanation) -> dict[str, Any]:
@@ -64,10 +64,10 @@ def show(explanation: Explanation) -> dict[str, Any]:
 
 
 def _object(reason: Reason) -> dict[str, Any]:
-    key = reason.key if isinstance(reason.key, ObjectKey) else ObjectKey("", str(reason.key))
-    kind = parse_kind(reason.table)
-    named = {"group": kind.group, "kind": kind.name, "namespace": key.namespace, "name": key.name}
-    return {field: text for field, text in named.items() if text} | {"through": [_name(node) for node in reason.way]}
+    key = reason.key if isinstance(reason.key, ObjectKey | RegistryKey) else ObjectKey("", str(reason.key))
+    named = parse_kind(reason.table)
+    fields = {"group": named.group, "kind": named.name} | key._asdict()
+    return {field: text for field, text in fields.items() if text} | {"through": [_name(node) for node in reason.way]}
 
 
 def _name(node: Node) -> str:

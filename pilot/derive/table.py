@@ -13,7 +13,7 @@ Index = Callable[[Any, Any], Iterable[Hashable]]
 
 
 class Table(Generic[K, R]):
-    """Rows that only `Database.commit` changes; `get`, `keys` and `all_keys` are tracked reads.
+    """Rows that only `Database.commit` changes; `get`, `keys`, `buckets` and `all_keys` are tracked reads.
 
     An index is a function (key, row) → buckets. Rows are frozen values; an equal row is no change.
     """
@@ -24,8 +24,9 @@ class Table(Generic[K, R]):
         self._buckets: dict[str, dict[Hashable, set[K]]] = {index: {} for index in indexes}
         self._row: Derived[Any, R | None] = Derived(self._read_row, hub=False)
         self._bucket: Derived[Any, tuple[K, ...]] = Derived(self._read_bucket, hub=True)
+        self._held: Derived[Any, tuple[Any, ...]] = Derived(self._read_buckets, hub=True)
         self._every: Derived[Any, tuple[K, ...]] = Derived(self._read_all, hub=True)
-        self._row.__name__, self._bucket.__name__, self._every.__name__ = name, f"{name} by", f"every {name}"
+        self._row.__name__, self._bucket.__name__, self._held.__name__, self._every.__name__ = name, f"{name} by", f"{name} by every", f"every {name}"
         db.tables[name] = self
 
     def get(self, key: K) -> R | None:
@@ -35,6 +36,10 @@ class Table(Generic[K, R]):
     def keys(self, index: str, bucket: Hashable) -> tuple[K, ...]:
         """Keys of the rows in a bucket of an index, sorted."""
         return self._bucket(self._db, index, bucket)
+
+    def buckets(self, index: str) -> tuple[Any, ...]:
+        """The buckets of an index that hold any row, sorted."""
+        return self._held(self._db, index)
 
     def all_keys(self) -> tuple[K, ...]:
         """Every key, sorted."""
@@ -76,9 +81,13 @@ class Table(Generic[K, R]):
                 buckets[bucket].discard(key)
                 if not buckets[bucket]:
                     del buckets[bucket]
+                    self._db.touch((self._held, name), todo)
                 self._db.touch((self._bucket, name, bucket), todo)
             for bucket in after - before:
-                buckets.setdefault(bucket, set()).add(key)
+                if bucket not in buckets:
+                    buckets[bucket] = set()
+                    self._db.touch((self._held, name), todo)
+                buckets[bucket].add(key)
                 self._db.touch((self._bucket, name, bucket), todo)
 
     def _read_row(self, db: Database, key: K) -> R | None:
@@ -86,6 +95,9 @@ class Table(Generic[K, R]):
 
     def _read_bucket(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
         return tuple(sorted(self._buckets[index].get(bucket, ())))  # type: ignore[type-var]
+
+    def _read_buckets(self, db: Database, index: str) -> tuple[Hashable, ...]:
+        return tuple(sorted(self._buckets[index]))  # type: ignore[type-var]
 
     def _read_all(self, db: Database) -> tuple[K, ...]:
         return tuple(sorted(self._rows))  # type: ignore[type-var]

@@ -11,7 +11,7 @@ import msgspec
 from pilot.ingest import shape
 from pilot.model.catalogue import CATALOGUE, Catalogue, Kind, is_ours
 from pilot.model.config.base import Lenient
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.pod import OwnerReference
 from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity, below, error, warning
@@ -33,14 +33,26 @@ class Metadata(Lenient, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-Row = tuple[str, ObjectKey]
+Row = tuple[str, ObjectKey | RegistryKey]
+
+
+class Origin(NamedTuple):
+    """Where documents come from. `cluster`: the one whose objects they are; `own`: its configuration counts, not only what runs in it;
+    `revision`: objects with a label istio.io/rev of another one are left out."""
+
+    cluster: str = "Kubernetes"
+    own: bool = True
+    revision: str = ""
+
+
+OWN = Origin()
 
 
 class Entry(NamedTuple):
     """A row: the attribute of `Mesh`, its key, and the object."""
 
     table: str
-    key: ObjectKey
+    key: ObjectKey | RegistryKey
     object: Object[Any]
 
 
@@ -57,7 +69,7 @@ def nowhere(_: str) -> int:
 
 
 def decode_document(
-    plain: Any, file: str = "", line_of: Callable[[str], int] = nowhere, revision: str = "", catalogue: Catalogue = CATALOGUE
+    plain: Any, file: str = "", line_of: Callable[[str], int] = nowhere, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE
 ) -> Decoded:
     """Decode one document: an object, or a `List` of them.
 
@@ -68,7 +80,7 @@ def decode_document(
     problems: list[Problem] = []
     refused: list[Row] = []
     for prefix, item in _objects(plain, ""):
-        entry, found, row = _decode(item, revision, catalogue)
+        entry, found, row = _decode(item, origin, catalogue)
         problems += (msgspec.structs.replace(p, file=file, line=line_of(_join(prefix, p.path))) for p in found)
         if entry is not None:
             entries.append(entry)
@@ -92,16 +104,19 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}.{path}" if prefix and path else prefix or path
 
 
-def _decode(plain: Any, revision: str, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
+def _decode(plain: Any, origin: Origin, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
     """The entry, or the problems that refuse it with the row that it would be; nothing at all for what is not read."""
     kind = _identify(plain, catalogue)
     if not isinstance(kind, Kind):
         return None, kind, None
     metadata, problems = _decode_metadata(plain.get("metadata"))
-    if revision and metadata.labels.get(REVISION_LABEL, revision) != revision:
+    if origin.revision and metadata.labels.get(REVISION_LABEL, origin.revision) != origin.revision:
         return None, [], None
     namespace = (metadata.namespace or "default") if kind.namespaced else ""
-    subject, key = ObjectRef(kind.id, namespace, metadata.name), ObjectKey(namespace, metadata.name)
+    subject = ObjectRef(kind.id, namespace, metadata.name)
+    if not (origin.own or kind.per_cluster):
+        return None, _of(subject, [_remote(kind, origin.cluster)]), None
+    key = RegistryKey(origin.cluster, namespace, metadata.name) if kind.per_cluster else ObjectKey(namespace, metadata.name)
     if problems:
         named = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
         return None, _of(subject, problems), (kind.table, key) if named else None
@@ -115,6 +130,11 @@ def _decode(plain: Any, revision: str, catalogue: Catalogue) -> tuple[Entry | No
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, (kind.table, key)
     return Entry(kind.table, key, decoded), problems, None
+
+
+def _remote(kind: Kind, cluster: str) -> Problem:
+    message = f"{kind.id.name} has no effect in cluster {cluster}: configuration is read in the own cluster alone"
+    return warning("remote-configuration", "kind", message)
 
 
 def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:

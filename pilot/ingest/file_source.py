@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pilot.ingest import folder as folders
 from pilot.ingest.batch import Batch, Edit
-from pilot.ingest.decode import Decoded, decode_document
+from pilot.ingest.decode import OWN, Decoded, Origin, decode_document
 from pilot.ingest.documents import Document, SyntaxFault, read_documents
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.lines import Lines
@@ -25,12 +25,12 @@ _MANY = 1_000
 class FileSource:
     """Reads a folder into a batch. `load_initial` once, then `start`; `stop` ends the watching.
 
-    `revision`: objects of another one (label istio.io/rev) are left out.
+    `origin`: which cluster's objects the files hold, and which of them count.
     """
 
-    def __init__(self, folder: str, batch: Batch, problems: ProblemStore, revision: str = "", catalogue: Catalogue = CATALOGUE) -> None:
+    def __init__(self, folder: str, batch: Batch, problems: ProblemStore, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE) -> None:
         self.folder = os.path.abspath(folder)
-        self._batch, self._revision, self._catalogue = batch, revision, catalogue
+        self._batch, self._origin, self._catalogue = batch, origin, catalogue
         self._ledger = Ledger(problems)
         self._files: dict[str, folders.Signature] = {}
         self._folders: collections.Counter[str] = collections.Counter()
@@ -147,7 +147,7 @@ class FileSource:
         return []
 
     def _decode(self, data: bytes, path: str, index: int, document: Document) -> Decoded:
-        decoded = decode_document(document.plain, path, Lines(data, index, document.line), self._revision, self._catalogue)
+        decoded = decode_document(document.plain, path, Lines(data, index, document.line), self._origin, self._catalogue)
         if document.repeated:
             subject = next((e.object.ref for e in decoded.entries), ObjectRef())
             decoded = decoded._replace(problems=(*decoded.problems, *_repeated(document, subject, path)))

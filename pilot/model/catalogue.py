@@ -50,6 +50,9 @@ class Kind(NamedTuple):
     `spec`, its top-level fields in `parts`, and what `extra` makes of the whole object, whose metadata is right by then.
     `validate` returns the problems of a decoded object, with paths relative to the object.
 
+    `per_cluster`: every cluster has objects of its own, keyed by `RegistryKey`; the other kinds are configuration, which counts in the
+    own cluster alone and is keyed by `ObjectKey`.
+
     Storing: `table` is the attribute of `Mesh`, with an index for each of `indexes`; the functions in `domain_indexes` are given
     the DNS domain of the mesh and return the index.
 
@@ -65,6 +68,7 @@ class Kind(NamedTuple):
     parts: tuple[str, ...] = ()
     extra: Callable[[Mapping[str, Any]], Mapping[str, Any]] = nothing
     namespaced: bool = True
+    per_cluster: bool = False
     indexes: Mapping[str, Index] = {}
     domain_indexes: Mapping[str, Callable[[str], Index]] = {}
     push_reason: str = "config"
@@ -105,21 +109,33 @@ CATALOGUE = Catalogue(
         # Kubernetes
         Kind(
             GroupKind("", "Service"), ("v1",), "services", Service, validate_service, parts=("status",),
-            indexes={"selected": indexes.one_selected_label, "network": indexes.is_network_gateway, "external": indexes.is_external_name},
-            push_reason="service", update="svc", registry_event="Services",
+            indexes={
+                "cluster": indexes.cluster, "selected": indexes.one_selected_label, "network": indexes.is_network_gateway,
+                "external": indexes.is_external_name,
+            },
+            per_cluster=True, push_reason="service", update="svc", registry_event="Services",
         ),
         Kind(
             GroupKind("", "Pod"), ("v1",), "pods", Pod, validate_pod, parts=("status",), extra=metadata_of_pod,
-            indexes={"ip": indexes.pod_ips}, push_reason="endpoint", registry_event="Pods",
+            indexes={"ip": indexes.pod_ips}, per_cluster=True, push_reason="endpoint", registry_event="Pods",
         ),
-        Kind(GroupKind("", "Namespace"), ("v1",), "namespaces", Namespace, namespaced=False, push_reason="namespace", registry_event="Namespaces"),
-        Kind(GroupKind("", "Node"), ("v1",), "nodes", Node, parts=("status",), namespaced=False, registry_event="Nodes"),
-        Kind(GroupKind("", "Secret"), ("v1",), "secrets", Secret, parts=("type", "data"), extra=secret_data, push_reason="secret"),
-        Kind(GroupKind("", "ConfigMap"), ("v1",), "config_maps", ConfigMap, parts=("data", "binaryData")),
+        Kind(
+            GroupKind("", "Namespace"), ("v1",), "namespaces", Namespace, namespaced=False, per_cluster=True, push_reason="namespace",
+            registry_event="Namespaces",
+        ),
+        Kind(
+            GroupKind("", "Node"), ("v1",), "nodes", Node, parts=("status",), namespaced=False, per_cluster=True,
+            indexes={"cluster": indexes.cluster}, registry_event="Nodes",
+        ),
+        Kind(
+            GroupKind("", "Secret"), ("v1",), "secrets", Secret, parts=("type", "data"), extra=secret_data, per_cluster=True,
+            push_reason="secret",
+        ),
+        Kind(GroupKind("", "ConfigMap"), ("v1",), "config_maps", ConfigMap, parts=("data", "binaryData"), per_cluster=True),
         Kind(
             GroupKind("discovery.k8s.io", "EndpointSlice"), ("v1",), "endpoint_slices", EndpointSlice, validate_endpoint_slice,
             parts=("addressType", "endpoints", "ports"), indexes={"service": indexes.slice_service, "address": indexes.slice_addresses},
-            push_reason="endpoint", update="eds", registry_event="EndpointSlice",
+            per_cluster=True, push_reason="endpoint", update="eds", registry_event="EndpointSlice",
         ),
         # Istio
         Kind(
@@ -140,7 +156,7 @@ CATALOGUE = Catalogue(
         ),
         Kind(
             GroupKind(NETWORKING, "WorkloadEntry"), _ISTIO, "workload_entries", WorkloadEntryObject, validate_workload_entry, parts=("status",),
-            indexes={"address": indexes.entry_address}, push_reason="endpoint",
+            indexes={"address": indexes.entry_address}, per_cluster=True, push_reason="endpoint",
         ),
         Kind(GroupKind(NETWORKING, "WorkloadGroup"), _ISTIO, "workload_groups", WorkloadGroup, validate_workload_group),
         Kind(GroupKind(NETWORKING, "Sidecar"), _ISTIO, "sidecars", Sidecar, validate_sidecar),

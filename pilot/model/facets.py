@@ -120,13 +120,15 @@ class Listening(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 class OutboundListening(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that the outbound listeners of a sidecar may depend on, but the tags of its spans. `labels`: as in `Outbound`.
 
-    `own_address`: where headless services have one listener of many pods, the address of which its own chain is left out.
+    `cluster`: whose addresses of services come first, "" for the default ones. `own_address`: where headless services have one
+    listener of many pods, the address of which its own chain is left out.
     """
 
     scope: Scope
     listening: Listening
     labels: Labels = frozenset()
     auto_addresses: bool = False  # uses addresses that are allocated to services without one
+    cluster: str = ""
     own_address: str = ""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from pilot.lib.labels import NETWORK
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.consistent_hash import hashes
 from pilot.model.service import ServiceRef
 
@@ -18,37 +18,41 @@ def qualify(host: str, namespace: str, domain: str) -> str:
     return host if "." in host or host == "*" else f"{host}.{namespace}.svc.{domain}"
 
 
-def namespace(key: ObjectKey, _: Any) -> Buckets:
+def namespace(key: ObjectKey | RegistryKey, _: Any) -> Buckets:
     return (key.namespace,)
+
+
+def cluster(key: RegistryKey, _: Any) -> Buckets:
+    return (key.cluster,)
 
 
 # -- Services, Pods, EndpointSlices ------------------------------------------------------------------------------------------
 
 
-def one_selected_label(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """(namespace, key, value) of the first label that a Service selects."""
-    return ((key.namespace, *min(o.spec.selector.items())),) if o.spec.selector else ()
+def one_selected_label(key: RegistryKey, o: Object[Any]) -> Buckets:
+    """(cluster, namespace, key, value) of the first label that a Service selects."""
+    return ((key.cluster, key.namespace, *min(o.spec.selector.items())),) if o.spec.selector else ()
 
 
-def is_network_gateway(_: ObjectKey, o: Object[Any]) -> Buckets:
+def is_network_gateway(_: RegistryKey, o: Object[Any]) -> Buckets:
     return (True,) if NETWORK in o.labels else ()
 
 
-def is_external_name(_: ObjectKey, o: Object[Any]) -> Buckets:
+def is_external_name(_: RegistryKey, o: Object[Any]) -> Buckets:
     return (True,) if o.spec.type == "ExternalName" else ()
 
 
-def pod_ips(_: ObjectKey, o: Object[Any]) -> Buckets:
+def pod_ips(_: RegistryKey, o: Object[Any]) -> Buckets:
     return tuple(i.ip for i in o.spec.status.pod_ips) or ((o.spec.status.pod_ip,) if o.spec.status.pod_ip else ())
 
 
-def slice_service(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """ObjectKey of the Service that a slice belongs to."""
+def slice_service(key: RegistryKey, o: Object[Any]) -> Buckets:
+    """ObjectKey of the Service that a slice belongs to: slices of all clusters are in one bucket."""
     name = o.labels.get(SERVICE_NAME_LABEL)
     return (ObjectKey(key.namespace, name),) if name else ()
 
 
-def slice_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:
+def slice_addresses(_: RegistryKey, o: Object[Any]) -> Buckets:
     return {a for e in o.spec.endpoints for a in e.addresses}
 
 
@@ -72,7 +76,7 @@ def selecting(key: ObjectKey, o: Object[Any]) -> Buckets:
     return (key.namespace,) if o.spec.workload_selector is not None else ()
 
 
-def entry_address(_: ObjectKey, o: Object[Any]) -> Buckets:
+def entry_address(_: RegistryKey, o: Object[Any]) -> Buckets:
     return (o.spec.address,)
 
 

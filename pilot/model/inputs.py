@@ -12,7 +12,7 @@ from pilot.model.config.endpoint_slice import EndpointSlice
 from pilot.model.config.gateway import Gateway
 from pilot.model.config.namespace import Namespace
 from pilot.model.config.node import Node
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.peer_authentication import PeerAuthentication
 from pilot.model.config.pod import Pod
 from pilot.model.config.request_authentication import RequestAuthentication
@@ -28,27 +28,29 @@ from pilot.settings.mesh import MeshSettings
 
 S = TypeVar("S")
 Rows = Table[ObjectKey, Object[S]]
+RegistryRows = Table[RegistryKey, Object[S]]
 
 
 class Mesh(Database):
-    """The tables of users' kinds are made from the catalogue, and hold `Object[Spec]` by `ObjectKey`; here are their types alone.
+    """The tables of users' kinds are made from the catalogue; here are their types alone. They hold `Object[Spec]`: configuration, which is
+    that of the own cluster, by `ObjectKey`; what every cluster has its own of by `RegistryKey`.
 
     Every table of a namespaced kind has the index `namespace`; the others are what its entry in the catalogue says. `settings` and
     `catalogue` never change and so are not tracked.
     """
 
-    services: Rows[Service]
-    pods: Rows[Pod]
-    endpoint_slices: Rows[EndpointSlice]
-    namespaces: Rows[Namespace]
-    nodes: Rows[Node]
-    secrets: Rows[Secret]
-    config_maps: Rows[ConfigMap]
+    services: RegistryRows[Service]
+    pods: RegistryRows[Pod]
+    endpoint_slices: RegistryRows[EndpointSlice]
+    namespaces: RegistryRows[Namespace]
+    nodes: RegistryRows[Node]
+    secrets: RegistryRows[Secret]
+    config_maps: RegistryRows[ConfigMap]
     virtual_services: Rows[VirtualService]
     destination_rules: Rows[DestinationRule]
     gateways: Rows[Gateway]
     service_entries: Rows[ServiceEntry]
-    workload_entries: Rows[WorkloadEntryObject]
+    workload_entries: RegistryRows[WorkloadEntryObject]
     workload_groups: Rows[WorkloadGroup]
     sidecars: Rows[Sidecar]
     peer_authentications: Rows[PeerAuthentication]
@@ -64,7 +66,7 @@ class Mesh(Database):
         # Proxies that are or were connected, by node id
         self.proxies: Table[str, Proxy] = Table(self, "Proxy")
 
-    def _make_table(self, kind: Kind) -> Rows[Any]:
+    def _make_table(self, kind: Kind) -> Table[Any, Object[Any]]:
         named = {"namespace": indexes.namespace} if kind.namespaced else {}
         of_domain = {name: make(self.settings.registry.domain) for name, make in kind.domain_indexes.items()}
         return Table(self, str(kind.id), **named, **kind.indexes, **of_domain)

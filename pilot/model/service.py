@@ -86,7 +86,8 @@ PUBLIC = frozenset({"*"})
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """One service. For a ServiceEntry with several hosts there is one service a host.
 
-    `addresses`: virtual IPs or CIDRs, () where it has none. `auto_addresses`: those of a ServiceEntry's status, which only
+    `addresses`: virtual IPs or CIDRs, () where it has none. `cluster_addresses`: those of every cluster that has the Kubernetes
+    Service, the first cluster's being `addresses`. `auto_addresses`: those of a ServiceEntry's status, which only
     proxies with DNS capture use. `export_to`: namespaces that may see it, {"*"} public, {} nobody; already resolved ("." is the
     own namespace's name, mesh defaults applied). `created`, `labels`: of the object that declares it. `source`: that object.
     """
@@ -99,6 +100,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     ports: tuple[Port, ...]
     resolution: Resolution
     addresses: tuple[str, ...] = ()
+    cluster_addresses: tuple[tuple[str, tuple[str, ...]], ...] = ()
     auto_addresses: tuple[str, ...] = ()
     export_to: frozenset[str] = PUBLIC
     created: str = ""
@@ -122,3 +124,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     def port(self, number: int) -> Port | None:
         """The port of that number, the first where UDP and TCP share it."""
         return next((p for p in self.ports if p.number == number), None)
+
+    def addresses_in(self, cluster: str) -> tuple[str, ...]:
+        """The addresses that clients in a cluster use: those of that cluster where it has the service, else `addresses`."""
+        return next((addresses for name, addresses in self.cluster_addresses if name == cluster), self.addresses)

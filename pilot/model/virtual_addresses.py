@@ -7,12 +7,14 @@ from pilot.model.service import Registry, Service
 
 
 class Families(msgspec.Struct, frozen=True, cache_hash=True):
-    """Which of a service's virtual addresses a proxy may meet. `dual`: those of both families; `auto`: allocated ones."""
+    """Which of a service's virtual addresses a proxy may meet. `dual`: those of both families; `auto`: allocated ones; `cluster`: as in
+    `Service.addresses_in`, "" for the default ones."""
 
     ipv4: bool = True
     ipv6: bool = False
     dual: bool = False
     auto: bool = False
+    cluster: str = ""
 
 
 def virtual_addresses(service: Service, families: Families, one: bool) -> tuple[str, ...]:
@@ -22,7 +24,7 @@ def virtual_addresses(service: Service, families: Families, one: bool) -> tuple[
     last. `one`: of the allocated ones only the first of the proxy's families.
     """
     if service.registry is Registry.KUBERNETES:
-        return _of_families(service.addresses, families)
+        return _of_families(service.addresses_in(families.cluster), families)
     if service.addresses:
         return service.addresses[-1:]
     if not families.auto:

@@ -8,7 +8,7 @@ from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, RegistryKey
 from pilot.model.inputs import Mesh
 from tests.support.clock import VirtualClock
 
@@ -51,4 +51,4 @@ class Files:
         return [problem.code for problem in self.problems]
 
     def row(self, name: str, namespace: str = "shop") -> Object[Any] | None:
-        return self.mesh.services.peek(ObjectKey(namespace, name))
+        return self.mesh.services.peek(RegistryKey("Kubernetes", namespace, name))

@@ -3,13 +3,13 @@ from __future__ import annotations
 from pilot.derive import derived
 from pilot.ingest.batch import Batch, Commit
 from pilot.lib.duration import parse_duration
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.service import Service
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GroupKind
 from tests.support.clock import VirtualClock
 
-KEY = ObjectKey("shop", "a")
+KEY = RegistryKey("Kubernetes", "shop", "a")
 
 
 def row(kind: str = "ClusterIP") -> Object[Service]:
@@ -79,7 +79,7 @@ def test_flush_is_at_once_and_only_once() -> None:
 def test_the_commit_says_what_it_reached() -> None:
     world = World()
     node = world.mesh.watch(kind_of, KEY)
-    world.batch.put([("services", KEY, row()), ("services", ObjectKey("shop", "b"), row())])
+    world.batch.put([("services", KEY, row()), ("services", RegistryKey("Kubernetes", "shop", "b"), row())])
     world.clock.advance(1)
     world.batch.put([("services", KEY, None)])
     world.clock.advance(1)

@@ -400,11 +400,13 @@ async def test_explain(ask: Ask) -> None:
     assert (found["proxy"], found["resource"]) == ("tea-1.shop", "outbound|80||tea")
     by_type = {part["type"]: part for part in found["explanations"]}
     assert by_type["cds"]["objects"] == [
-        {"kind": "Service", "namespace": "shop", "name": "tea", "through": ["clusters", "cluster"]},
+        {"kind": "Service", "cluster": "Kubernetes", "namespace": "shop", "name": "tea", "through": ["clusters", "cluster"]},
         {"group": NETWORKING, "kind": "DestinationRule", "namespace": "shop", "name": "tea", "through": ["clusters", "cluster", "rule_of"]},
     ]
     assert by_type["cds"]["lists"] == ["rule_hosts"]
-    assert by_type["eds"]["objects"] == [{"kind": "Service", "namespace": "shop", "name": "tea", "through": ["assignments", "assignment"]}]
+    assert by_type["eds"]["objects"] == [
+        {"kind": "Service", "cluster": "Kubernetes", "namespace": "shop", "name": "tea", "through": ["assignments", "assignment"]}
+    ]
 
 
 async def test_explain_one_type(ask: Ask) -> None:

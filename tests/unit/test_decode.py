@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.ingest.decode import Entry, decode_document
-from pilot.model.config.object import ObjectKey
+from pilot.ingest.decode import Entry, Origin, decode_document
+from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.config.virtual_service import HTTPRoute, StringMatch
 from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef
@@ -87,7 +87,9 @@ def test_kubernetes_objects_are_their_spec_and_status() -> None:
 
 
 def test_cluster_scoped_kinds_have_no_namespace() -> None:
-    assert decode_one("apiVersion: v1\nkind: Node\nmetadata: {name: n, namespace: x}\nspec: {podCIDR: 1.1.1.0/24}").key == ObjectKey("", "n")
+    assert decode_one("apiVersion: v1\nkind: Node\nmetadata: {name: n, namespace: x}\nspec: {podCIDR: 1.1.1.0/24}").key == RegistryKey(
+        "Kubernetes", "", "n"
+    )
     assert decode_one("apiVersion: v1\nkind: Namespace\nmetadata: {name: n, labels: {a: b}}").object.labels == {"a": "b"}
 
 
@@ -129,7 +131,7 @@ def test_lists_of_objects() -> None:
     lines = {"items[1].items[0].spec.ports[0].port": 42}
     decoded = decode_document({"apiVersion": "v1", "kind": "List", "items": [item, inner]}, line_of=lines.__getitem__)
     assert [entry.key.name for entry in decoded.entries] == ["a"]
-    assert decoded.refused == (("services", ObjectKey("default", "b")),)
+    assert decoded.refused == (("services", RegistryKey("Kubernetes", "default", "b")),)
     (problem,) = decoded.problems
     assert (problem.object, problem.path, problem.line) == (ObjectRef(GroupKind("", "Service"), "default", "b"), "spec.ports[0].port", 42)
 
@@ -137,7 +139,7 @@ def test_lists_of_objects() -> None:
 @pytest.mark.parametrize(("revision", "label", "there"), [("", "x", True), ("x", "x", True), ("x", "", True), ("x", "y", False)])
 def test_objects_of_another_revision_are_left_out(revision: str, label: str, there: bool) -> None:
     metadata = {"name": "a", "labels": {"istio.io/rev": label} if label else {}}
-    decoded = decode_document({"apiVersion": "v1", "kind": "Service", "metadata": metadata}, revision=revision)
+    decoded = decode_document({"apiVersion": "v1", "kind": "Service", "metadata": metadata}, origin=Origin(revision=revision))
     assert bool(decoded.entries) == there
     assert not decoded.problems
     assert not decoded.refused

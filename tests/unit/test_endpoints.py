@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pilot.model.config.endpoint_slice import EndpointConditions
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.pod import OwnerReference, Pod
 from pilot.model.endpoint import Endpoint, Health, Locality
 from pilot.model.kind import GroupKind
@@ -164,7 +164,7 @@ def test_workload_of_a_pod(o: Object[Pod], expected: str) -> None:
 )
 def test_locality_of_a_pod(labels: str, expected: str) -> None:
     node = make("Node", "n", labels="{topology.kubernetes.io/region: r, failure-domain.beta.kubernetes.io/zone: z, topology.istio.io/subzone: s}")
-    found = pod_workload(world(node, pod("p", "10.0.0.1", spec="{nodeName: n}", labels=labels)).mesh, ObjectKey("a", "p"))
+    found = pod_workload(world(node, pod("p", "10.0.0.1", spec="{nodeName: n}", labels=labels)).mesh, RegistryKey("Kubernetes", "a", "p"))
     assert found is not None
     assert found.locality == expected
 

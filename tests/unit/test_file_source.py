@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.ingest.decode import decode_document
+from pilot.ingest.decode import Origin, decode_document
 from pilot.ingest.folder import is_configuration, place_of
 from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Severity
@@ -326,7 +326,7 @@ def test_objects_of_another_revision_are_not_there(tmp_path: pathlib.Path) -> No
     for name, revision in (("a", "old"), ("b", "new"), ("c", "")):
         label = f"labels: {{istio.io/rev: {revision}}}, " if revision else ""
         (tmp_path / f"{name}.yaml").write_text(service(name).replace("{name", f"{{{label}name"))
-    assert sorted(Files(tmp_path, revision="new").services) == ["b", "c"]
+    assert sorted(Files(tmp_path, origin=Origin(revision="new")).services) == ["b", "c"]
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.yml", "a.json"])

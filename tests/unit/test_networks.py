@@ -30,13 +30,15 @@ WIDE, NARROW = {"endpoints": [{"fromCidr": "10.0.0.0/8"}]}, {"endpoints": [{"fro
 
 
 def test_the_network_of_a_workload() -> None:
-    assert find_network(world().mesh, "10.1.0.1", {}) == ""
-    assert find_network(world(SYSTEM).mesh, "10.1.0.1", {NETWORK: "own"}) == "own"
-    assert find_network(networks(world(SYSTEM), wide=WIDE).mesh, "10.1.0.1", {}) == "system"
+    assert find_network(world().mesh, "Kubernetes", "10.1.0.1", {}) == ""
+    assert find_network(world(SYSTEM).mesh, "Kubernetes", "10.1.0.1", {NETWORK: "own"}) == "own"
+    assert find_network(networks(world(SYSTEM), wide=WIDE).mesh, "Kubernetes", "10.1.0.1", {}) == "system"
     by_address = networks(world(), wide=WIDE, narrow=NARROW, wrong={"endpoints": [{"fromCidr": "x"}]}).mesh
-    assert [find_network(by_address, ip, {}) for ip in ("10.1.0.1", "10.2.0.1", "192.0.2.1", "x.example.com", "")] == ["wide", "wide", "", "", ""]
-    assert find_network(networks(world(), wide=WIDE, here={"endpoints": [{"fromRegistry": "Kubernetes"}]}).mesh, "10.1.0.1", {}) == "here"
-    assert find_network(networks(world(), there={"endpoints": [{"fromRegistry": "other"}]}).mesh, "10.1.0.1", {}) == ""
+    ips = ("10.1.0.1", "10.2.0.1", "192.0.2.1", "x.example.com", "")
+    assert [find_network(by_address, "Kubernetes", ip, {}) for ip in ips] == ["wide", "wide", "", "", ""]
+    named = networks(world(), wide=WIDE, here={"endpoints": [{"fromRegistry": "Kubernetes"}]}).mesh
+    assert find_network(named, "Kubernetes", "10.1.0.1", {}) == "here"
+    assert find_network(networks(world(), there={"endpoints": [{"fromRegistry": "other"}]}).mesh, "Kubernetes", "10.1.0.1", {}) == ""
 
 
 def balanced(*ingress: str, ports: str = "[{name: tls, port: 15443}]", labels: str = f"{{{NETWORK}: net}}", **more: Any) -> Plain:

@@ -13,10 +13,26 @@ S = TypeVar("S")
 
 
 class ObjectKey(NamedTuple):
-    """Row key of every kind; `namespace` is "" for cluster-scoped kinds."""
+    """Row key of the kinds that are configuration, which the mesh has once. `namespace` is "" for cluster-scoped kinds."""
 
     namespace: str
     name: str
+
+
+class RegistryKey(NamedTuple):
+    """Row key of the kinds that tell what runs in a cluster, which every cluster has its own of: Service, Pod, Node and the like.
+
+    `namespace` is "" for cluster-scoped kinds.
+    """
+
+    cluster: str
+    namespace: str
+    name: str
+
+    @property
+    def object(self) -> ObjectKey:
+        """The key without the cluster: what objects of the same name in several clusters have in common."""
+        return ObjectKey(self.namespace, self.name)
 
 
 class Object(msgspec.Struct, Generic[S], frozen=True):

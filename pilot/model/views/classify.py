@@ -17,6 +17,7 @@ from pilot.model.facets import Features, Inbound, Labels, Listening, Outbound, O
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
 from pilot.model.views.asked_labels import inbound_label_keys, outbound_label_keys
+from pilot.model.views.clusters import addressed_as, cluster_of
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.placement import placement
 from pilot.model.views.proxies import find_proxy
@@ -140,6 +141,7 @@ def outbound_listening(db: Mesh, node_id: str) -> OutboundListening:
         listening=listening(db, node_id),
         labels=outbound.labels,
         auto_addresses=outbound.dns_capture,
+        cluster=addressed_as(db, find_proxy(db, node_id)),
         own_address=find_proxy(db, node_id).ips[0] if db.settings.listeners.headless_filter_chains else "",
     )
 
@@ -174,7 +176,7 @@ def _reach(db: Mesh, proxy: Proxy, node_id: str) -> Reach:
     matters = placement(db)
     return Reach(
         network=proxy_network(db, node_id) if matters.network else "",
-        cluster_id=proxy.cluster_id,
+        cluster_id=cluster_of(db, proxy),
         locality=proxy_locality(db, node_id) if matters.locality else Locality(),
         node=proxy.text("NODE_NAME") if matters.node else "",
         ipv4=False in families,

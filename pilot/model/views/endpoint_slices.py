@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from pilot.lib import labels as label
 from pilot.model.config.endpoint_slice import EndpointConditions, EndpointSlice, SliceEndpoint
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, RegistryKey
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Service
@@ -17,27 +17,30 @@ MULTICLUSTER_LABEL = "multicluster.kubernetes.io/service-name"
 
 
 def slice_endpoints(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
-    """The endpoints of a port; of an address that several slices hold, one. An unknown Pod is none until it is known."""
-    seen: set[str] = set()
+    """The endpoints of a port in every cluster; of an address that several slices of a cluster hold, one. Endpoints whose Pod has not
+    arrived are skipped."""
+    seen: set[tuple[str, str]] = set()
     for key in db.endpoint_slices.keys("service", found.source):
         row = db.endpoint_slices.get(key)
         if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
             continue
         for number in (p.port for p in row.spec.ports if p.name == port.name and p.port):
-            for endpoint in _endpoints(db, found, row, number, port.name):
-                if endpoint.addresses[0] not in seen:
-                    seen.add(endpoint.addresses[0])
+            for endpoint in _endpoints(db, found, key.cluster, row, number, port.name):
+                if (place := (key.cluster, endpoint.addresses[0])) not in seen:
+                    seen.add(place)
                     yield endpoint
 
 
-def _endpoints(db: Mesh, found: Service, row: Object[EndpointSlice], number: int, port_name: str) -> Iterable[Endpoint]:
-    both_families = db.settings.registry.dual_stack and len(found.addresses) > 1
+def _endpoints(
+    db: Mesh, found: Service, cluster: str, row: Object[EndpointSlice], number: int, port_name: str
+) -> Iterable[Endpoint]:
+    both_families = db.settings.registry.dual_stack and len(found.addresses_in(cluster)) > 1
     draining = bool(found.session_label or found.session_header_label)
     for e in row.spec.endpoints:
-        pod = _pod_of(e, row.namespace)
+        pod = _pod_of(e, cluster, row.namespace)
         for address in e.addresses:
             if pod is None:
-                workload = _workload_at(db, address, row.namespace)
+                workload = _workload_at(db, address, cluster, row.namespace)
             elif (known := pod_workload(db, pod)) is None:
                 continue
             elif not (both_families and len(known.addresses) > 1):
@@ -58,18 +61,17 @@ def health_of(conditions: EndpointConditions, sessions: bool) -> Health:
     return Health.UNHEALTHY
 
 
-def _pod_of(e: SliceEndpoint, namespace: str) -> ObjectKey | None:
+def _pod_of(e: SliceEndpoint, cluster: str, namespace: str) -> RegistryKey | None:
     ref = e.target_ref
-    return ObjectKey(ref.namespace or namespace, ref.name) if ref is not None and ref.kind == "Pod" else None
+    return RegistryKey(cluster, ref.namespace or namespace, ref.name) if ref is not None and ref.kind == "Pod" else None
 
 
-def _workload_at(db: Mesh, address: str, namespace: str) -> Workload:
+def _workload_at(db: Mesh, address: str, cluster: str, namespace: str) -> Workload:
     """What is known of an address without a Pod: perhaps it is one's all the same."""
     for key in db.pods.keys("ip", address):
-        known = pod_workload(db, key) if key.namespace == namespace else None
+        known = pod_workload(db, key) if (key.cluster, key.namespace) == (cluster, namespace) else None
         if known is not None and known.ready and known.addresses[0] == address:
             return known.at((address,))
-    network = find_network(db, address, {})
-    cluster = db.settings.registry.cluster_id
+    network = find_network(db, cluster, address, {})
     labels = label.with_topology({}, cluster, "", "", network)
     return Workload(name="", namespace="", addresses=(address,), labels=frozenset(labels.items()), network=network, cluster_id=cluster)

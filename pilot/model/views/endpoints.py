@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from pilot.derive import derived
 from pilot.lib import spiffe
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.service_entry import ServiceEntry, ServicePort
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.inputs import Mesh
@@ -49,12 +49,13 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
 # -- WorkloadEntries of a Kubernetes Service ---------------------------------------------------------------------------------
 
 def _selected_entries(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
-    """What a Service with addresses of its own selects; a named target port must be one of the entry's."""
+    """What a Service with addresses of its own selects in its own cluster; a named target port must be one of the entry's."""
     if not db.settings.registry.services_select_entries or found.resolution is not Resolution.CLIENT_SIDE_LB or not found.selector:
         return
     selector = frozenset(found.selector)
+    clusters = {cluster for cluster, _ in found.cluster_addresses}
     for workload in selectable_entries(db, found.namespace).values():
-        if workload.serves(selector) and not workload.needs_dns and (number := target_port(workload, port)):
+        if workload.cluster_id in clusters and workload.serves(selector) and not workload.needs_dns and (number := target_port(workload, port)):
             yield workload.endpoint(number, port.name)
 
 
@@ -97,11 +98,11 @@ def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, host
 
 
 def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
-    """The workloads of an entry: written into it, or of its namespace and selected by it, Pods before WorkloadEntries."""
+    """The workloads of an entry: written into it, or of its namespace in any cluster and selected by it, Pods before WorkloadEntries."""
     spec = row.spec
     if spec.workload_selector is None:
         for i, e in enumerate(spec.endpoints):
-            key = ObjectKey(row.namespace, f"{row.name}-{i}")
+            key = RegistryKey(db.settings.registry.cluster_id, row.namespace, f"{row.name}-{i}")
             yield make_workload(db, key, e, e.labels, key.name)
         return
     is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pilot.derive import derived, hub
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.service import Service
 from pilot.model.inputs import Mesh
 
@@ -21,7 +21,7 @@ class External(NamedTuple):
 
 
 @derived
-def external_addresses(db: Mesh, key: ObjectKey, port: int) -> tuple[External, ...]:
+def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[External, ...]:
     """The addresses of a Service for one of its ports: of its load balancer and its external IPs, else of the nodes that its
     annotation selects."""
     row = db.services.get(key)
@@ -33,7 +33,7 @@ def external_addresses(db: Mesh, key: ObjectKey, port: int) -> tuple[External, .
     if selector is None:
         return ()
     mapped = next((p.node_port for p in row.spec.ports if p.port == port), port)
-    return tuple(External(a, mapped) for labels, a in _nodes(db) if selector.items() <= labels)
+    return tuple(External(a, mapped) for labels, a in _nodes(db, key.cluster) if selector.items() <= labels)
 
 
 def own_addresses(spec: Service) -> tuple[str, ...]:
@@ -55,10 +55,10 @@ def node_selector(o: Object[Service]) -> Mapping[str, str] | None:
 
 
 @hub
-def _nodes(db: Mesh) -> tuple[tuple[frozenset[tuple[str, str]], str], ...]:
-    """The labels and the external IP of each node that has one."""
+def _nodes(db: Mesh, cluster: str) -> tuple[tuple[frozenset[tuple[str, str]], str], ...]:
+    """The labels and the external IP of each node of a cluster that has one."""
     found = []
-    for key in db.nodes.all_keys():
+    for key in db.nodes.keys("cluster", cluster):
         row = db.nodes.get(key)
         address = next((a.address for a in row.spec.status.addresses if a.type == "ExternalIP" and a.address), "") if row is not None else ""
         if row is not None and address:

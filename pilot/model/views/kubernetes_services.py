@@ -1,8 +1,10 @@
 """From a Kubernetes Service to a service of the mesh."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from pilot.lib import spiffe
 from pilot.model.config.object import Object
@@ -28,8 +30,10 @@ def kubernetes_hostname(name: str, namespace: str, domain: str) -> str:
     return f"{name}.{namespace}.svc.{domain}"
 
 
-def build_kubernetes_service(o: Object[KubernetesService], namespace_annotations: Mapping[str, str], rules: ServiceRules) -> Service:
-    """The service that an object declares."""
+def build_kubernetes_service(
+    o: Object[KubernetesService], cluster: str, namespace_annotations: Mapping[str, str], rules: ServiceRules
+) -> Service:
+    """The service that an object of a cluster declares there."""
     spec = o.spec
     external = spec.external_name if spec.type == "ExternalName" else ""
     headless = spec.cluster_ip == HEADLESS
@@ -37,6 +41,7 @@ def build_kubernetes_service(o: Object[KubernetesService], namespace_annotations
         resolution = Resolution.PASSTHROUGH
     else:
         resolution = Resolution.ALIAS if external else Resolution.CLIENT_SIDE_LB
+    addresses = _addresses(spec)
     return Service(
         hostname=kubernetes_hostname(o.name, o.namespace, rules.domain),
         namespace=o.namespace,
@@ -45,7 +50,8 @@ def build_kubernetes_service(o: Object[KubernetesService], namespace_annotations
         source=o.key,
         ports=tuple(_port(p) for p in spec.ports),
         resolution=resolution,
-        addresses=_addresses(spec),
+        addresses=addresses,
+        cluster_addresses=((cluster, addresses),),
         export_to=resolve_export_to(_items(o, EXPORT_TO), rules.export_to, o.namespace),
         created=o.created,
         labels=tuple(sorted(o.labels.items())),
@@ -59,6 +65,19 @@ def build_kubernetes_service(o: Object[KubernetesService], namespace_annotations
         traffic_distribution=traffic_distribution(spec.traffic_distribution, o.annotations, namespace_annotations),
         session_label=o.labels.get(rules.session_label, ""),
         session_header_label=o.labels.get(rules.session_header_label, ""),
+    )
+
+
+def merge_clusters(declared: Sequence[Service]) -> Service:
+    """One service of what several clusters declare under one name: as the first has it, with every cluster's addresses, and the
+    identities that run it in any of them."""
+    first, *others = declared
+    if not others:
+        return first
+    return msgspec.structs.replace(
+        first,
+        cluster_addresses=tuple(item for s in declared for item in s.cluster_addresses),
+        service_accounts=tuple(dict.fromkeys(account for s in declared for account in s.service_accounts)),
     )
 
 

@@ -1,22 +1,22 @@
-"""What a namespace says about the objects in it. One that no object declares says nothing."""
+"""What a namespace of a cluster says about the objects in it. One that no object declares says nothing."""
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from pilot.derive import derived
-from pilot.model.config.object import ObjectKey
+from pilot.model.config.object import RegistryKey
 from pilot.model.inputs import Mesh
 
 
 @derived
-def namespace_labels(db: Mesh, namespace: str) -> Mapping[str, str]:
+def namespace_labels(db: Mesh, cluster: str, namespace: str) -> Mapping[str, str]:
     """The namespace's labels."""
-    row = db.namespaces.get(ObjectKey("", namespace))
+    row = db.namespaces.get(RegistryKey(cluster, "", namespace))
     return row.labels if row is not None else {}
 
 
 @derived
-def namespace_annotations(db: Mesh, namespace: str) -> Mapping[str, str]:
+def namespace_annotations(db: Mesh, cluster: str, namespace: str) -> Mapping[str, str]:
     """The namespace's annotations, those of Istio."""
-    row = db.namespaces.get(ObjectKey("", namespace))
+    row = db.namespaces.get(RegistryKey(cluster, "", namespace))
     return row.annotations if row is not None else {}

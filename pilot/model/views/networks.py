@@ -5,6 +5,7 @@ https://istio.io/latest/docs/ops/deployment/deployment-models/#network-models
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -14,8 +15,8 @@ import msgspec
 from pilot.derive import hub
 from pilot.lib.addresses import is_ip
 from pilot.lib.labels import NETWORK
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.mesh_networks import MeshNetworks, Network
+from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.service import Service
 from pilot.model.inputs import Mesh
 from pilot.model.views.external_addresses import external_addresses
@@ -42,29 +43,30 @@ class DefaultNetwork(NamedTuple):
 
 
 @hub
-def default_network(db: Mesh) -> DefaultNetwork:
-    """By the label of the control plane's namespace, else by the mesh networks: this registry's, else by address."""
-    name = namespace_labels(db, db.settings.registry.namespace).get(NETWORK, "")
+def default_network(db: Mesh, cluster: str) -> DefaultNetwork:
+    """The network of what runs in a cluster: by the label of the control plane's namespace there, else by the mesh networks: the one
+    that names the cluster, else by address."""
+    name = namespace_labels(db, cluster, db.settings.registry.namespace).get(NETWORK, "")
     if name:
         return DefaultNetwork(name, ())
     networks = mesh_networks(db)
-    name = next((n for n, w in sorted(networks.networks.items()) if _has_registry(networks, n, db.settings.registry.cluster_id)), "")
+    name = next((n for n, w in sorted(networks.networks.items()) if _has_registry(w, cluster)), "")
     return DefaultNetwork(name, () if name else tuple(_cidrs(networks)))
 
 
-def find_network(db: Mesh, address: str, labels: Mapping[str, str]) -> str:
-    """The network of a workload by its labels, else by the default, else by its address; "" for none. No node of its own."""
+def find_network(db: Mesh, cluster: str, address: str, labels: Mapping[str, str]) -> str:
+    """The network of a workload of a cluster by its labels, else by the default, else by its address; "" for none. No node of its own."""
     if said := labels.get(NETWORK):
         return said
-    default = default_network(db)
+    default = default_network(db, cluster)
     if not default.cidrs or not is_ip(address):
         return default.name
     ip = ipaddress.ip_address(address)
     return next((c.network for c in default.cidrs if ip in c.prefix), "")
 
 
-def _has_registry(networks: MeshNetworks, name: str, cluster: str) -> bool:
-    return any(e.from_registry == cluster for e in networks.networks[name].endpoints)
+def _has_registry(network: Network, cluster: str) -> bool:
+    return any(e.from_registry == cluster for e in network.endpoints)
 
 
 def _cidrs(networks: MeshNetworks) -> Iterable[Cidr]:
@@ -110,12 +112,12 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
     networks = mesh_networks(db)
     for name, network in networks.networks.items():
         found.update(NetworkGateway(g.address, g.port, name) for g in network.gateways if g.address)
-    named = _registry_gateways(networks, db.settings.registry.cluster_id, db.settings.registry.domain)
+    named = _registry_gateways(networks, db.settings.registry.domain)
     for key in {*named, *db.services.keys("network", True)}:
         row = db.services.get(key)
         for way in () if row is None else _labelled_gateway(row) if NETWORK in row.labels else named.get(key, ()):
             for address, port in external_addresses(db, key, way.port):
-                found.add(way._replace(address=address, port=port, cluster=db.settings.registry.cluster_id))
+                found.add(way._replace(address=address, port=port, cluster=key.cluster))
     return build_network_gateways(found)
 
 
@@ -145,14 +147,14 @@ def _labelled_gateway(o: Object[Service]) -> tuple[NetworkGateway, ...]:
     return (NetworkGateway("", port, o.labels[NETWORK], hbone_port=hbone),) if port or hbone else ()
 
 
-def _registry_gateways(networks: MeshNetworks, cluster: str, domain: str) -> dict[ObjectKey, tuple[NetworkGateway, ...]]:
-    """The Services of this registry that the mesh networks name as gateways; addresses still open."""
-    out: dict[ObjectKey, tuple[NetworkGateway, ...]] = {}
+def _registry_gateways(networks: MeshNetworks, domain: str) -> dict[RegistryKey, tuple[NetworkGateway, ...]]:
+    """The Services that the mesh networks name as gateways, of each cluster whose registry they name beside; addresses still open."""
+    out: dict[RegistryKey, tuple[NetworkGateway, ...]] = {}
     for name, network in networks.networks.items():
-        if _has_registry(networks, name, cluster):
-            for g in network.gateways:
-                service, _, rest = (g.registry_service_name or "").partition(".")
-                key = ObjectKey(rest.partition(".")[0], service)
-                if g.registry_service_name == kubernetes_hostname(key.name, key.namespace, domain):
-                    out[key] = (*out.get(key, ()), NetworkGateway("", g.port, name))
+        clusters = {e.from_registry: None for e in network.endpoints if e.from_registry}
+        for cluster, g in itertools.product(clusters, network.gateways):
+            service, _, rest = (g.registry_service_name or "").partition(".")
+            key = RegistryKey(cluster, rest.partition(".")[0], service)
+            if g.registry_service_name == kubernetes_hostname(key.name, key.namespace, domain):
+                out[key] = (*out.get(key, ()), NetworkGateway("", g.port, name))
     return out

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pilot.derive import Gather, derived
 from pilot.lib import labels as label
 from pilot.lib import spiffe
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.pod import Container, Pod
 from pilot.model.inputs import Mesh
 from pilot.model.views.networks import find_network
@@ -18,39 +18,38 @@ _CRON_JOB = re.compile(r"(.+)-\d{8,10}$")
 
 
 @derived
-def pod_workload(db: Mesh, key: ObjectKey) -> Workload | None:
+def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
     """The workload of a Pod; None of one that is not there or failed."""
     row = db.pods.get(key)
     if row is None or row.spec.status.phase == "Failed":
         return None
-    network = find_network(db, row.spec.status.pod_ip, row.labels)
-    locality = label.locality_label(row.labels) or _locality_of_node(db, row.spec.node_name)
-    registry = db.settings.registry
-    return build_pod_workload(row, locality, network, registry.cluster_id, service_rules(db).trust_domain, registry.dual_stack)
+    network = find_network(db, key.cluster, row.spec.status.pod_ip, row.labels)
+    locality = label.locality_label(row.labels) or _locality_of_node(db, RegistryKey(key.cluster, "", row.spec.node_name))
+    return build_pod_workload(row, locality, network, key.cluster, service_rules(db).trust_domain, db.settings.registry.dual_stack)
 
 
 @derived
-def _locality_of_node(db: Mesh, name: str) -> str:
-    row = db.nodes.get(ObjectKey("", name))
+def _locality_of_node(db: Mesh, key: RegistryKey) -> str:
+    row = db.nodes.get(key)
     return label.node_locality(row.labels) if row is not None else ""
 
 
 @derived
-def _selectable(db: Mesh, key: ObjectKey, _: str) -> Workload | None:
+def _selectable(db: Mesh, key: RegistryKey, _: str) -> Workload | None:
     found = pod_workload(db, key)
     return found if found is not None and found.ready else None
 
 
 @derived
-def _pods_in(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+def _pods_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
     return db.pods.keys("namespace", namespace)
 
 
-selectable_pods: Gather[ObjectKey, [str], Workload] = Gather("selectable_pods", _pods_in, _selectable)
+selectable_pods: Gather[RegistryKey, [str], Workload] = Gather("selectable_pods", _pods_in, _selectable)
 
 
 def build_pod_workload(o: Object[Pod], locality: str, network: str, cluster: str, trust_domain: str, dual_stack: bool) -> Workload:
-    """The workload of a Pod at a locality ("region/zone/subzone") and in a network."""
+    """The workload of a Pod of a cluster at a locality ("region/zone/subzone") and in a network."""
     pod, status = o.spec, o.spec.status
     ips = tuple(i.ip for i in status.pod_ips)
     labels = label.with_topology(o.labels, cluster, locality, pod.node_name, network)

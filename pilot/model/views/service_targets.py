@@ -6,7 +6,7 @@ from typing import Any
 
 from pilot.derive import derived
 from pilot.lib import labels as label
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.pod import Pod
 from pilot.model.config.service import ServicePort
 from pilot.model.facets import Reach, ServiceTarget, Siblings
@@ -14,15 +14,16 @@ from pilot.model.indexes import SERVICE_NAME_LABEL
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
 from pilot.model.service import Port, Protocol, Resolution, Service, ServiceRef
+from pilot.model.views.clusters import cluster_of
 from pilot.model.views.endpoint_slices import slice_endpoints
 from pilot.model.views.endpoints import entry_endpoint, target_port
 from pilot.model.views.kinds.service_entries import service_entries
 from pilot.model.views.kubernetes_services import kubernetes_hostname
 from pilot.model.views.pods import named_ports
 from pilot.model.views.proxies import find_proxy
-from pilot.model.views.services import service
+from pilot.model.views.services import cluster_service, service
 from pilot.model.views.workload_entries import entry_workload
-from pilot.model.views.workloads import entries_at, is_here, is_test_vm, pod_of, proxy_labels, proxy_locality, proxy_network
+from pilot.model.views.workloads import entries_at, is_test_vm, pod_of, proxy_labels, proxy_locality, proxy_network
 from pilot.model.workload import Workload
 
 
@@ -39,20 +40,19 @@ Aged = tuple[tuple[str, str], ServiceTarget]  # creation and host name of the se
 
 
 def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
-    if not is_here(proxy, db.settings.registry.cluster_id):
-        return ()
+    cluster = cluster_of(db, proxy)
     if (entry := _workload_entry(db, proxy)) is not None:
         return _targets_of_entry(db, entry)
     pod = pod_of(db, node_id)
     row = db.pods.get(pod) if pod is not None else None
     if pod is not None and row is not None and not is_test_vm(proxy):
-        keys = _selecting_services(db, row.namespace, row.labels)
+        keys = _selecting_services(db, cluster, row.namespace, row.labels)
         if not keys:
             return _listed_targets(db, proxy)
         return [t for key in keys for t in _targets(db, key, lambda p: _pod_port(row.spec, p)) or ()]
     labels = proxy_labels(db, node_id)
     found: list[Aged] = []
-    for key in _selecting_services(db, proxy.namespace, labels):
+    for key in _selecting_services(db, cluster, proxy.namespace, labels):
         targets = _targets(db, key, lambda p: _announced_port(proxy, p), strict=True)
         if targets is None:
             return []
@@ -60,21 +60,24 @@ def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
     return found
 
 
-def _selecting_services(db: Mesh, namespace: str, labels: Mapping[str, str]) -> list[ObjectKey]:
-    """The Kubernetes Services of a namespace that select these labels."""
+def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[str, str]) -> list[RegistryKey]:
+    """The Kubernetes Services of a cluster's namespace that select these labels."""
     found = []
     for name, value in labels.items():
-        for key in db.services.keys("selected", (namespace, name, value)):
+        for key in db.services.keys("selected", (cluster, namespace, name, value)):
             row = db.services.get(key)
             if row is not None and row.spec.selector.items() <= labels.items():
                 found.append(key)
     return found
 
 
-def _targets(db: Mesh, key: ObjectKey, find: Callable[[ServicePort], int | None], strict: bool = False) -> list[Aged] | None:
-    """The targets of a Service, with `find` to tell the port that a port of it leads to. `strict`: None where one is unknown."""
+def _targets(db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | None], strict: bool = False) -> list[Aged] | None:
+    """The targets of a Service, by the ports that its own cluster gives it, with `find` to tell the port that a port of it leads to.
+
+    `strict`: None where one is unknown.
+    """
     row = db.services.get(key)
-    found = service(db, _ref(db, key))
+    found = cluster_service(db, key)
     if row is None or found is None:
         return []
     out: dict[tuple[int, Protocol], Aged] = {}
@@ -110,18 +113,19 @@ def _listed_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
     out: dict[ServiceTarget, Aged] = {}
     for key in db.endpoint_slices.keys("address", proxy.ips[0]):
         row: Object[Any] | None = db.endpoint_slices.get(key)
-        name = row.labels.get(SERVICE_NAME_LABEL) if row is not None and key.namespace == proxy.namespace else None
-        found = service(db, _ref(db, ObjectKey(key.namespace, name))) if name else None
+        here = (key.cluster, key.namespace) == (cluster_of(db, proxy), proxy.namespace)
+        name = row.labels.get(SERVICE_NAME_LABEL) if row is not None and here else None
+        found = service(db, _ref(db, key._replace(name=name))) if name else None
         for port in found.ports if found is not None else ():
             assert found is not None
             for e in slice_endpoints(db, found, port):
-                if e.addresses[0] == proxy.ips[0]:
+                if (e.cluster_id, e.addresses[0]) == (key.cluster, proxy.ips[0]):
                     aged = _aged(found, port, e.port)
                     out.setdefault(aged[1], aged)
     return list(out.values())
 
 
-def _ref(db: Mesh, key: ObjectKey) -> ServiceRef:
+def _ref(db: Mesh, key: RegistryKey) -> ServiceRef:
     return ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
 
 
@@ -143,7 +147,7 @@ def siblings(db: Mesh, node_id: str) -> Siblings | None:
         workload=proxy.text("WORKLOAD_NAME"),
         templates=(labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")),
         reach=Reach(
-            cluster_id=proxy.cluster_id,
+            cluster_id=cluster_of(db, proxy),
             locality=proxy_locality(db, node_id),
             network=proxy_network(db, node_id),
             node=proxy.text("NODE_NAME"),
@@ -154,8 +158,9 @@ def siblings(db: Mesh, node_id: str) -> Siblings | None:
 # -- by WorkloadEntries and ServiceEntries -----------------------------------------------------------------------------------
 
 def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
-    """The WorkloadEntry of a proxy's address; of several that of its name, else of its namespace, else the first."""
-    found = [w for k in db.workload_entries.keys("address", proxy.ips[0]) if (w := entry_workload(db, k)) is not None]
+    """The WorkloadEntry of a proxy's cluster at its address; of several that of its name, else of its namespace, else the first."""
+    keys = (k for k in db.workload_entries.keys("address", proxy.ips[0]) if k.cluster == cluster_of(db, proxy))
+    found = [w for k in keys if (w := entry_workload(db, k)) is not None]
     if len(found) < 2:
         return found[0] if found else None
     named = next((w for w in found if f"{w.name}.{w.namespace}" == proxy.id and w.namespace == proxy.namespace), None)
@@ -164,7 +169,7 @@ def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
 
 def _targets_of_entry(db: Mesh, workload: Workload) -> list[Aged]:
     out = []
-    for key in _selecting_services(db, workload.namespace, dict(workload.labels)):
+    for key in _selecting_services(db, workload.cluster_id, workload.namespace, dict(workload.labels)):
         found = service(db, _ref(db, key))
         if found is not None and found.resolution is Resolution.CLIENT_SIDE_LB:
             usable = (p for p in found.ports if p.protocol is not Protocol.UDP)

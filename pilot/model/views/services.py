@@ -1,7 +1,8 @@
 """The services of the mesh, from Kubernetes Services and ServiceEntries, and who sees them.
 
-A service is named by host name and namespace. Where a Kubernetes Service and ServiceEntries claim the same name, the Kubernetes
-Service has it; of several entries the oldest has it, and others like it add their ports and addresses.
+A service is named by host name and namespace. Kubernetes Services of one name in several clusters are one service. Where a
+Kubernetes Service and ServiceEntries claim the same name, the Kubernetes Service has it; of several entries the oldest has it, and
+others like it add their ports and addresses.
 """
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ from typing import NamedTuple
 import msgspec
 
 from pilot.derive import Gather, derived, hub
-from pilot.model.config.object import ObjectKey
+from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Service, ServiceRef
 from pilot.model.views.auto_addresses import auto_addresses
+from pilot.model.views.clusters import service_clusters
 from pilot.model.views.entry_services import build_entry_service
 from pilot.model.views.kinds.service_entries import service_entries
-from pilot.model.views.kubernetes_services import build_kubernetes_service, kubernetes_hostname
+from pilot.model.views.kubernetes_services import build_kubernetes_service, kubernetes_hostname, merge_clusters
 from pilot.model.views.namespaces import namespace_annotations, namespace_labels
 from pilot.model.views.service_rules import service_rules
 
@@ -40,10 +42,17 @@ class Listing(NamedTuple):
 def service(db: Mesh, ref: ServiceRef) -> Service | None:
     """The service of that name, None where nothing declares it."""
     key = kubernetes_key(ref, db.settings.registry.domain)
-    row = db.services.get(key) if key is not None else None
-    if row is not None:
-        return build_kubernetes_service(row, namespace_annotations(db, ref.namespace), service_rules(db))
+    if key is not None:
+        declared = (cluster_service(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
+        if found := [s for s in declared if s is not None]:
+            return merge_clusters(found)
     return merge_services(entry_services(db, ref))
+
+
+def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
+    """The service as one cluster declares it, None where that does not. No node of its own."""
+    row = db.services.get(key)
+    return build_kubernetes_service(row, key.cluster, namespace_annotations(db, key.cluster, key.namespace), service_rules(db)) if row else None
 
 
 @derived
@@ -53,8 +62,8 @@ def entry_services(db: Mesh, ref: ServiceRef) -> tuple[Service, ...]:
     for key in service_entries.keys(db, "ref", ref):
         row = service_entries.get(db, key)
         if row is not None:
-            annotations = namespace_annotations(db, ref.namespace)
-            labels = namespace_labels(db, ref.namespace)
+            annotations = namespace_annotations(db, db.settings.registry.cluster_id, ref.namespace)
+            labels = namespace_labels(db, db.settings.registry.cluster_id, ref.namespace)
             addresses = auto_addresses(db, key, ref.hostname)
             found.append(build_entry_service(row, ref.hostname, addresses, labels, annotations, service_rules(db)))
     return tuple(sorted(found, key=lambda s: (s.created, s.source.name)))
@@ -76,7 +85,7 @@ def is_visible(db: Mesh, ref: ServiceRef, namespace: str) -> bool:
 
 
 def kubernetes_key(ref: ServiceRef, domain: str) -> ObjectKey | None:
-    """The key of the Kubernetes Service that would have this name."""
+    """The key, but for the cluster, of the Kubernetes Services that would have this name."""
     name = ref.hostname.partition(".")[0]
     return ObjectKey(ref.namespace, name) if ref.hostname == kubernetes_hostname(name, ref.namespace, domain) else None
 

@@ -7,6 +7,8 @@ from pilot.derive import derived
 from pilot.model.facets import Labels, Scope
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import listening, outbound_facet
+from pilot.model.views.clusters import addressed_as
+from pilot.model.views.proxies import find_proxy
 from pilot.model.virtual_addresses import Families
 
 
@@ -31,7 +33,11 @@ def sidecar_routing(db: Mesh, node_id: str) -> SidecarRouting:
         labels=outbound.labels,
         dns_domain=outbound.dns_domain,
         families=Families(
-            ipv4=listens.ipv4, ipv6=listens.ipv6, dual=listens.ipv4 and listens.ipv6 and db.settings.registry.dual_stack, auto=outbound.dns_capture
+            ipv4=listens.ipv4,
+            ipv6=listens.ipv6,
+            dual=listens.ipv4 and listens.ipv6 and db.settings.registry.dual_stack,
+            auto=outbound.dns_capture,
+            cluster=addressed_as(db, find_proxy(db, node_id)),
         ),
         attempt_count=not (headers.attempt_count is not None and headers.attempt_count.disabled),
         forwarded_host=bool(headers.x_forwarded_host is not None and headers.x_forwarded_host.enabled),

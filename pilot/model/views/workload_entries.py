@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pilot.derive import Gather, derived
 from pilot.lib import labels as label
 from pilot.lib import spiffe
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.workload_entry import WorkloadEntry, WorkloadEntryObject
 from pilot.model.inputs import Mesh
 from pilot.model.views.networks import find_network
@@ -18,7 +18,7 @@ REGISTRATION_GROUP = "istio.io/autoRegistrationGroup"
 
 
 @derived
-def entry_workload(db: Mesh, key: ObjectKey) -> Workload | None:
+def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
     """The workload of a WorkloadEntry object; labels of its metadata come before those of its spec. None of one that is not
     healthy, where its health is checked."""
     row = db.workload_entries.get(key)
@@ -37,26 +37,26 @@ def is_healthy(o: Object[WorkloadEntryObject]) -> bool:
 
 
 @derived
-def _selectable(db: Mesh, key: ObjectKey, _: str) -> Workload | None:
+def _selectable(db: Mesh, key: RegistryKey, _: str) -> Workload | None:
     return entry_workload(db, key)
 
 
 @derived
-def _entries_in(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+def _entries_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
     return db.workload_entries.keys("namespace", namespace)
 
 
-selectable_entries: Gather[ObjectKey, [str], Workload] = Gather("selectable_entries", _entries_in, _selectable)
+selectable_entries: Gather[RegistryKey, [str], Workload] = Gather("selectable_entries", _entries_in, _selectable)
 
 
-def make_workload(db: Mesh, key: ObjectKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str) -> Workload:
+def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str) -> Workload:
     """The workload of an entry with these labels; reads only what every entry shares."""
-    network = entry.network or find_network(db, entry.address, labels)
-    return build_entry_workload(key, entry, labels, name, network, db.settings.registry.cluster_id, service_rules(db).trust_domain)
+    network = entry.network or find_network(db, key.cluster, entry.address, labels)
+    return build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
 
 
 def build_entry_workload(
-    key: ObjectKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str, network: str, cluster: str, trust_domain: str
+    key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str, network: str, trust_domain: str
 ) -> Workload:
     """The workload of an entry. Its network is that which it names itself; the one that it is found to be in is but a label."""
     locality = entry.locality or label.locality_label(labels)
@@ -64,12 +64,12 @@ def build_entry_workload(
         name=key.name,
         namespace=key.namespace,
         addresses=(entry.address,),
-        labels=frozenset(label.with_topology(labels, cluster, locality, "", network).items()),
+        labels=frozenset(label.with_topology(labels, key.cluster, locality, "", network).items()),
         ports=tuple(entry.ports.items()),
         service_account=spiffe.identity(trust_domain, key.namespace, entry.service_account) if entry.service_account else "",
         workload=name,
         network=entry.network,
-        cluster_id=cluster,
+        cluster_id=key.cluster,
         locality=locality,
         weight=entry.weight,
         tls_mode=labels.get(label.TLS_MODE, "istio" if entry.service_account else "disabled"),

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 
 from pilot.derive import derived
 from pilot.lib import labels as label
-from pilot.model.config.object import ObjectKey
+from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.endpoint import Locality
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
+from pilot.model.views.clusters import cluster_of
 from pilot.model.views.endpoints import entry_workloads
 from pilot.model.views.kinds.service_entries import service_entries
 from pilot.model.views.networks import find_network
@@ -23,16 +24,18 @@ TEST_VM_LABEL = "istio.io/test-vm"  # a Pod that stands for a virtual machine in
 # -- what is known of the workload -------------------------------------------------------------------------------------------
 
 @derived
-def pod_of(db: Mesh, node_id: str) -> ObjectKey | None:
-    """The Pod of a proxy: `<pod>.<namespace>` by its id, else, where the setting says so, by its address."""
+def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
+    """The Pod of a proxy in its cluster: `<pod>.<namespace>` by its id, else, where the setting says so, by its address."""
     proxy = find_proxy(db, node_id)
     name, _, namespace = proxy.id.partition(".")
-    key = ObjectKey(namespace, name)
+    cluster = cluster_of(db, proxy)
+    key = RegistryKey(cluster, namespace, name)
     if name and namespace == proxy.text("NAMESPACE", proxy.namespace) and pod_workload(db, key) is not None:
         return key
     if not db.settings.registry.find_pod_by_ip:
         return None
-    at = [k for k in db.pods.keys("ip", proxy.ips[0]) if (w := pod_workload(db, k)) is not None and w.ready]
+    here = (k for k in db.pods.keys("ip", proxy.ips[0]) if k.cluster == cluster)
+    at = [k for k in here if (w := pod_workload(db, k)) is not None and w.ready]
     return at[0] if len(at) == 1 else next((k for k in at if k.namespace == proxy.namespace), None)
 
 
@@ -42,7 +45,7 @@ def proxy_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
     proxy = find_proxy(db, node_id)
     labels = _own_labels(db, node_id)
     locality = str(_locality(labels, proxy))
-    return label.with_topology(labels, proxy.cluster_id, locality, proxy.text("NODE_NAME"), proxy_network(db, node_id))
+    return label.with_topology(labels, cluster_of(db, proxy), locality, proxy.text("NODE_NAME"), proxy_network(db, node_id))
 
 
 @derived
@@ -69,15 +72,16 @@ def _own_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
 @derived
 def _registry_labels(db: Mesh, node_id: str) -> Mapping[str, str] | None:
     proxy = find_proxy(db, node_id)
-    if is_test_vm(proxy) or not is_here(proxy, db.settings.registry.cluster_id):
+    if is_test_vm(proxy):
         return None
     pod = pod_of(db, node_id)
     row = db.pods.get(pod) if pod is not None else None
     known = pod_workload(db, pod) if pod is not None else None
     if row is not None and known is not None:
-        network = find_network(db, row.spec.status.pod_ip, row.labels)
-        return label.with_topology(row.labels, db.settings.registry.cluster_id, known.locality, proxy.text("NODE_NAME"), network)
-    for _, workload in entries_at(db, proxy):
+        network = find_network(db, known.cluster_id, row.spec.status.pod_ip, row.labels)
+        return label.with_topology(row.labels, known.cluster_id, known.locality, proxy.text("NODE_NAME"), network)
+    entries = entries_at(db, proxy) if cluster_of(db, proxy) == db.settings.registry.cluster_id else ()
+    for _, workload in entries:
         return dict(workload.labels)
     return None
 
@@ -87,11 +91,6 @@ def _locality(labels: Mapping[str, str], proxy: Proxy) -> Locality:
         return Locality(labels.get(label.REGION, ""), labels.get(label.ZONE, ""), labels.get(label.SUBZONE, ""))
     said = label.locality_label(labels)
     return Locality.parse(said) if said else proxy.locality
-
-
-def is_here(proxy: Proxy, cluster: str) -> bool:
-    """Whether the proxy is in the cluster whose Pods these tables hold, as far as it says."""
-    return proxy.text("CLUSTER_ID", cluster) == cluster
 
 
 def is_test_vm(proxy: Proxy) -> bool:

@@ -25,14 +25,15 @@ PRIVILEGED = 1024
 class Place(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Where an egress listener of a proxy may listen.
 
-    `binds`: addresses that it names, () for those of the services; `to_port`: it takes a port of the pod, where the others only take
-    what is captured; `refused`: ports that other listeners of the proxy hold on all addresses.
+    `cluster`: as in `OutboundListening`; `binds`: addresses that it names, () for those of the services; `to_port`: it takes a port of
+    the pod, where the others only take what is captured; `refused`: ports that other listeners of the proxy hold on all addresses.
     """
 
     ipv4: bool
     ipv6: bool
     dual_stack: bool
     auto_addresses: bool
+    cluster: str = ""
     binds: tuple[str, ...] = ()
     to_port: bool = False
     unprivileged: bool = False
@@ -82,6 +83,7 @@ def place_of(listener: EgressListener, facet: OutboundListening, refused: frozen
         ipv6=listening.ipv6,
         dual_stack=dual_stack,
         auto_addresses=facet.auto_addresses,
+        cluster=facet.cluster,
         binds=binds,
         to_port=to_port,
         unprivileged=listening.unprivileged,
@@ -163,13 +165,13 @@ def _addresses(found: Service, place: Place) -> list[tuple[str, ...]]:
     """
     if found.registry is Registry.EXTERNAL and found.addresses:
         return [(a,) for a in found.addresses]
-    given = found.addresses
-    if not given and place.auto_addresses:
+    own = given = found.addresses_in(place.cluster)
+    if not own and place.auto_addresses:
         given = tuple(sorted(found.auto_addresses, key=lambda a: ":" in a))
     usable = tuple(a for a in given if (place.ipv6 if ":" in a else place.ipv4))
     if place.ipv4 and place.ipv6:
         usable = tuple(a for a in usable if (":" in a) is (":" in usable[0]))
     if not usable:
-        return [(found.addresses[0] if found.addresses else ANY_IPV4,)]
+        return [(own[0] if own else ANY_IPV4,)]
     every = given if place.dual_stack and place.ipv4 and place.ipv6 else usable
     return [(usable[0], *every[1:])]

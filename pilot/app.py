@@ -19,6 +19,7 @@ from pilot.ingest.batch import Batch, Commit, Timer
 from pilot.ingest.decode import Origin
 from pilot.ingest.events import count_events, count_updates, push_reasons
 from pilot.ingest.file_source import FileSource
+from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore, log_problem
 from pilot.lib.flags import FlagError
@@ -73,7 +74,9 @@ class ControlPlane:
         self.batch = Batch(self.db, self.clock, settings.ingest.debounce_after, settings.ingest.debounce_max, self._committed)
         self.mesh_files = MeshFiles(settings.ingest.mesh_config, settings.ingest.networks_config, self.batch, self.problems)
         origin = Origin(settings.mesh.registry.cluster_id, revision=settings.ingest.revision)
-        self.files = FileSource(settings.ingest.config_dir, self.batch, self.problems, origin, self.db.catalogue)
+        self.ledger = Ledger(self.problems)
+        files = self.ledger.source(0, settings.ingest.config_dir)
+        self.files = FileSource(settings.ingest.config_dir, self.batch, files, origin, self.db.catalogue)
         self.discovery = Discovery(self.db, self.metrics, plan)
         self.pusher = Pusher(self.discovery, self.metrics, settings.serve.bytes_in_flight)
         ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.serve.stream_rate), aliases)

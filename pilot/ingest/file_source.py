@@ -9,9 +9,8 @@ from pilot.ingest import folder as folders
 from pilot.ingest.batch import Batch, Edit
 from pilot.ingest.decode import OWN, Decoded, Origin, decode_document
 from pilot.ingest.documents import Document, SyntaxFault, read_documents
-from pilot.ingest.ledger import Ledger
+from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.lines import Lines
-from pilot.ingest.problems import ProblemStore
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
 from pilot.model.catalogue import CATALOGUE, Catalogue
@@ -28,10 +27,9 @@ class FileSource:
     `origin`: which cluster's objects the files hold, and which of them count.
     """
 
-    def __init__(self, folder: str, batch: Batch, problems: ProblemStore, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE) -> None:
+    def __init__(self, folder: str, batch: Batch, ledger: SourceLedger, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE) -> None:
         self.folder = os.path.abspath(folder)
-        self._batch, self._origin, self._catalogue = batch, origin, catalogue
-        self._ledger = Ledger(problems)
+        self._batch, self._ledger, self._origin, self._catalogue = batch, ledger, origin, catalogue
         self._files: dict[str, folders.Signature] = {}
         self._folders: collections.Counter[str] = collections.Counter()
         self._unreadable: set[str] = set()

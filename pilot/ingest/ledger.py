@@ -1,12 +1,13 @@
-"""Who declares which object: of several sources the first by name has it, and the next takes over when it goes.
+"""Who declares which object: of several documents the first by rank has it, and the next takes over when it goes.
 
-A source is a file, or whatever else gives documents as a whole. It remembers the last good version of each of its objects.
+There is one ledger for all sources. Each source says what it has through its `SourceLedger`, document by document; a document is
+a file, or a single object of a source that gives those. A document keeps the last good version of each of its objects.
 """
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
 from pilot.ingest.batch import Edit
 from pilot.ingest.decode import Decoded, Row
@@ -15,8 +16,22 @@ from pilot.model.config.object import Object
 from pilot.model.problem import Problem, Severity
 
 
-class _Source:
-    """What a source gave: its objects, its own problems, and the rows of it that another source has."""
+class DocumentKey(NamedTuple):
+    """Names a document. They sort by which counts first: the source of the lower rank, then by name of source and document.
+
+    `document` is the path of a file, or the row of a single object.
+    """
+
+    rank: int
+    source: str
+    document: str | Row
+
+    def __str__(self) -> str:
+        return self.document if isinstance(self.document, str) else self.source
+
+
+class _Document:
+    """What a document declares: its objects, its own problems, and the rows of it that another document has."""
 
     __slots__ = ("lost", "objects", "problems")
 
@@ -27,93 +42,136 @@ class _Source:
 
 
 class Ledger:
-    """Turns what sources say into edits, and keeps the problems of each."""
+    """Turns what documents declare into edits, and keeps the problems of each."""
 
     def __init__(self, problems: ProblemStore) -> None:
         self._problems = problems
-        self._sources: dict[str, _Source] = {}
-        self._claims: dict[Row, list[str]] = {}
+        self._documents: dict[DocumentKey, _Document] = {}
+        self._claims: dict[Row, list[DocumentKey]] = {}
 
-    def replace(self, name: str, decoded: Iterable[Decoded]) -> list[Edit]:
-        """What a source says from now on, as a whole. A refused object stays as it was, where it was."""
-        source = self._sources.get(name) or self._sources.setdefault(name, _Source())
-        old, new = source.objects, {}
+    def source(self, rank: int, name: str) -> SourceLedger:
+        """Returns the part of a source. Of two sources that declare the same object the one with the lower rank has it."""
+        return SourceLedger(self, rank, name)
+
+    def replace(self, key: DocumentKey, decoded: Iterable[Decoded]) -> list[Edit]:
+        """Take what a document declares from now on, as a whole. A refused object stays as it was, where it was."""
+        document = self._documents.get(key) or self._documents.setdefault(key, _Document())
+        old, new = document.objects, {}
         problems: list[Problem] = []
-        for document in decoded:
-            problems += document.problems
-            for entry in document.entries:
+        for part in decoded:
+            problems += part.problems
+            for entry in part.entries:
                 row = entry.table, entry.key
                 if row in new:
-                    problems.append(_duplicate(entry.object, name, name))
+                    problems.append(_duplicate(entry.object, key, key))
                 else:
                     new[row] = entry.object
-            for row in document.refused:
+            for row in part.refused:
                 if row in old:
                     new.setdefault(row, old[row])
-        source.problems = tuple(problems)
-        return self._change(name, source, new)
+        document.problems = tuple(problems)
+        return self._change(key, document, new)
 
-    def fail(self, name: str, problem: Problem) -> None:
-        """A source cannot be read: its objects stay as they are."""
-        source = self._sources.get(name) or self._sources.setdefault(name, _Source())
-        source.problems = (problem,)
-        self._report(name, source)
+    def fail(self, key: DocumentKey, problem: Problem) -> None:
+        """Note that a document cannot be read: its objects stay as they are."""
+        document = self._documents.get(key) or self._documents.setdefault(key, _Document())
+        document.problems = (problem,)
+        self._report(key, document)
 
-    def remove(self, name: str) -> list[Edit]:
-        """A source is gone, with what it declared."""
-        source = self._sources.get(name)
-        if source is None:
+    def remove(self, key: DocumentKey) -> list[Edit]:
+        """Forget a document, with what it declared."""
+        document = self._documents.get(key)
+        if document is None:
             return []
-        source.problems = ()
-        edits = self._change(name, source, {})
-        del self._sources[name]
+        document.problems = ()
+        edits = self._change(key, document, {})
+        del self._documents[key]
         return edits
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._sources
-
-    def _change(self, name: str, source: _Source, new: dict[Row, Object[Any]]) -> list[Edit]:
-        """Set the objects of a source; the edits of the rows whose winner changed with it."""
-        old, source.objects = source.objects, new
+    def _change(self, key: DocumentKey, document: _Document, new: dict[Row, Object[Any]]) -> list[Edit]:
+        """Set the objects of a document; return the edits of the rows whose winner changed with it."""
+        old, document.objects = document.objects, new
         edits: list[Edit] = []
         for row in [*new, *(row for row in old if row not in new)]:
             before, after = old.get(row), new.get(row)
             claims = self._claims.setdefault(row, [])
             winner = claims[0] if claims else None
-            was = before if winner == name else self._sources[winner].objects[row] if winner is not None else None
+            was = before if winner == key else self._documents[winner].objects[row] if winner is not None else None
             if before is None:
-                bisect.insort(claims, name)
+                bisect.insort(claims, key)
             elif after is None:
-                claims.remove(name)
-            now = self._sources[claims[0]].objects[row] if claims else None
+                claims.remove(key)
+            now = self._documents[claims[0]].objects[row] if claims else None
             if now != was:
                 edits.append((*row, now))
             if not claims:
                 del self._claims[row]
-            if len(claims) > 1 or source.lost or (after is None and claims):
-                self._settle(row, claims, source)
-        self._report(name, source)
+            if len(claims) > 1 or document.lost or (after is None and claims):
+                self._settle(row, claims, document)
+        self._report(key, document)
         return edits
 
-    def _settle(self, row: Row, claims: list[str], changed: _Source) -> None:
+    def _settle(self, row: Row, claims: list[DocumentKey], changed: _Document) -> None:
         """Tell each claimant of a row but the first that it has lost it."""
         changed.lost.pop(row, None)
-        for index, name in enumerate(claims):
-            source = self._sources[name]
-            lost = _duplicate(source.objects[row], name, claims[0]) if index else None
-            if source.lost.get(row) == lost:
+        for index, key in enumerate(claims):
+            document = self._documents[key]
+            lost = _duplicate(document.objects[row], key, claims[0]) if index else None
+            if document.lost.get(row) == lost:
                 continue
             if lost is None:
-                source.lost.pop(row, None)
+                document.lost.pop(row, None)
             else:
-                source.lost[row] = lost
-            if source is not changed:
-                self._report(name, source)
+                document.lost[row] = lost
+            if document is not changed:
+                self._report(key, document)
 
-    def _report(self, name: str, source: _Source) -> None:
-        self._problems.replace(name, (*source.problems, *source.lost.values()))
+    def _report(self, key: DocumentKey, document: _Document) -> None:
+        where = key.document if isinstance(key.document, str) else "/".join((key.document[0], *key.document[1]))
+        self._problems.replace((key.source, where), (*document.problems, *document.lost.values()))
 
 
-def _duplicate(o: Object[Any], name: str, winner: str) -> Problem:
-    message = "it is there twice: the first one counts" if name == winner else f"{winner} declares it too, and counts"
-    return Problem(code="duplicate-object", object=o.ref, path="metadata.name", message=message, severity=Severity.WARNING, file=name)
+class SourceLedger:
+    """What one source says. It gives whole documents by name (`replace`, `fail`, `remove`), or single objects (`put`, `drop`, `retain`)."""
+
+    def __init__(self, ledger: Ledger, rank: int, name: str) -> None:
+        self._ledger, self._rank, self._name = ledger, rank, name
+        self._rows: set[Row] = set()
+
+    def replace(self, document: str, decoded: Iterable[Decoded]) -> list[Edit]:
+        """Take what a document declares from now on, as a whole. A refused object stays as it was, where it was."""
+        return self._ledger.replace(self._key(document), decoded)
+
+    def fail(self, document: str, problem: Problem) -> None:
+        """Note that a document cannot be read: its objects stay as they are."""
+        self._ledger.fail(self._key(document), problem)
+
+    def remove(self, document: str) -> list[Edit]:
+        """Forget a document, with what it declared."""
+        return self._ledger.remove(self._key(document))
+
+    def put(self, row: Row, decoded: Decoded) -> list[Edit]:
+        """Take a single object. One that is refused stays as it was; one that is not read any more (of another revision) goes."""
+        if not (decoded.entries or decoded.problems):
+            return self.drop(row)
+        self._rows.add(row)
+        return self._ledger.replace(self._key(row), (decoded,))
+
+    def drop(self, row: Row) -> list[Edit]:
+        """Forget a single object."""
+        self._rows.discard(row)
+        return self._ledger.remove(self._key(row))
+
+    def retain(self, rows: Collection[Row]) -> list[Edit]:
+        """Forget the single objects that are not among these: what a complete list leaves out has gone unseen."""
+        gone = sorted(self._rows.difference(rows))
+        return [edit for row in gone for edit in self.drop(row)]
+
+    def _key(self, document: str | Row) -> DocumentKey:
+        return DocumentKey(self._rank, self._name, document)
+
+
+def _duplicate(o: Object[Any], key: DocumentKey, winner: DocumentKey) -> Problem:
+    message = "it is there twice: the first one counts" if key == winner else f"{winner} declares it too, and counts"
+    file = key.document if isinstance(key.document, str) else ""
+    return Problem(code="duplicate-object", object=o.ref, path="metadata.name", message=message, severity=Severity.WARNING, file=file)

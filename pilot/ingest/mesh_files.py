@@ -93,4 +93,4 @@ class _MeshFile:
     def _report(self, problems: Iterable[Problem], data: bytes = b"") -> None:
         line_of = Lines(data, 0, 1)
         placed = [msgspec.structs.replace(p, object=self._subject, file=self._path, line=p.line or line_of(p.path)) for p in problems]
-        self._problems.replace(self._path, placed)
+        self._problems.replace((self._path, ""), placed)

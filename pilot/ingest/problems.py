@@ -7,6 +7,8 @@ from pilot.lib.log import scope
 from pilot.model.problem import ObjectRef, Problem, Severity
 
 _log = scope("config")
+Place = tuple[str, str]
+"""Name of a source, and the document in it."""
 
 
 def log_problem(problem: Problem) -> None:
@@ -14,20 +16,20 @@ def log_problem(problem: Problem) -> None:
 
 
 class ProblemStore:
-    """Problems by source: a file, or the name of another one. `on_new` is told of each that was not there before."""
+    """Problems by the document that has them. `on_new` is told of each that was not there before."""
 
     def __init__(self, on_new: Callable[[Problem], None] = log_problem) -> None:
-        self._by_source: dict[str, tuple[Problem, ...]] = {}
+        self._by_place: dict[Place, tuple[Problem, ...]] = {}
         self._on_new = on_new
 
-    def replace(self, source: str, problems: Iterable[Problem]) -> None:
-        """What a source has from now on."""
+    def replace(self, place: Place, problems: Iterable[Problem]) -> None:
+        """Set what a document has from now on."""
         found = tuple(problems)
-        old = self._by_source.get(source, ())
+        old = frozenset(self._by_place.get(place, ()))
         if found:
-            self._by_source[source] = found
-        elif old:
-            del self._by_source[source]
+            self._by_place[place] = found
+        else:
+            self._by_place.pop(place, None)
         for problem in found:
             if problem not in old:
                 self._on_new(problem)
@@ -37,9 +39,9 @@ class ProblemStore:
         return [problem for problem in self if problem.object == subject]
 
     def __iter__(self) -> Iterator[Problem]:
-        """All, by source."""
-        for source in sorted(self._by_source):
-            yield from self._by_source[source]
+        """All, by source and document."""
+        for place in sorted(self._by_place):
+            yield from self._by_place.get(place, ())
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_source.values()))
+        return sum(map(len, self._by_place.values()))

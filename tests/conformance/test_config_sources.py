@@ -7,15 +7,21 @@ import tempfile
 
 import pytest
 
+from pilot.ingest.decode import Decoded
 from pilot.model.catalogue import CATALOGUE, Kind
 from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef
-from tests.support.config_sources import KINDS, Source, make, rows
+from tests.support.config_sources import KINDS, OF_DOCUMENTS, MemoryConfig, ObjectConfig, Source, make, rows
 from tests.support.files import service
 
 
 @pytest.fixture(params=KINDS)
 def source(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Source:
+    return make(request.param, tmp_path)
+
+
+@pytest.fixture(params=OF_DOCUMENTS)
+def documents(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Source:
     return make(request.param, tmp_path)
 
 
@@ -82,22 +88,22 @@ def test_a_wrong_object_that_was_never_right_is_absent(source: Source) -> None:
     assert ports(source) == {"b": 2}
 
 
-def test_the_first_by_name_has_an_object_that_two_declare(source: Source) -> None:
-    source.set("y", service("a", 2))
-    source.set("z", service("a", 3))
-    source.set("x", service("a", 1))
-    assert ports(source) == {"a": 1}
-    assert [p.code for p in source.problems] == ["duplicate-object"] * 2
-    source.remove("x")
-    assert ports(source) == {"a": 2}
-    source.remove("z")
-    assert list(source.problems) == []
+def test_the_first_by_name_has_an_object_that_two_declare(documents: Source) -> None:
+    documents.set("y", service("a", 2))
+    documents.set("z", service("a", 3))
+    documents.set("x", service("a", 1))
+    assert ports(documents) == {"a": 1}
+    assert [p.code for p in documents.problems] == ["duplicate-object"] * 2
+    documents.remove("x")
+    assert ports(documents) == {"a": 2}
+    documents.remove("z")
+    assert list(documents.problems) == []
 
 
-def test_a_wrong_object_does_not_hide_a_right_one(source: Source) -> None:
-    source.set("x", service("a", 0))
-    source.set("y", service("a", 2))
-    assert ports(source) == {"a": 2}
+def test_a_wrong_object_does_not_hide_a_right_one(documents: Source) -> None:
+    documents.set("x", service("a", 0))
+    documents.set("y", service("a", 2))
+    assert ports(documents) == {"a": 2}
 
 
 def test_problems_go_with_their_source(source: Source) -> None:
@@ -108,7 +114,54 @@ def test_problems_go_with_their_source(source: Source) -> None:
     assert len(source.problems) == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [MemoryConfig, ObjectConfig])
+def test_the_source_of_the_lower_rank_has_an_object_that_two_declare(kind: type[MemoryConfig]) -> None:
+    low = kind(rank=2, name="a")
+    high = kind(rank=1, name="z", beside=low)
+    low.set("x", service("a", 2) + "---\n" + service("b", 2))
+    assert ports(low) == {"a": 2, "b": 2}
+    high.set("y", service("a", 1))
+    assert ports(low) == {"a": 1, "b": 2}
+    (problem,) = low.problems
+    assert (problem.code, problem.object.name) == ("duplicate-object", "a")
+    assert "y declares it too" in problem.message or "z declares it too" in problem.message
+    low.set("x", service("a", 3) + "---\n" + service("b", 2))
+    assert ports(low) == {"a": 1, "b": 2}
+    high.remove("y")
+    assert ports(low) == {"a": 3, "b": 2}
+    assert list(low.problems) == []
+
+
+def test_sources_of_one_rank_go_by_their_names() -> None:
+    second = MemoryConfig(name="b")
+    first = MemoryConfig(name="a", beside=second)
+    second.set("x", service("a", 2))
+    first.set("y", service("a", 1))
+    assert ports(second) == {"a": 1}
+
+
+def test_single_objects_that_a_complete_list_leaves_out_have_gone() -> None:
+    source = ObjectConfig()
+    other = MemoryConfig(rank=1, beside=source)
+    other.set("x", service("b", 9))
+    source.set("x", service("a", 1) + "---\n" + service("b", 1) + "---\n" + service("c", 0))
+    assert (ports(source), len(source.problems)) == ({"a": 1, "b": 1}, 2)
+    source.list(service("a", 2) + "---\n" + service("d", 2))
+    assert ports(source) == {"a": 2, "b": 9, "d": 2}
+    assert list(source.problems) == []
+
+
+def test_a_single_object_that_is_not_read_any_more_goes() -> None:
+    source = ObjectConfig()
+    source.set("x", service("a", 1))
+    row = ("services", next(key for key, _ in source.mesh.services.rows()))
+    source.batch.put(source.source.put(row, Decoded()))
+    source.clock.advance(1)
+    assert ports(source) == {}
+    assert source.source.retain([]) == source.source.drop(row) == []
+
+
+@pytest.mark.parametrize("kind", OF_DOCUMENTS)
 def test_whatever_happened_before_does_not_show(kind: str, seed: int, tmp_path: pathlib.Path) -> None:
     """After random edits of right objects, the rows and problems are those of a source that only ever saw the last state."""
     chance = random.Random(seed)

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Iterable
 from typing import Any, Protocol
 
-from pilot.ingest.batch import Batch, Commit
-from pilot.ingest.decode import decode_document
+from pilot.ingest.batch import Batch, Commit, Edit
+from pilot.ingest.decode import Decoded, Row, decode_document
 from pilot.ingest.documents import read_documents
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
@@ -50,26 +51,61 @@ class FileConfig(Files):
 
 
 class MemoryConfig:
-    """Documents that somebody hands over."""
+    """Documents that somebody hands over, to a ledger that others may share."""
 
-    def __init__(self) -> None:
-        self.mesh, self.problems, self.clock = Mesh(), ProblemStore(lambda _: None), VirtualClock()
-        self.commits: list[Commit] = []
-        self._batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), self.commits.append)
-        self._ledger = Ledger(self.problems)
+    def __init__(self, rank: int = 0, name: str = "memory", beside: MemoryConfig | None = None) -> None:
+        if beside is None:
+            self.mesh, self.problems, self.clock = Mesh(), ProblemStore(lambda _: None), VirtualClock()
+            self.commits: list[Commit] = []
+            self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), self.commits.append)
+            self.ledger = Ledger(self.problems)
+        else:
+            self.mesh, self.problems, self.clock = beside.mesh, beside.problems, beside.clock
+            self.commits, self.batch, self.ledger = beside.commits, beside.batch, beside.ledger
+        self.source = self.ledger.source(rank, name)
 
     def set(self, name: str, text: str) -> None:
         documents = read_documents(text.encode(), "memory.yaml")
-        self._batch.put(self._ledger.replace(name, (decode_document(d.plain, name) for d in documents)))
-        self.clock.advance(1)
+        self._put(self.source.replace(name, [decode_document(d.plain, name) for d in documents]))
 
     def remove(self, name: str) -> None:
-        self._batch.put(self._ledger.remove(name))
+        self._put(self.source.remove(name))
+
+    def _put(self, edits: Iterable[Edit]) -> None:
+        self.batch.put(edits)
         self.clock.advance(1)
+
+
+class ObjectConfig(MemoryConfig):
+    """Objects one by one, as an API server gives them: each is put and dropped by its row. A name stands for some of them."""
+
+    def __init__(self, rank: int = 0, name: str = "objects", beside: MemoryConfig | None = None) -> None:
+        super().__init__(rank, name, beside)
+        self._named: dict[str, set[Row]] = {}
+
+    def set(self, name: str, text: str) -> None:
+        found = {row: decoded for d in read_documents(text.encode(), "memory.yaml") for row, decoded in _row_of(decode_document(d.plain))}
+        gone = self._named.get(name, set()) - found.keys()
+        self._named[name] = set(found)
+        self._put([edit for row in sorted(gone) for edit in self.source.drop(row)] + [e for row in found for e in self.source.put(row, found[row])])
+
+    def remove(self, name: str) -> None:
+        self._put([edit for row in sorted(self._named.pop(name)) for edit in self.source.drop(row)])
+
+    def list(self, text: str) -> None:
+        """Take everything at once, as after a reconnect."""
+        found = {row: decoded for d in read_documents(text.encode(), "memory.yaml") for row, decoded in _row_of(decode_document(d.plain))}
+        self._put([*self.source.retain(found.keys()), *(edit for row in found for edit in self.source.put(row, found[row]))])
+
+
+def _row_of(decoded: Decoded) -> list[tuple[Row, Decoded]]:
+    return [((e.table, e.key), decoded) for e in decoded.entries] + [(row, decoded) for row in decoded.refused]
 
 
 def make(kind: str, folder: pathlib.Path) -> Source:
-    return FileConfig(folder) if kind == "files" else MemoryConfig()
+    return FileConfig(folder) if kind == "files" else MemoryConfig() if kind == "memory" else ObjectConfig()
 
 
-KINDS = ("files", "memory")
+KINDS = ("files", "memory", "objects")
+OF_DOCUMENTS = ("files", "memory")
+"""The sources of which two documents can hold the same object."""

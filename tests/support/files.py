@@ -6,6 +6,7 @@ from typing import Any
 
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.file_source import FileSource
+from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.model.config.object import Object, RegistryKey
@@ -24,7 +25,7 @@ class Files:
         self.folder, self.mesh, self.problems, self.clock = folder, Mesh(), ProblemStore(lambda _: None), VirtualClock()
         self.commits: list[Commit] = []
         self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), self.commits.append)
-        self.source = FileSource(str(folder), self.batch, self.problems, **options)
+        self.source = FileSource(str(folder), self.batch, Ledger(self.problems).source(0, "files"), **options)
         self.source.load_initial()
         self.batch.flush()
 

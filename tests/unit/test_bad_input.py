@@ -8,6 +8,7 @@ import pytest
 
 from pilot.ingest.batch import Batch
 from pilot.ingest.file_source import FileSource
+from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.model.catalogue import CATALOGUE
@@ -29,7 +30,7 @@ spec: {hosts: [good.example.com], resolution: NONE, ports: [{number: 80, name: h
 def load(folder: pathlib.Path) -> tuple[Mesh, ProblemStore]:
     mesh, problems = Mesh(), ProblemStore()
     batch = Batch(mesh, VirtualClock(), parse_duration("100ms"), parse_duration("10s"), lambda _: None)
-    FileSource(str(folder), batch, problems).load_initial()
+    FileSource(str(folder), batch, Ledger(problems).source(0, "files")).load_initial()
     batch.flush()
     return mesh, problems
 

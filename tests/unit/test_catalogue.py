@@ -14,6 +14,7 @@ from pilot.derive.explain import explain
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.events import count_events, count_updates, push_reasons
 from pilot.ingest.file_source import FileSource
+from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.duration import parse_duration
@@ -74,7 +75,7 @@ class Loaded:
         self.commits: list[Commit] = []
         batch = Batch(self.mesh, VirtualClock(), parse_duration("100ms"), parse_duration("10s"), self.commits.append)
         (folder / "a.yaml").write_text(OBJECTS)
-        FileSource(str(folder), batch, self.problems, catalogue=self.mesh.catalogue).load_initial()
+        FileSource(str(folder), batch, Ledger(self.problems).source(0, "files"), catalogue=self.mesh.catalogue).load_initial()
         batch.flush()
 
     @property

@@ -9,6 +9,7 @@ import pytest
 
 from pilot.ingest.batch import Batch
 from pilot.ingest.file_source import FileSource
+from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
@@ -26,7 +27,7 @@ class Live:
         (self.folder / "a.yaml").write_text(service("a"))
         self.mesh, self.problems = Mesh(), ProblemStore(lambda _: None)
         batch = Batch(self.mesh, asyncio.get_running_loop(), parse_duration("5ms"), parse_duration("1s"), lambda _: None)
-        self.source = FileSource(str(self.folder), batch, self.problems)
+        self.source = FileSource(str(self.folder), batch, Ledger(self.problems).source(0, "files"))
         self.mesh_files = MeshFiles(str(self.etc / "mesh"), str(self.etc / "meshNetworks"), batch, self.problems)
         self.source.load_initial()
         self.mesh_files.load_initial()

@@ -76,7 +76,8 @@ class ControlPlane:
         origin = Origin(settings.mesh.registry.cluster_id, revision=settings.ingest.revision)
         self.ledger = Ledger(self.problems)
         files = self.ledger.source(0, settings.ingest.config_dir)
-        self.files = FileSource(settings.ingest.config_dir, self.batch, files, origin, self.db.catalogue)
+        limit = settings.ingest.largest_file
+        self.files = FileSource(settings.ingest.config_dir, self.batch, files, origin, self.db.catalogue, limit)
         self.discovery = Discovery(self.db, self.metrics, plan)
         self.pusher = Pusher(self.discovery, self.metrics, settings.serve.bytes_in_flight)
         ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.serve.stream_rate), aliases)

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from pilot.ingest.chunks import Chunk, split
+from pilot.ingest.lines import Outline
+
 MAX_NODES = 1_000_000
 """Of one document, with what its aliases repeat: more is a mistake, or an attack."""
 
@@ -30,11 +33,20 @@ _MERGE = object()
 
 
 class Document(NamedTuple):
-    """`line` is that of its first content, from 1; `repeated`: keys that a mapping has twice, with their lines. The last one counts."""
+    """`line` is that of its first content, from 1; `repeated`: keys that a mapping has twice, with their lines. The last one counts.
+
+    `position` counts the documents of the same text, whose lines `outline` knows.
+    """
 
     plain: Any
     line: int
     repeated: tuple[tuple[str, int], ...] = ()
+    position: int = 0
+    outline: Outline = Outline(b"")
+
+    def line_of(self, path: str) -> int:
+        """Returns the line of a path in the file, from 1."""
+        return self.outline.line(self.position, self.line, path)
 
 
 class SyntaxFault(ValueError):
@@ -46,27 +58,36 @@ class SyntaxFault(ValueError):
 
 
 def read_documents(data: bytes, path: str) -> list[Document]:
-    """Every document that holds anything; SyntaxFault where one of them cannot be parsed."""
+    """Returns every document that holds anything; SyntaxFault where one of them cannot be parsed."""
     if path.endswith(".json"):
-        return _read_json(data)
+        return read_json(data)
+    return [document for chunk in split(data) for document in read_chunk(chunk)]
+
+
+def read_chunk(chunk: Chunk) -> list[Document]:
+    """Returns the documents of a piece of a YAML text that hold anything; SyntaxFault where one of them cannot be parsed."""
+    data, lines = chunk
+    outline = Outline(data, lines)
     try:
-        return [document for document in _Builder(data).documents() if document.plain is not None]
+        found = [document for document in _Builder(data, lines).documents() if document.plain is not None]
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
-        raise SyntaxFault(" ".join(filter(None, (fault.context, fault.problem))), mark.line + 1 if mark else 0) from fault
+        raise SyntaxFault(" ".join(filter(None, (fault.context, fault.problem))), lines + mark.line + 1 if mark else 0) from fault
     except yaml.reader.ReaderError as fault:
-        raise SyntaxFault(str(fault).partition("\n")[0], data.count(b"\n", 0, fault.position) + 1) from fault
+        raise SyntaxFault(str(fault).partition("\n")[0], lines + data.count(b"\n", 0, fault.position) + 1) from fault
     except (yaml.YAMLError, UnicodeError) as fault:
         raise SyntaxFault(str(fault).partition("\n")[0]) from fault
     except RecursionError as fault:
         raise SyntaxFault("nested too deeply") from fault
+    return [document._replace(position=position, outline=outline) for position, document in enumerate(found)]
 
 
-def _read_json(data: bytes) -> list[Document]:
+def read_json(data: bytes) -> list[Document]:
+    """Returns the one document of a JSON text, none where it is blank; SyntaxFault where it cannot be parsed."""
     if not data.strip():
         return []
     try:
-        return [Document(msgspec.json.decode(data), 1)]
+        return [Document(msgspec.json.decode(data), 1, outline=Outline(data))]
     except (msgspec.DecodeError, UnicodeError) as fault:
         place = re.search(r"byte (\d+)", str(fault))
         raise SyntaxFault(str(fault), data.count(b"\n", 0, int(place[1])) + 1 if place else 0) from fault
@@ -77,7 +98,8 @@ def _read_json(data: bytes) -> list[Document]:
 class _Builder:
     """One pass over the events of a text."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, lines: int) -> None:
+        self._lines = lines
         self._events: Iterator[Any] = yaml.parse(data, Loader=_PARSER)
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._repeated: list[tuple[str, int]] = []
@@ -89,13 +111,18 @@ class _Builder:
                 self._anchors, self._repeated, self._nodes = {}, [], 0
                 first = next(self._events)
                 plain = self._node(first)
-                yield Document(plain, first.start_mark.line + 1, tuple(self._repeated))
+                yield Document(plain, self._line(first), tuple(self._repeated))
+
+    def _line(self, event: Any) -> int:
+        """Returns the line of an event in the file, from 1."""
+        line: int = event.start_mark.line
+        return self._lines + line + 1
 
     def _node(self, event: Any) -> Any:
         self._nodes += 1
         kind = type(event)
         if kind is yaml.ScalarEvent:
-            value = _scalar(event)
+            value = self._scalar(event)
             if event.anchor is not None:
                 self._anchors[event.anchor] = value, 1
             return value
@@ -109,11 +136,11 @@ class _Builder:
 
     def _alias(self, event: Any) -> Any:
         if event.anchor not in self._anchors:
-            raise SyntaxFault(f"unknown alias *{event.anchor}", event.start_mark.line + 1)
+            raise SyntaxFault(f"unknown alias *{event.anchor}", self._line(event))
         value, nodes = self._anchors[event.anchor]
         self._nodes += nodes
         if self._nodes > MAX_NODES:
-            raise SyntaxFault(f"more than {MAX_NODES} values, aliases counted as what they stand for", event.start_mark.line + 1)
+            raise SyntaxFault(f"more than {MAX_NODES} values, aliases counted as what they stand for", self._line(event))
         return value
 
     def _sequence(self) -> list[Any]:
@@ -136,7 +163,7 @@ class _Builder:
                 merged += self._merged(value, event)
                 continue
             if key in made:
-                self._repeated.append((key, event.start_mark.line + 1))
+                self._repeated.append((key, self._line(event)))
             made[key] = value
         for other in merged:
             for name, value in other.items():
@@ -150,26 +177,24 @@ class _Builder:
         if isinstance(key, str):
             return key
         if isinstance(key, dict | list):
-            raise SyntaxFault("a key must be a single value", event.start_mark.line + 1)
+            raise SyntaxFault("a key must be a single value", self._line(event))
         return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
-    @staticmethod
-    def _merged(value: Any, event: Any) -> list[dict[str, Any]]:
+    def _merged(self, value: Any, event: Any) -> list[dict[str, Any]]:
         found = value if isinstance(value, list) else [value]
         if not all(isinstance(item, dict) for item in found):
-            raise SyntaxFault("only mappings can be merged with <<", event.start_mark.line + 1)
+            raise SyntaxFault("only mappings can be merged with <<", self._line(event))
         return found
 
-
-def _scalar(event: Any) -> Any:
-    tag, text = event.tag, event.value
-    if tag is None:
-        return _resolve(text) if event.implicit[0] else text
-    if tag in ("!", _CORE + "str"):
-        return text
-    if tag in (_CORE + "null", _CORE + "bool", _CORE + "int", _CORE + "float"):
-        return _resolve(text)
-    raise SyntaxFault(f"unknown tag {tag}", event.start_mark.line + 1)
+    def _scalar(self, event: Any) -> Any:
+        tag, text = event.tag, event.value
+        if tag is None:
+            return _resolve(text) if event.implicit[0] else text
+        if tag in ("!", _CORE + "str"):
+            return text
+        if tag in (_CORE + "null", _CORE + "bool", _CORE + "int", _CORE + "float"):
+            return _resolve(text)
+        raise SyntaxFault(f"unknown tag {tag}", self._line(event))
 
 
 def _resolve(text: str) -> Any:

@@ -1,63 +1,143 @@
 """Configuration from a folder: every file below it, live. Only files that changed are read again."""
 from __future__ import annotations
 
+import asyncio
 import collections
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from pilot.ingest import folder as folders
 from pilot.ingest.batch import Batch, Edit
-from pilot.ingest.decode import OWN, Decoded, Origin, decode_document
-from pilot.ingest.documents import Document, SyntaxFault, read_documents
+from pilot.ingest.decode import OWN, Origin
+from pilot.ingest.documents import SyntaxFault
+from pilot.ingest.folder import UNKNOWN, shown
 from pilot.ingest.ledger import SourceLedger
-from pilot.ingest.lines import Lines
+from pilot.ingest.open_file import LARGEST, NoFile, TooLarge, read_file
+from pilot.ingest.reading import Reader
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
 from pilot.model.catalogue import CATALOGUE, Catalogue
-from pilot.model.problem import ObjectRef, Problem, Severity
+from pilot.model.problem import Problem
 
 _log = scope("config")
 _MANY = 1_000
 """So many changes at once that looking at the whole folder is less work, and safer: the kernel may have dropped some."""
+_RETRY = 2.0
+"""Seconds after which what could not be read is tried again."""
 
 
 class FileSource:
     """Reads a folder into a batch. `load_initial` once, then `start`; `stop` ends the watching.
 
-    `origin`: which cluster's objects the files hold, and which of them count.
+    From `start` on, files are read and decoded in a thread beside the event loop, one look at a time, and the edits of a look are put
+    into the batch together. `origin`: which cluster's objects the files hold, and which of them count. `limit`: bytes of a file; one that
+    has more is not read.
     """
 
-    def __init__(self, folder: str, batch: Batch, ledger: SourceLedger, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE) -> None:
+    def __init__(
+        self, folder: str, batch: Batch, ledger: SourceLedger, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE, limit: int = LARGEST
+    ) -> None:
         self.folder = os.path.abspath(folder)
-        self._batch, self._ledger, self._origin, self._catalogue = batch, ledger, origin, catalogue
+        self._batch, self._ledger, self._limit = batch, ledger, limit
+        self._reader = Reader(origin, catalogue)
         self._files: dict[str, folders.Signature] = {}
         self._folders: collections.Counter[str] = collections.Counter()
-        self._unreadable: set[str] = set()
-        self._watch = Watch(self.folder, self.changed, self.rescan)
+        self._unreadable_folders: set[str] = set()
+        self._unreadable_files: set[str] = set()
+        self._watch = Watch(self.folder, self._note, self._note_all)
+        self._noted: set[str] = set()
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
     def load_initial(self) -> int:
-        """Read everything into the batch; the number of files. OSError where there is no such folder."""
+        """Read everything into the batch; return the number of files. OSError where there is no such folder."""
         os.scandir(self.folder).close()
         self.rescan()
         return len(self._files)
 
     async def start(self) -> None:
         """Follow the folder from now on; what happened since `load_initial` is seen too."""
+        self._task = asyncio.create_task(self._follow(), name=f"read {self.folder}")
         await self._watch.start()
 
     async def stop(self) -> None:
         await self._watch.stop()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
 
     def rescan(self) -> None:
         """Look at every file, and read those that changed."""
         self._batch.put(self._look_through(self.folder))
 
+    def changed(self, paths: Iterable[str]) -> None:
+        """Something happened at these paths, whatever it was."""
+        self._batch.put(self._look_at(paths))
+
+    def retry(self) -> None:
+        """Look again at what could not be read."""
+        self._batch.put(self._look_again())
+
+    # -- beside the event loop -----------------------------------------------------------------------------------------
+
+    def _note(self, paths: Iterable[str]) -> None:
+        self._noted.update(paths)
+        self._news.set()
+
+    def _note_all(self) -> None:
+        self._note((self.folder,))
+
+    async def _follow(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), _RETRY if self._unreadable_files or self._unreadable_folders else None)
+            self._news.clear()
+            paths, self._noted = self._noted, set()
+            async with self._ledger.turn:
+                try:
+                    edits = await asyncio.to_thread(self._look_at, paths) if paths else await asyncio.to_thread(self._look_again)
+                except Exception:  # a bug of ours: it must not end the following
+                    _log.error("cannot look at %s", shown(self.folder), exc_info=True)
+                    continue
+                self._batch.put(edits)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def _look_at(self, paths: Iterable[str]) -> list[Edit]:
+        """Returns the edits of what is at these paths now."""
+        places = {place for path in paths if (place := folders.place_of(folders.known_part(path), self.folder)) is not None}
+        if len(places) > _MANY or self.folder in places:
+            return self._look_through(self.folder)
+        edits: list[Edit] = []
+        for place in sorted(places):
+            if place in self._folders or os.path.isdir(place):
+                edits += self._look_through(place)
+            if folders.is_configuration(os.path.basename(place)):
+                edits += self._look_at_file(place)
+        return edits
+
+    def _look_at_file(self, path: str) -> list[Edit]:
+        if folders.is_linked(path, self.folder) or (signature := folders.sign(path)) is None:
+            return self._forget(path)
+        return self._read(path, signature)
+
+    def _look_again(self) -> list[Edit]:
+        """Returns the edits of what could not be read and can be now."""
+        edits: list[Edit] = []
+        for path in sorted(self._unreadable_files):
+            edits += self._look_at_file(path)
+        for folder in sorted(self._unreadable_folders):
+            edits += self._look_through(folder)
+        return edits
+
     def _look_through(self, top: str) -> list[Edit]:
-        """The edits of every file below a folder."""
+        """Returns the edits of every file below a folder."""
         try:
             os.stat(self.folder)  # where the whole folder is gone, nothing was deleted: it will be back
         except OSError as fault:
-            _log.error("cannot look through %s, what was read before stays: %s", top, fault)
+            _log.error("cannot look through %s, what was read before stays: %s", shown(top), fault)
             return []
         faults: dict[str, OSError] = {}
         found = {} if top != self.folder and folders.is_linked(top, self.folder) else dict(folders.scan(top, faults))
@@ -75,34 +155,18 @@ class FileSource:
     def _note_faults(self, top: str, faults: Mapping[str, OSError]) -> list[Edit]:
         """Tell of the folders that cannot be read, and of those no more that can be again."""
         edits: list[Edit] = []
-        for folder in [f for f in self._unreadable if f not in faults and (f == top or f.startswith(top + os.sep))]:
-            self._unreadable.discard(folder)
+        for folder in [f for f in self._unreadable_folders if f not in faults and (f == top or f.startswith(top + os.sep))]:
+            self._unreadable_folders.discard(folder)
             edits += self._ledger.remove(folder)
         for folder, fault in faults.items():
-            self._unreadable.add(folder)
+            self._unreadable_folders.add(folder)
             message = f"{fault.strerror or fault}; what its files declared before stays"
-            self._ledger.fail(folder, Problem(code="unreadable-folder", message=message, file=folder))
+            self._ledger.fail(folder, Problem(code="unreadable-folder", message=message, file=shown(folder)))
         return edits
 
-    def changed(self, paths: Iterable[str]) -> None:
-        """Something happened at these paths, whatever it was."""
-        places = {place for path in paths if (place := folders.place_of(path, self.folder)) is not None}
-        if len(places) > _MANY or self.folder in places:
-            self.rescan()
-            return
-        edits: list[Edit] = []
-        for place in sorted(places):
-            if place in self._folders or os.path.isdir(place):
-                edits += self._look_through(place)
-            elif not folders.is_configuration(os.path.basename(place)):
-                continue
-            elif not folders.is_linked(place, self.folder) and (signature := folders.sign(place)) is not None:
-                edits += self._read(place, signature)
-            else:
-                edits += self._forget(place)
-        self._batch.put(edits)
-
     def _forget(self, path: str) -> list[Edit]:
+        self._unreadable_files.discard(path)
+        self._reader.forget(path)
         if self._files.pop(path, None) is not None:
             self._folders -= collections.Counter(self._parents(path))
         return self._ledger.remove(path)
@@ -117,42 +181,32 @@ class FileSource:
         while (path := os.path.dirname(path)) != self.folder:
             yield path
 
+    # -- reading -------------------------------------------------------------------------------------------------------
+
     def _read(self, path: str, signature: folders.Signature) -> list[Edit]:
         """Take the file as it is now. One that cannot be read or parsed leaves what it gave before."""
+        self._unreadable_files.discard(path)
         try:
-            with open(path, "rb") as file:
-                data = file.read()
-        except FileNotFoundError:
+            data, signature = read_file(path, self._limit)
+            decoded = self._reader.read(path, data)
+        except (FileNotFoundError, NotADirectoryError, NoFile):
             return self._forget(path)
-        except OSError as fault:
-            return self._failed(path, signature, "unreadable-file", fault.strerror or str(fault), 0)
-        try:
-            documents = read_documents(data, path)
+        except OSError as fault:  # it may pass without anybody telling
+            self._unreadable_files.add(path)
+            return self._failed(path, UNKNOWN, "unreadable-file", fault.strerror or str(fault))
+        except TooLarge as fault:
+            return self._failed(path, signature, "file-too-large", str(fault))
         except SyntaxFault as fault:
             return self._failed(path, signature, "syntax-error", str(fault), fault.line)
-        try:
-            decoded = [self._decode(data, path, i, d) for i, d in enumerate(documents)]
-        except Exception as fault:  # a bug of ours: it must not keep the other files from being read
-            _log.error("cannot decode %s", path, exc_info=True)
-            return self._failed(path, signature, "internal-error", f"{type(fault).__name__}: {fault}", 0)
+        except Exception as fault:  # a bug of ours, or no memory: it must not keep the other files from being read
+            _log.error("cannot decode %s", shown(path), exc_info=True)
+            return self._failed(path, signature, "internal-error", f"{type(fault).__name__}: {fault}")
         self._remember(path, signature)
-        _log.debug("read %s: %d documents", path, len(documents))
+        _log.debug("read %s: %d documents", shown(path), len(decoded))
         return self._ledger.replace(path, decoded)
 
-    def _failed(self, path: str, signature: folders.Signature, code: str, message: str, line: int) -> list[Edit]:
+    def _failed(self, path: str, signature: folders.Signature, code: str, message: str, line: int = 0) -> list[Edit]:
         self._remember(path, signature)
-        self._ledger.fail(path, Problem(code=code, message=f"{message}; what the file declared before stays", file=path, line=line))
+        message = f"{message}; what the file declared before stays"
+        self._ledger.fail(path, Problem(code=code, message=message, file=shown(path), line=line))
         return []
-
-    def _decode(self, data: bytes, path: str, index: int, document: Document) -> Decoded:
-        decoded = decode_document(document.plain, path, Lines(data, index, document.line), self._origin, self._catalogue)
-        if document.repeated:
-            subject = next((e.object.ref for e in decoded.entries), ObjectRef())
-            decoded = decoded._replace(problems=(*decoded.problems, *_repeated(document, subject, path)))
-        return decoded
-
-
-def _repeated(document: Document, subject: ObjectRef, path: str) -> Iterable[Problem]:
-    for key, line in document.repeated:
-        message = f"{key!r} is there twice in one mapping: the last one counts"
-        yield Problem(code="duplicate-key", object=subject, message=message, severity=Severity.WARNING, file=path, line=line)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,6 +19,10 @@ class Signature(NamedTuple):
     inode: int
 
 
+UNKNOWN = Signature(-1, -1, -1)
+"""That of no file: what could not be read is read at the next look, changed or not."""
+
+
 def is_configuration(name: str) -> bool:
     """Whether a file of that name is one: neither hidden nor temporary, with a known suffix."""
     return name.endswith(SUFFIXES) and not name.startswith((".", "#", "~"))
@@ -27,13 +32,20 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".")
 
 
+def shown(path: str) -> str:
+    """Returns a path as text that can be printed and sent: bytes of a name that are not UTF-8 are written like \\xff."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def sign(path: str) -> Signature | None:
-    """The signature of a file; None where there is none, or something else."""
+    """Returns the signature of a file, None where there is none or something else; UNKNOWN where it cannot be told now."""
     try:
-        stat = os.stat(path)
-    except OSError:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    return Signature(stat.st_mtime_ns, stat.st_size, stat.st_ino) if os.path.isfile(path) else None
+    except OSError:
+        return UNKNOWN
+    return Signature(found.st_mtime_ns, found.st_size, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signature]]:
@@ -65,6 +77,13 @@ def is_linked(path: str, folder: str) -> bool:
         if os.path.islink(path):
             return True
     return False
+
+
+def known_part(path: str) -> str:
+    """Returns the path, or the nearest folder above it whose name is known: the kernel's notifications lose bytes that are not UTF-8."""
+    while "\N{REPLACEMENT CHARACTER}" in path:
+        path = os.path.dirname(path)
+    return path
 
 
 def place_of(path: str, folder: str) -> str | None:

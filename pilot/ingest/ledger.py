@@ -5,12 +5,14 @@ a file, or a single object of a source that gives those. A document keeps the la
 """
 from __future__ import annotations
 
+import asyncio
 import bisect
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from pilot.ingest.batch import Edit
 from pilot.ingest.decode import Decoded, Row
+from pilot.ingest.folder import shown
 from pilot.ingest.problems import ProblemStore
 from pilot.model.config.object import Object
 from pilot.model.problem import Problem, Severity
@@ -27,7 +29,7 @@ class DocumentKey(NamedTuple):
     document: str | Row
 
     def __str__(self) -> str:
-        return self.document if isinstance(self.document, str) else self.source
+        return shown(self.document) if isinstance(self.document, str) else self.source
 
 
 class _Document:
@@ -42,10 +44,15 @@ class _Document:
 
 
 class Ledger:
-    """Turns what documents declare into edits, and keeps the problems of each."""
+    """Turns what documents declare into edits, and keeps the problems of each.
+
+    Who speaks to it from another thread, or awaits between a change and handing on its edits, holds `turn` for that time: edits that
+    overtake each other would leave a loser in the table.
+    """
 
     def __init__(self, problems: ProblemStore) -> None:
         self._problems = problems
+        self.turn = asyncio.Lock()
         self._documents: dict[DocumentKey, _Document] = {}
         self._claims: dict[Row, list[DocumentKey]] = {}
 
@@ -137,6 +144,7 @@ class SourceLedger:
     def __init__(self, ledger: Ledger, rank: int, name: str) -> None:
         self._ledger, self._rank, self._name = ledger, rank, name
         self._rows: set[Row] = set()
+        self.turn = ledger.turn
 
     def replace(self, document: str, decoded: Iterable[Decoded]) -> list[Edit]:
         """Take what a document declares from now on, as a whole. A refused object stays as it was, where it was."""
@@ -173,5 +181,5 @@ class SourceLedger:
 
 def _duplicate(o: Object[Any], key: DocumentKey, winner: DocumentKey) -> Problem:
     message = "it is there twice: the first one counts" if key == winner else f"{winner} declares it too, and counts"
-    file = key.document if isinstance(key.document, str) else ""
+    file = shown(key.document) if isinstance(key.document, str) else ""
     return Problem(code="duplicate-object", object=o.ref, path="metadata.name", message=message, severity=Severity.WARNING, file=file)

@@ -1,4 +1,4 @@
-"""Where in a text a path of one of its documents is: for messages, so it may take its time."""
+"""Where in a text a path of one of its documents is, for messages."""
 from __future__ import annotations
 
 import re
@@ -9,36 +9,37 @@ _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Lines:
-    """From paths (`spec.http[0].match`) to lines, from 1, in the document of that index among those that hold anything.
+class Outline:
+    """The nodes of the documents of a text that hold anything. The text is parsed at the first question, and once."""
 
-    A path that is not there, as of a field that is missing, is where its nearest parent is.
-    """
+    __slots__ = ("_data", "_lines", "_roots")
 
-    __slots__ = ("_data", "_document", "_root", "_start")
+    def __init__(self, data: bytes, lines: int = 0) -> None:
+        self._data, self._lines = data, lines
+        self._roots: list[yaml.Node] | None = None
 
-    def __init__(self, data: bytes, document: int, start: int) -> None:
-        self._data, self._document, self._start = data, document, start
-        self._root: yaml.Node | None = None
+    def line(self, document: int, start: int, path: str) -> int:
+        """Returns the line of a path (`spec.http[0].match`) in the file, from 1.
 
-    def __call__(self, path: str) -> int:
-        line = self._start
-        node = self._find_root() if path else None
+        `document` is an index, `start` the line that the document begins at, and `lines` are before the text in its file. A path that
+        is not there, as of a field that is missing, is where its nearest parent is.
+        """
+        line = start
+        node = self._root(document) if path else None
         for key, name in _PART.findall(path) if node is not None else ():
             found = _child(node, key or name)
             if found is None:
                 break
-            line, node = found
+            line, node = self._lines + found[0], found[1]
         return line
 
-    def _find_root(self) -> yaml.Node | None:
-        if self._root is None:
+    def _root(self, document: int) -> yaml.Node | None:
+        if self._roots is None:
             try:
-                nodes = [node for node in yaml.compose_all(self._data, Loader=_LOADER) if not _empty(node)]
+                self._roots = [node for node in yaml.compose_all(self._data, Loader=_LOADER) if not _empty(node)]
             except (yaml.YAMLError, RecursionError):  # JSON that is no YAML, or nested too deeply
-                return None
-            self._root = nodes[self._document] if self._document < len(nodes) else None
-        return self._root
+                self._roots = []
+        return self._roots[document] if document < len(self._roots) else None
 
 
 def _empty(node: yaml.Node | None) -> bool:
@@ -46,7 +47,7 @@ def _empty(node: yaml.Node | None) -> bool:
 
 
 def _child(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
-    """The line of a mapping's key or a list's item, and its value."""
+    """Returns the line, from 1, of a mapping's key or a list's item, and its value."""
     if isinstance(node, yaml.SequenceNode) and key.isdecimal() and int(key) < len(node.value):
         item: yaml.Node = node.value[int(key)]
         return item.start_mark.line + 1, item

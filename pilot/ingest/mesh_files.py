@@ -1,6 +1,8 @@
 """Mesh config and mesh networks from a file each, live. Without the file the defaults hold; a wrong one leaves what was there."""
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,14 +11,19 @@ import msgspec
 
 from pilot.ingest.batch import Batch
 from pilot.ingest.documents import Document, SyntaxFault, read_documents
-from pilot.ingest.lines import Lines
+from pilot.ingest.folder import shown
 from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
+from pilot.ingest.open_file import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.watch import Watch
+from pilot.lib.log import scope
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.mesh_networks import MeshNetworks
 from pilot.model.problem import ObjectRef, Problem
 
+_log = scope("config")
+RETRY = 2.0
+"""Seconds after which what could not be read is tried again."""
 Decode = Callable[[Any], tuple[Any, list[Problem]]]
 
 
@@ -28,18 +35,35 @@ class MeshFiles:
             _MeshFile(mesh_config, "mesh", MESH, MeshConfig(), lambda plain: decode_mesh_config([plain]), batch, problems),
             _MeshFile(networks, "networks", NETWORKS, MeshNetworks(), decode_mesh_networks, batch, problems),
         )
+        self._retrying: asyncio.Task[None] | None = None
 
     def load_initial(self) -> None:
         for file in self._files:
             file.load(first=True)
 
+    def retry(self) -> None:
+        """Look again at what could not be read."""
+        for file in self._files:
+            file.retry()
+
     async def start(self) -> None:
+        """Follow the files; their folders may come later."""
         for file in self._files:
             await file.start()
+        self._retrying = asyncio.create_task(self._retry(), name="retry the mesh config")
 
     async def stop(self) -> None:
         for file in self._files:
             await file.stop()
+        if self._retrying is not None:
+            self._retrying.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._retrying
+
+    async def _retry(self) -> None:
+        while True:
+            await asyncio.sleep(RETRY)
+            self.retry()
 
 
 class _MeshFile:
@@ -49,48 +73,71 @@ class _MeshFile:
         self._path, self._key, self._subject = os.path.abspath(path), key, subject
         self._default, self._decode, self._batch, self._problems = default, decode, batch, problems
         self._data: bytes | None = None
-        parent = os.path.dirname(self._path)
-        self._watch = Watch(parent, lambda _: self.load(), self.load, recursive=False) if os.path.isdir(parent) else None
+        self._failed = False
+        self._watch = Watch(os.path.dirname(self._path), lambda _: self.load(), self.load, recursive=False, optional=True)
 
     async def start(self) -> None:
-        """Follow the file; one whose folder did not exist at the start is not followed."""
-        if self._watch is not None:
-            await self._watch.start()
+        await self._watch.start()
 
     async def stop(self) -> None:
-        if self._watch is not None:
-            await self._watch.stop()
+        await self._watch.stop()
+
+    def retry(self) -> None:
+        """Look again at a file that could not be read."""
+        if self._failed:
+            self.load()
 
     def load(self, first: bool = False) -> None:
         """Take the file as it is now, if it is another one."""
         try:
-            with open(self._path, "rb") as file:
-                data = file.read()
-        except FileNotFoundError:
-            data = None
-        except OSError as fault:
-            self._report([Problem(code="unreadable-file", message=fault.strerror or str(fault))])
-            data = self._data
-        if data == self._data and not first:
+            data = self._open()
+        except (OSError, TooLarge) as fault:
+            self._fail(fault, first)
             return
-        self._data = data
+        if data == self._data and not self._failed and not first:
+            return
+        self._data, self._failed = data, False
         value, problems = self._read(data) if data is not None else (self._default, [])
-        self._report(problems, data or b"")
+        self._report(problems)
+        self._put(value, first)
+
+    def _fail(self, fault: OSError | TooLarge, first: bool) -> None:
+        """Tell why the file cannot be read. What was read before stays."""
+        self._failed = True
+        code = "file-too-large" if isinstance(fault, TooLarge) else "unreadable-file"
+        reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+        self._report([Problem(code=code, message=f"{reason}; what was read before stays")])
+        self._put(None, first)
+
+    def _put(self, value: Any, first: bool) -> None:
+        """Set the row; where there is no right value the first one is the default."""
         if value is None and first:
             value = self._default
         if value is not None:
             self._batch.put([("mesh", self._key, value)])
+
+    def _open(self) -> bytes | None:
+        """Returns the bytes of the file, None where there is none. Raises OSError or TooLarge."""
+        try:
+            return read_file(self._path, LARGEST)[0]
+        except (FileNotFoundError, NotADirectoryError, NoFile):
+            return None
 
     def _read(self, data: bytes) -> tuple[Any, list[Problem]]:
         try:
             documents = read_documents(data, self._path)
         except SyntaxFault as fault:
             return None, [Problem(code="syntax-error", message=str(fault), line=fault.line)]
+        except Exception as fault:  # a bug of ours, or no memory: what was read before goes on
+            _log.error("cannot read %s", shown(self._path), exc_info=True)
+            return None, [Problem(code="internal-error", message=f"{type(fault).__name__}: {fault}")]
         if len(documents) > 1:
             return None, [Problem(code="too-many-documents", message="one document is expected", line=documents[1].line)]
-        return self._decode((documents or [Document(None, 1)])[0].plain)
+        document = (documents or [Document(None, 1)])[0]
+        value, problems = self._decode(document.plain)
+        return value, [msgspec.structs.replace(p, line=document.line_of(p.path)) for p in problems]
 
-    def _report(self, problems: Iterable[Problem], data: bytes = b"") -> None:
-        line_of = Lines(data, 0, 1)
-        placed = [msgspec.structs.replace(p, object=self._subject, file=self._path, line=p.line or line_of(p.path)) for p in problems]
+    def _report(self, problems: Iterable[Problem]) -> None:
+        placed = [msgspec.structs.replace(p, object=self._subject, file=shown(self._path)) for p in problems]
         self._problems.replace((self._path, ""), placed)
+

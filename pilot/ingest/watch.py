@@ -22,10 +22,15 @@ _RETRY = 1.0
 
 
 class Watch:
-    """Calls `changed` with the paths of what happened, and `missed` when anything may have happened unseen."""
+    """Calls `changed` with the paths of what happened, and `missed` when anything may have happened unseen.
 
-    def __init__(self, folder: str, changed: Callable[[Iterable[str]], None], missed: Callable[[], None], recursive: bool = True) -> None:
-        self._folder, self._changed, self._missed, self._recursive = folder, changed, missed, recursive
+    The folder may come later; only where it is `optional` nothing is logged until then.
+    """
+
+    def __init__(
+        self, folder: str, changed: Callable[[Iterable[str]], None], missed: Callable[[], None], recursive: bool = True, optional: bool = False
+    ) -> None:
+        self._folder, self._changed, self._missed, self._recursive, self._optional = folder, changed, missed, recursive, optional
         self._task: asyncio.Task[None] | None = None
         self._end = asyncio.Event()
         self._fault = ""
@@ -48,6 +53,7 @@ class Watch:
                 await self._follow(watching)
             except Exception as fault:  # the folder is gone, or the kernel has no watches left: never the end of the process
                 self._tell(fault)
+                watching.set()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._end.wait(), _RETRY)
             watching.set()
@@ -55,6 +61,8 @@ class Watch:
     def _tell(self, fault: Exception) -> None:
         while isinstance(fault, ExceptionGroup):  # of the library's tasks
             fault = fault.exceptions[0]
+        if self._optional and isinstance(fault, FileNotFoundError):
+            return
         text = f"{type(fault).__name__}: {fault}"
         if text != self._fault:
             self._fault = text

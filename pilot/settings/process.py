@@ -24,6 +24,9 @@ class IngestSettings:
 
     registries: tuple[str, ...] = setting(("Kubernetes",), "Service registries to read; only Kubernetes exists.", flag="registries")
     config_dir: str = setting("", "Folder of YAML and JSON files to read configuration from, and to follow.", flag="configDir")
+    largest_file: int = setting(
+        64 * 1024 * 1024, "Bytes of a file of configuration; one that has more is not read.", env="PILOT_MAX_CONFIG_FILE_BYTES"
+    )
     mesh_config: str = setting("./etc/istio/config/mesh", "File with the mesh config.", flag="meshConfig")
     networks_config: str = setting("./etc/istio/config/meshNetworks", "File with the mesh networks.", flag="networksConfig")
     revision: str = setting("", "Revision: objects with the label istio.io/rev of another one are left out.", env="REVISION")

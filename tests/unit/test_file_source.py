@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.ingest.decode import Origin, decode_document
+from pilot.ingest.decode import Decoded, Origin, decode_document
 from pilot.ingest.folder import is_configuration, place_of
+from pilot.ingest.reading import Reader
 from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Severity
 from tests.support.files import Files, service
@@ -232,7 +233,13 @@ def test_only_changed_files_are_read_again(tmp_path: pathlib.Path, monkeypatch: 
         files.write(f"{name}.yaml", service(name))
     files.source.rescan()
     read: list[str] = []
-    monkeypatch.setattr("pilot.ingest.file_source.read_documents", lambda data, path: read.append(os.path.basename(path)) or [])
+    real = Reader.read
+
+    def note(reader: Reader, path: str, data: bytes) -> list[Decoded]:
+        read.append(os.path.basename(path))
+        return real(reader, path, data)
+
+    monkeypatch.setattr(Reader, "read", note)
     files.source.rescan()
     assert read == []
     files.write("b.yaml", service("b", 8080))
@@ -265,7 +272,7 @@ def test_a_file_that_cannot_be_read_keeps_what_it_gave(tmp_path: pathlib.Path, m
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr("builtins.open", refuse)
+        patched.setattr("os.open", refuse)
         files.source.changed([str(tmp_path / "a.yaml")])
     files.quiet()
     assert files.services == {"a": 80}
@@ -314,7 +321,7 @@ def test_a_bug_of_ours_stays_with_the_file_that_met_it(tmp_path: pathlib.Path, m
     def fail(plain: Any, *rest: Any) -> Any:
         return decode_document(plain, *rest) if plain["metadata"]["name"] != "bad" else 1 // 0
 
-    monkeypatch.setattr("pilot.ingest.file_source.decode_document", fail)
+    monkeypatch.setattr("pilot.ingest.reading.decode_document", fail)
     for name in ("bad", "good"):
         (tmp_path / f"{name}.yaml").write_text(service(name))
     files = Files(tmp_path)

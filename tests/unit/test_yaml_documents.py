@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilot.ingest.documents import SyntaxFault, read_documents
-from pilot.ingest.lines import Lines
+from pilot.ingest.lines import Outline
 
 
 def plain(text: str) -> Any:
@@ -179,9 +179,9 @@ spec:
     ],
 )
 def test_the_line_of_a_path(path: str, line: int) -> None:
-    assert Lines(TEXT, 1, 3)(path) == line
+    assert Outline(TEXT).line(1, 3, path) == line
 
 
 def test_no_line_where_the_text_is_broken() -> None:
-    assert Lines(b"a: [", 0, 1)("a.b") == 1
-    assert Lines(b"a: 1", 3, 5)("a.b") == 5
+    assert Outline(b"a: [").line(0, 1, "a.b") == 1
+    assert Outline(b"a: 1").line(3, 5, "a.b") == 5

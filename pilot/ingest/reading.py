@@ -1,0 +1,78 @@
+"""What files declare, decoded; of a file that is read again, the documents that did not change are not."""
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from pilot.ingest.chunks import Chunk, split
+from pilot.ingest.decode import Decoded, Origin, decode_document
+from pilot.ingest.documents import Document, read_chunk, read_json
+from pilot.ingest.folder import shown
+from pilot.model.catalogue import Catalogue
+from pilot.model.problem import ObjectRef, Problem, Severity
+
+
+class Reading:
+    """The pieces of one file by their digests, with the lines before them. Kept until the file is read again."""
+
+    def __init__(self) -> None:
+        self.pieces: dict[bytes, tuple[int, list[Decoded]]] = {}
+
+
+class Reader:
+    """Decodes files. What it takes from the last reading of a file is what that one made of the same text."""
+
+    def __init__(self, origin: Origin, catalogue: Catalogue) -> None:
+        self._origin, self._catalogue = origin, catalogue
+        self._last: dict[str, Reading] = {}
+
+    def read(self, path: str, data: bytes) -> list[Decoded]:
+        """Returns what the documents of a file gave, in order. SyntaxFault where one of them cannot be parsed."""
+        if path.endswith(".json"):
+            return [self._decode(path, document) for document in read_json(data)]
+        last, reading = self._last.get(path), Reading()
+        found: list[Decoded] = []
+        for chunk in split(data):
+            digest = hashlib.blake2b(chunk.text, digest_size=16).digest()
+            known = last.pieces.get(digest) if last is not None else None
+            decoded = self._decode_chunk(path, chunk) if known is None else _moved(known[1], chunk.lines - known[0])
+            reading.pieces[digest] = chunk.lines, decoded
+            found += decoded
+        if len(reading.pieces) > 1:  # a file of one object is read as a whole or not at all
+            self._last[path] = reading
+        else:
+            self.forget(path)
+        return found
+
+    def forget(self, path: str) -> None:
+        """Keep nothing of a file any more."""
+        self._last.pop(path, None)
+
+    def _decode_chunk(self, path: str, chunk: Chunk) -> list[Decoded]:
+        return [self._decode(path, document) for document in read_chunk(chunk)]
+
+    def _decode(self, path: str, document: Document) -> Decoded:
+        decoded = decode_document(document.plain, shown(path), document.line_of, self._origin, self._catalogue)
+        if document.repeated:
+            subject = next((e.object.ref for e in decoded.entries), ObjectRef())
+            decoded = decoded._replace(problems=(*decoded.problems, *_repeated(document, subject, shown(path))))
+        return decoded
+
+
+def _moved(found: list[Decoded], lines: int) -> list[Decoded]:
+    """Returns what the same text gives so many lines further down."""
+    if not lines:
+        return found
+    return [decoded._replace(problems=tuple(_lower(problem, lines) for problem in decoded.problems)) for decoded in found]
+
+
+def _lower(problem: Problem, lines: int) -> Problem:
+    return msgspec.structs.replace(problem, line=problem.line + lines) if problem.line else problem
+
+
+def _repeated(document: Document, subject: ObjectRef, path: str) -> Iterable[Problem]:
+    for key, line in document.repeated:
+        message = f"{key!r} is there twice in one mapping: the last one counts"
+        yield Problem(code="duplicate-key", object=subject, message=message, severity=Severity.WARNING, file=path, line=line)

@@ -25,7 +25,7 @@ _RESOLUTION = {
     Resolution.ALIAS: 4,
     Resolution.DYNAMIC_DNS: 5,
 }
-_HEALTH = {Health.HEALTHY: 1, Health.UNHEALTHY: 2, Health.DRAINING: 3, Health.TERMINATING: 4}
+_HEALTH = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2, Health.DRAINING: 3, Health.TERMINATING: 4}
 _DISTRIBUTION = {"": 0, "PreferSameZone": 1, "PreferSameNode": 2}
 
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import pathlib
 import signal
 import socket
@@ -38,7 +37,7 @@ def taken() -> Iterator[int]:
 
 
 def flags(folder: pathlib.Path, **changed: str) -> list[str]:
-    given = {"configDir": str(folder), **{name: f"127.0.0.1:{free_port()}" for name in ADDRESSES}, **changed}
+    given = {"configDir": str(folder), **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **changed}
     return [f"--{name}={value}" for name, value in given.items()]
 
 
@@ -91,6 +90,10 @@ def test_it_logs_its_flags_serves_and_ends_on_a_signal(tmp_path: pathlib.Path) -
     assert process.returncode == 0
 
 
+def where(plane: ControlPlane, port: str) -> str:
+    return f"127.0.0.1:{plane.ports[port].number}"
+
+
 async def status(address: str, path: str) -> int:
     async with aiohttp.ClientSession() as session, session.get(f"http://{address}{path}") as response:
         if response.status in (200, 503) and path == "/ready":
@@ -111,22 +114,22 @@ async def test_ready_only_when_everything_is_loaded(tmp_path: pathlib.Path, monk
     plane = ControlPlane(load(flags(tmp_path), {}).settings)
     running = asyncio.create_task(plane.run())
     await loading.wait()
-    assert await status(str(plane.http), "/ready") == 503
+    assert await status(where(plane, "HTTP"), "/ready") == 503
     with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", plane.grpc.port if plane.grpc else 0)), "xDS listens when it is ready"
+        assert probe.connect_ex(("127.0.0.1", plane.ports["xDS"].number)), "xDS listens when it is ready"
     go_on.set()
     async with asyncio.timeout(30):
-        while await status(str(plane.http), "/ready") != 200:
+        while await status(where(plane, "HTTP"), "/ready") != 200:
             await asyncio.sleep(0.01)
-    assert await status(str(plane.monitoring), "/metrics") == 200
-    assert await status(str(plane.monitoring), "/version") == 200
-    assert await status(str(plane.http), "/debug/adsz") == 200
-    assert await status(str(plane.monitoring), "/ready") == 404
-    os.kill(os.getpid(), signal.SIGTERM)
+    assert await status(where(plane, "monitoring"), "/metrics") == 200
+    assert await status(where(plane, "monitoring"), "/version") == 200
+    assert await status(where(plane, "HTTP"), "/debug/adsz") == 200
+    assert await status(where(plane, "monitoring"), "/ready") == 404
+    plane.end()
     async with asyncio.timeout(30):
         await running
     with pytest.raises(OSError, match="onnect"):
-        await status(str(plane.http), "/ready")
+        await status(where(plane, "HTTP"), "/ready")
 
 
 async def test_one_port_for_all_of_http(tmp_path: pathlib.Path) -> None:
@@ -135,8 +138,8 @@ async def test_one_port_for_all_of_http(tmp_path: pathlib.Path) -> None:
     async with asyncio.timeout(30):
         while not plane.ready:
             await asyncio.sleep(0.01)
-    assert [await status(str(plane.http), path) for path in ("/ready", "/metrics", "/debug/adsz")] == [200, 200, 200]
-    os.kill(os.getpid(), signal.SIGINT)
+    assert [await status(where(plane, "HTTP"), path) for path in ("/ready", "/metrics", "/debug/adsz")] == [200, 200, 200]
+    plane.end()
     async with asyncio.timeout(30):
         await running
 

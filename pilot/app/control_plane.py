@@ -1,0 +1,149 @@
+"""What a control plane is made of, in which order it starts, and how it ends."""
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import uvloop
+from aiohttp import web
+
+from pilot.app.first_load import FirstLoad, HeldClock
+from pilot.app.notices import Notices
+from pilot.app.options import check_sources, parse_addresses, parse_aliases
+from pilot.app.part import Part, Parts
+from pilot.app.ports import GrpcPort, HttpPort
+from pilot.app.sweeper import Sweeper
+from pilot.debug.application import add_debug, application, not_found
+from pilot.debug.sources import Sources
+from pilot.ingest.batch import Batch, Clock, Timer
+from pilot.ingest.decode import Origin
+from pilot.ingest.file_source import FileSource
+from pilot.ingest.ledger import Ledger
+from pilot.ingest.mesh_files import MeshFiles
+from pilot.ingest.problems import ProblemStore
+from pilot.lib.log import scope
+from pilot.lib.metrics import Metrics
+from pilot.model.inputs import Mesh
+from pilot.serve.admission import Admission
+from pilot.serve.ads import Ads, make_server
+from pilot.serve.discovery import Discovery
+from pilot.serve.http import add_ready
+from pilot.serve.pusher import Pusher
+from pilot.settings import Settings
+from pilot.translate.profile import plan
+
+SWEEP_SECONDS = 10.0
+_log = scope("default")
+
+
+def run(settings: Settings) -> None:
+    """Serves until SIGTERM or SIGINT. StartError or FlagError where that cannot be."""
+    uvloop.run(_run_until_signal(settings))
+
+
+async def _run_until_signal(settings: Settings) -> None:
+    plane = ControlPlane(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, plane.end)
+    await plane.run()
+
+
+class ControlPlane:
+    """Everything that one process is, by its settings. `clock` is for what is done later: batches and sweeps."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.addresses = parse_addresses(settings)
+        aliases = parse_aliases(settings.serve.cluster_aliases)
+        check_sources(settings.ingest)
+        self.metrics = Metrics()
+        self.db = Mesh(settings.mesh)
+        self.discovery = Discovery(self.db, self.metrics, plan)
+        self.pusher = Pusher(self.discovery, self.metrics, settings.serve.bytes_in_flight)
+        self._ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.serve.stream_rate), aliases)
+        self._clock = HeldClock(clock or _LoopClock())
+        notices = Notices(self.db, self.discovery, self.metrics, self._clock)
+        self.db.on_failure = notices.failed
+        self.problems = ProblemStore(notices.noticed)
+        self._batch = Batch(self.db, self._clock, settings.ingest.debounce_after, settings.ingest.debounce_max, notices.committed)
+        self.ports: dict[str, HttpPort | GrpcPort] = {}
+        self.parts = Parts(tuple(self._make_parts()))
+        self._end = asyncio.Event()
+
+    @property
+    def ready(self) -> bool:
+        """Returns whether proxies can be served: everything has started, and nothing has begun to end."""
+        return self.parts.ready
+
+    def end(self) -> None:
+        """Has `run` stop everything and return."""
+        self._end.set()
+
+    async def run(self) -> None:
+        """Starts, serves until `end`, and stops. StartError where something that is needed is not to be had."""
+        if await self._start():
+            _log.info("ready: %d objects", sum(len(table) for table in self.db.tables.values()))
+            await self._end.wait()
+            await self.parts.stop()
+
+    async def _start(self) -> bool:
+        """Starts all parts; returns False where `end` was called meanwhile, and nothing is left running."""
+        starting, ending = asyncio.create_task(self.parts.start()), asyncio.create_task(self._end.wait())
+        await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+        ending.cancel()
+        if starting.cancelled():
+            return False
+        await starting
+        return True
+
+    # -- the parts -----------------------------------------------------------------------------------------------------
+
+    def _make_parts(self) -> Iterator[Part]:
+        """Yields what starts, in this order: readiness first of all, so that something answers 503; proxies last of all."""
+        ingest, serve = self.settings.ingest, self.settings.serve
+        yield from self._make_http_ports()
+        mesh_files = MeshFiles(ingest.mesh_config, ingest.networks_config, self._batch, self.problems)
+        origin = Origin(self.settings.mesh.registry.cluster_id, revision=ingest.revision)
+        ledger = Ledger(self.problems).source(0, ingest.config_dir)
+        files = FileSource(ingest.config_dir, self._batch, ledger, origin, self.db.catalogue, ingest.largest_file)
+        yield Part("the first load", FirstLoad(mesh_files, files, self._batch, self._clock).start)
+        yield Part("following the mesh config", mesh_files.start, mesh_files.stop)
+        yield Part(f"following {ingest.config_dir}", files.start, files.stop)
+        sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.pusher.sweep))
+        yield Part("the sweeper", sweeper.start, sweeper.stop)
+        if self.addresses.grpc is not None:
+            server = make_server(serve, self._ads.handlers())
+            port = GrpcPort(server, self.addresses.grpc, self.discovery, self.settings.process.shutdown_duration)
+            yield self._port("xDS", port)
+
+    def _make_http_ports(self) -> Iterator[Part]:
+        """Yields the ports of readiness, and of debug pages and metrics, which may be the same one."""
+        sources = Sources(self.db, self.metrics, self.discovery, lambda: self.problems, self.settings.debug)
+        _, _, monitoring = self.addresses
+        main = web.Application(middlewares=[not_found]) if monitoring else application(sources)
+        add_ready(main, lambda: self.ready)
+        if monitoring:
+            add_debug(main, sources)
+        for name, app, address in (("HTTP", main, self.addresses.http), ("monitoring", application(sources), monitoring)):
+            if address is not None:
+                yield self._port(name, HttpPort(app, address))
+
+    def _port(self, name: str, port: HttpPort | GrpcPort) -> Part:
+        self.ports[name] = port
+        return Part(f"the {name} port", port.start, port.stop)
+
+
+class _LoopClock:
+    """The clock of the running event loop."""
+
+    def time(self) -> float:
+        return time.monotonic()
+
+    def call_later(self, delay: float, callback: Callable[[], Any], /) -> Timer:
+        return asyncio.get_running_loop().call_later(delay, callback)

@@ -1,0 +1,61 @@
+"""Reading all configuration before anything is served."""
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pilot.app.part import StartError
+from pilot.ingest.batch import Batch, Clock, Timer
+from pilot.ingest.file_source import FileSource
+from pilot.ingest.mesh_files import MeshFiles
+from pilot.lib.log import scope
+
+_log = scope("default")
+
+
+class FirstLoad:
+    """Fills the tables in one commit."""
+
+    def __init__(self, mesh_files: MeshFiles, files: FileSource, batch: Batch, clock: HeldClock) -> None:
+        self._mesh_files, self._files, self._batch, self._clock = mesh_files, files, batch, clock
+
+    async def start(self) -> None:
+        """Reads beside the event loop, which answers /ready meanwhile. StartError where the folder cannot be read."""
+        started = time.monotonic()
+        gc.disable()  # nothing of what is read is garbage
+        try:
+            self._mesh_files.load_initial()
+            count = await asyncio.to_thread(self._files.load_initial)
+            self._clock.release()
+            self._batch.flush()
+            gc.freeze()
+        except OSError as error:
+            raise StartError(f"--configDir: {self._files.folder}: {error.strerror or error}") from error
+        finally:
+            gc.enable()
+        gc.set_threshold(200_000, 100, 100)
+        _log.info("read %d files in %.1f s", count, time.monotonic() - started)
+
+
+class HeldClock:
+    """A clock whose timers do not ring before `release`, so that the first load is one commit."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._held = clock, True
+
+    def release(self) -> None:
+        self._held = False
+
+    def time(self) -> float:
+        return self._clock.time()
+
+    def call_later(self, delay: float, callback: Callable[[], Any], /) -> Timer:
+        return _NoTimer() if self._held else self._clock.call_later(delay, callback)
+
+
+class _NoTimer:
+    def cancel(self) -> None:
+        return None

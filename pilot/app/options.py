@@ -1,0 +1,49 @@
+"""Settings that say several things at once, taken apart before anything starts."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pilot.app.part import StartError
+from pilot.lib.flags import FlagError
+from pilot.serve.address import Address, parse_address
+from pilot.settings import Settings
+from pilot.settings.process import IngestSettings
+
+
+class Addresses(NamedTuple):
+    """Where to listen; None: not at all."""
+
+    http: Address | None
+    grpc: Address | None
+    monitoring: Address | None
+
+
+def parse_addresses(settings: Settings) -> Addresses:
+    """Returns the addresses of all ports. FlagError where one is no address."""
+    return Addresses(
+        parse_address(settings.process.http_address, "httpAddr"),
+        parse_address(settings.serve.grpc_address, "grpcAddr"),
+        parse_address(settings.process.monitoring_address, "monitoringAddr"),
+    )
+
+
+def parse_aliases(pairs: Iterable[str]) -> dict[str, str]:
+    """Returns the cluster of each alias. FlagError where one is not alias=cluster, or a cluster has two."""
+    aliases: dict[str, str] = {}
+    for pair in pairs:
+        alias, equals, cluster = pair.partition("=")
+        if not (alias and equals and cluster):
+            raise FlagError(f"invalid argument for --clusterAliases: {pair!r} is not alias=cluster")
+        if cluster in aliases.values():
+            raise FlagError(f"invalid argument for --clusterAliases: cluster {cluster!r} has more than one alias")
+        aliases[alias] = cluster
+    return aliases
+
+
+def check_sources(settings: IngestSettings) -> None:
+    """StartError where the settings name no source of configuration that there is."""
+    if settings.registries != ("Kubernetes",):
+        raise StartError(f"--registries: {','.join(settings.registries)!r} is not known, only Kubernetes is")
+    if not settings.config_dir:
+        raise StartError("--configDir: say which folder to read the configuration from, such as --configDir=./samples/shop/config")

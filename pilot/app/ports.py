@@ -1,0 +1,56 @@
+"""The ports of the process as parts."""
+from __future__ import annotations
+
+from aiohttp import web
+from grpc import aio
+
+from pilot.app.part import StartError
+from pilot.lib.duration import Duration
+from pilot.lib.log import scope
+from pilot.serve.address import Address
+from pilot.serve.discovery import Discovery
+from pilot.serve.drain import drain
+from pilot.serve.http import listen
+
+_log = scope("default")
+
+
+class HttpPort:
+    """An HTTP application on its address. `number` is that of the port, once it listens: another one where the address says 0."""
+
+    def __init__(self, app: web.Application, address: Address) -> None:
+        self._app, self._address = app, address
+        self.number = address.port
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listens. StartError where the address cannot be had."""
+        try:
+            self._runner = await listen(self._app, self._address)
+        except OSError as error:
+            raise StartError(f"cannot listen on {self._address}: {error.strerror or error}") from error
+        self.number = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+
+class GrpcPort:
+    """The xDS server on its address. When it stops, open streams get a while to end. `number` is as in `HttpPort`."""
+
+    def __init__(self, server: aio.Server, address: Address, discovery: Discovery, patience: Duration) -> None:
+        self._server, self._address, self._discovery, self._patience = server, address, discovery, patience
+        self.number = address.port
+
+    async def start(self) -> None:
+        """Listens. StartError where the address cannot be had."""
+        try:
+            self.number = self._server.add_insecure_port(str(self._address))
+        except RuntimeError as error:
+            raise StartError(f"cannot listen on {self._address}: {error}") from error
+        await self._server.start()
+
+    async def stop(self) -> None:
+        _log.info("ending: open streams get %s", self._patience)
+        await drain(self._server, self._discovery, self._patience.seconds)

@@ -1,0 +1,122 @@
+"""Parts start in order, stop in reverse, and the process is ready when all of them are."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pilot.app.part import Part, Parts, StartError
+from pilot.app.sweeper import Sweeper
+from tests.support.clock import VirtualClock
+
+
+class Journal:
+    """Makes parts that write down what is done with them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def part(
+        self, name: str, start: BaseException | None = None, stop: BaseException | None = None, ready: Callable[[], bool] = lambda: True
+    ) -> Part:
+        return Part(name, self._write(f"start {name}", start), self._write(f"stop {name}", stop), ready)
+
+    def _write(self, line: str, error: BaseException | None) -> Callable[[], Awaitable[None]]:
+        async def write() -> None:
+            if error is not None:
+                raise error
+            self.lines.append(line)
+
+        return write
+
+
+async def test_parts_start_in_order_and_stop_in_reverse() -> None:
+    journal = Journal()
+    parts = Parts([journal.part("a"), journal.part("b"), journal.part("c")])
+    assert not parts.ready
+    await parts.start()
+    assert parts.ready
+    await parts.stop()
+    assert not parts.ready
+    assert journal.lines == ["start a", "start b", "start c", "stop c", "stop b", "stop a"]
+    await parts.stop()
+    assert len(journal.lines) == 6, "nothing is stopped twice"
+
+
+async def test_a_failed_start_stops_what_was_started_and_says_one_sentence() -> None:
+    journal = Journal()
+    parts = Parts([journal.part("a"), journal.part("b"), journal.part("the c", start=OSError(24, "Too many open files")), journal.part("d")])
+    with pytest.raises(StartError, match=r"^cannot start the c: Too many open files$"):
+        await parts.start()
+    assert journal.lines == ["start a", "start b", "stop b", "stop a"]
+    assert not parts.ready
+
+
+async def test_too_little_memory_at_start_is_one_sentence() -> None:
+    with pytest.raises(StartError, match=r"^cannot start a: there is not enough memory$"):
+        await Parts([Journal().part("a", start=MemoryError())]).start()
+
+
+async def test_a_start_that_is_cancelled_stops_what_was_started() -> None:
+    journal = Journal()
+    with pytest.raises(asyncio.CancelledError):
+        await Parts([journal.part("a"), journal.part("b", start=asyncio.CancelledError())]).start()
+    assert journal.lines == ["start a", "stop a"]
+
+
+async def test_a_part_that_fails_to_stop_keeps_none_of_the_others_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal()
+    parts = Parts([journal.part("a"), journal.part("b", stop=ZeroDivisionError("reason")), journal.part("c")])
+    await parts.start()
+    with caplog.at_level(logging.ERROR, "pilot"):
+        await parts.stop()
+    assert journal.lines[-2:] == ["stop c", "stop a"]
+    assert "cannot stop b" in caplog.text
+
+
+async def test_ready_only_while_every_part_is() -> None:
+    synced = [False]
+    parts = Parts([Journal().part("a"), Journal().part("b", ready=lambda: synced[0])])
+    await parts.start()
+    assert not parts.ready
+    synced[0] = True
+    assert parts.ready
+
+
+async def test_not_ready_from_the_moment_that_the_stop_begins() -> None:
+    seen = []
+
+    async def stop() -> None:
+        seen.append(parts.ready)
+
+    async def start() -> None:
+        seen.append(parts.ready)
+
+    parts = Parts([Part("a", start, stop)])
+    await parts.start()
+    await parts.stop()
+    assert seen == [False, False]
+
+
+async def test_a_job_that_fails_is_logged_and_keeps_no_sweep_from_coming(caplog: pytest.LogCaptureFixture) -> None:
+    clock, calls = VirtualClock(), []
+
+    def failing() -> None:
+        calls.append("failing")
+        raise ZeroDivisionError("reason")
+
+    sweeper = Sweeper(clock, 10.0, (failing, lambda: calls.append("next")))
+    await sweeper.start()
+    clock.advance(9.9)
+    assert calls == []
+    with caplog.at_level(logging.ERROR, "pilot"):
+        clock.advance(0.2)
+        assert calls == ["failing", "next"]
+        clock.advance(20)
+    assert calls == ["failing", "next"] * 3
+    assert "ZeroDivisionError: reason" in caplog.text
+    await sweeper.stop()
+    clock.advance(100)
+    assert len(calls) == 6

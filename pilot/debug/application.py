@@ -66,7 +66,7 @@ def _page(sources: Sources, page: Page) -> Handler:
             else:
                 answer = encode(value, request.query)
         except Refused as refused:
-            answer = Answer(refused.status, "text/plain; charset=utf-8", refused.text.encode())
+            answer = Answer(refused.status, "text/plain; charset=utf-8", refused.text.encode(errors="backslashreplace"))
         return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": answer.content_type})
 
     return handle

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.debug.sources import Connection, Sources
+from pilot.lib.text import one_line
 
 Query = Mapping[str, str]
 NO_PROXY_ID = "You must provide a proxyID in the query string\n"
@@ -54,9 +55,21 @@ class Answer(NamedTuple):
 def encode(value: Any, query: Query) -> Answer:
     """Plain data as JSON, compact, or indented by four where the query has `pretty`."""
     if isinstance(value, Text):
-        return Answer(200, "text/plain; charset=utf-8", value.text.encode())
-    body = msgspec.json.encode(value)
+        return Answer(200, "text/plain; charset=utf-8", value.text.encode(errors="backslashreplace"))
+    try:
+        body = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        body = msgspec.json.encode(_as_text(msgspec.to_builtins(value)))
     return Answer(200, "application/json", msgspec.json.format(body, indent=4) if "pretty" in query else body)
+
+
+def _as_text(value: Any) -> Any:
+    """Returns plain data with escapes for what is no text, such as the bytes of a file name that is no UTF-8."""
+    if isinstance(value, str):
+        return "".join(one_line(c) if 0xD800 <= ord(c) < 0xE000 else c for c in value)
+    if isinstance(value, Mapping):
+        return {_as_text(key): _as_text(item) for key, item in value.items()}
+    return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def find_connection(sources: Sources, proxy_id: str) -> Connection:

@@ -18,13 +18,19 @@ from tests.support.world import World, proxy, read
 CASES = sorted(path.parent for path in pathlib.Path(__file__).parent.glob("cases/*/objects.yaml"))
 
 
-def build(case: pathlib.Path) -> tuple[dict[str, dict[str, dict[str, bytes]]], list[str]]:
-    """{proxy: {type URL: {name: serialized Any}}}, and what failed on the way."""
+def connect(case: pathlib.Path) -> tuple[World, list[str]]:
+    """Returns the mesh of a case, and the node ids of its proxies."""
     world = World(read(case / "mesh.yaml"), environ=yaml.safe_load(read(case / "env.yaml")))
     world.apply(read(case / "objects.yaml"))
+    proxies = yaml.safe_load(read(case / "proxies.yaml"))
+    return world, [world.connect(proxy(kind=spec.pop("type"), **spec)) for spec in proxies]
+
+
+def build(case: pathlib.Path) -> tuple[dict[str, dict[str, dict[str, bytes]]], list[str]]:
+    """{proxy: {type URL: {name: serialized Any}}}, and what failed on the way."""
+    world, node_ids = connect(case)
     found = {}
-    for spec in yaml.safe_load(read(case / "proxies.yaml")):
-        node_id = world.connect(proxy(spec.pop("type"), spec.pop("name"), spec.pop("namespace"), spec.pop("ip"), spec.pop("labels"), **spec))
+    for node_id in node_ids:
         resources = world.resources(node_id)
         found[node_id.split("~")[2]] = {url: {name: r.any for name, r in sorted(have.items())} for url, have in sorted(resources.items())}
     return found, world.failures

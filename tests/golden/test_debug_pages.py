@@ -1,0 +1,42 @@
+"""Every debug page over every golden mesh, as a browser would fetch it."""
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from pilot.debug.application import application
+from pilot.debug.pages import sections
+from pilot.settings.process import DebugSettings
+from tests.golden.test_golden import CASES, connect
+from tests.support.debug import FakeConnection, sources
+
+SETTINGS = DebugSettings(unsafe_admin=True)
+PAGES = [page for shown in sections(SETTINGS).values() for page in shown]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+async def test_every_page_answers(case: pathlib.Path) -> None:
+    world, node_ids = connect(case)
+    resources = {node_id: world.resources(node_id) for node_id in node_ids}
+    connections = [FakeConnection(id=f"{id_.split('~')[2]}-1", node_id=id_, proxy=world.mesh.proxies.peek(id_)) for id_ in node_ids]
+    shown = sources(world.mesh, *connections, settings=SETTINGS)
+    async with TestClient(TestServer(application(shown))) as client:
+        for page in PAGES:
+            of_proxy = page.of_proxy or page.path == "/debug/force_disconnect"
+            for connection in connections if of_proxy else connections[:1]:
+                query = {"proxyID": connection.id} if of_proxy else {}
+                if page.path == "/debug/explain":
+                    query["resource"] = next(name for have in resources[connection.node_id].values() for name in have)
+                async with client.get(page.path, params=query) as response:
+                    body = await response.read()
+                    assert response.status == 200, (page.path, connection.id, body)
+                    if response.content_type == "application/json":
+                        json.loads(body)
+                    else:
+                        assert page.path in ("/debug/force_disconnect",), response.content_type
+        async with client.get("/debug") as response:
+            assert response.status == 200
+    assert not world.failures

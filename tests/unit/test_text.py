@@ -1,0 +1,39 @@
+"""Text of others, made safe to show."""
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pilot.debug.page import encode
+from pilot.lib.text import cut, one_line
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text, ünïcödé", "plain text, ünïcödé"),
+        ("a\nb\rc\td", r"a\nb\rc\td"),
+        ("\x1b[31mred\x00", r"\x1b[31mred\x00"),
+        ("a\x85b\x9bc\x7f", r"a\x85b\x9bc\x7f"),
+        ("a\u2028b\u2029c", r"a\u2028b\u2029c"),
+        ("a\u202eb\u2066c", r"a\u202eb\u2066c"),
+        (os.fsdecode(b"caf\xe9.yaml"), r"caf\xe9.yaml"),
+        ("\ud83d", r"\ud83d"),
+        ("", ""),
+    ],
+)
+def test_one_line(text: str, shown: str) -> None:
+    assert one_line(text) == shown
+    shown.encode()
+
+
+def test_cut() -> None:
+    assert cut("12345", 5) == "12345"
+    assert cut("123456", 5) == "12345… (1 more characters)"
+
+
+def test_a_page_shows_file_names_that_are_no_utf8() -> None:
+    problem = {"file": os.fsdecode(b"/etc/caf\xe9.yaml"), "message": "two\nlines", "lines": [1, None], os.fsdecode(b"\xff"): True}
+    assert encode([problem], {}).body == rb'[{"file":"/etc/caf\\xe9.yaml","message":"two\nlines","lines":[1,null],"\\xff":true}]'
+    assert encode([problem], {"pretty": ""}).body.startswith(b"[\n    {\n")

@@ -19,6 +19,7 @@ from pilot.app.sweeper import Sweeper
 from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.sources import Sources
 from pilot.ingest.batch import Batch, Clock, Timer
+from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
 from pilot.ingest.decode import Origin
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.ledger import Ledger
@@ -59,6 +60,7 @@ class ControlPlane:
         self.addresses = parse_addresses(settings)
         aliases = parse_aliases(settings.serve.cluster_aliases)
         check_sources(settings.ingest)
+        folders = parse_config_folders(settings.ingest.config_dirs, settings.mesh.registry.cluster_id)
         self.metrics = Metrics()
         self.db = Mesh(settings.mesh)
         self.discovery = Discovery(self.db, self.metrics, plan)
@@ -70,6 +72,8 @@ class ControlPlane:
         self.problems = ProblemStore(notices.noticed)
         self._batch = Batch(self.db, self._clock, settings.ingest.debounce_after, settings.ingest.debounce_max, notices.committed)
         self.ports: dict[str, HttpPort | GrpcPort] = {}
+        ledger = Ledger(self.problems)
+        self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
         self.parts = Parts(tuple(self._make_parts()))
         self._end = asyncio.Event()
 
@@ -109,18 +113,22 @@ class ControlPlane:
         ingest, serve = self.settings.ingest, self.settings.serve
         yield from self._make_http_ports()
         mesh_files = MeshFiles(ingest.mesh_config, ingest.networks_config, self._batch, self.problems)
-        origin = Origin(self.settings.mesh.registry.cluster_id, revision=ingest.revision)
-        ledger = Ledger(self.problems).source(0, ingest.config_dir)
-        files = FileSource(ingest.config_dir, self._batch, ledger, origin, self.db.catalogue, ingest.largest_file)
-        yield Part("the first load", FirstLoad(mesh_files, files, self._batch, self._clock).start)
+        yield Part("the first load", FirstLoad(mesh_files, self.files, self._batch, self._clock).start)
         yield Part("following the mesh config", mesh_files.start, mesh_files.stop)
-        yield Part(f"following {ingest.config_dir}", files.start, files.stop)
+        for files in self.files:
+            yield Part(f"following {files.folder}", files.start, files.stop)
         sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.pusher.sweep))
         yield Part("the sweeper", sweeper.start, sweeper.stop)
         if self.addresses.grpc is not None:
             server = make_server(serve, self._ads.handlers())
             port = GrpcPort(server, self.addresses.grpc, self.discovery, self.settings.process.shutdown_duration)
             yield self._port("xDS", port)
+
+    def _file_source(self, ledger: Ledger, rank: int, folder: ConfigFolder) -> FileSource:
+        """Returns the reader of a folder. Of folders of one cluster that declare the same object the first has it."""
+        ingest, own = self.settings.ingest, self.settings.mesh.registry.cluster_id
+        origin = Origin(folder.cluster, folder.cluster == own, ingest.revision)
+        return FileSource(folder.path, self._batch, ledger.source(rank, folder.path), origin, self.db.catalogue, ingest.largest_file)
 
     def _make_http_ports(self) -> Iterator[Part]:
         """Yields the ports of readiness, and of debug pages and metrics, which may be the same one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pilot.app.part import StartError
@@ -19,21 +19,21 @@ _log = scope("default")
 class FirstLoad:
     """Fills the tables in one commit."""
 
-    def __init__(self, mesh_files: MeshFiles, files: FileSource, batch: Batch, clock: HeldClock) -> None:
+    def __init__(self, mesh_files: MeshFiles, files: Sequence[FileSource], batch: Batch, clock: HeldClock) -> None:
         self._mesh_files, self._files, self._batch, self._clock = mesh_files, files, batch, clock
 
     async def start(self) -> None:
-        """Reads beside the event loop, which answers /ready meanwhile. StartError where the folder cannot be read."""
+        """Reads beside the event loop, which answers /ready meanwhile. StartError where a folder cannot be read."""
         started = time.monotonic()
         gc.disable()  # nothing of what is read is garbage
         try:
             self._mesh_files.load_initial()
-            count = await asyncio.to_thread(self._files.load_initial)
+            count = sum([await asyncio.to_thread(source.load_initial) for source in self._files])
             self._clock.release()
             self._batch.flush()
             gc.freeze()
         except OSError as error:
-            raise StartError(f"--configDir: {self._files.folder}: {error.strerror or error}") from error
+            raise StartError(f"--configDir: {error.filename}: {error.strerror or error}") from error
         finally:
             gc.enable()
         gc.set_threshold(200_000, 100, 100)

@@ -45,5 +45,3 @@ def check_sources(settings: IngestSettings) -> None:
     """StartError where the settings name no source of configuration that there is."""
     if settings.registries != ("Kubernetes",):
         raise StartError(f"--registries: {','.join(settings.registries)!r} is not known, only Kubernetes is")
-    if not settings.config_dir:
-        raise StartError("--configDir: say which folder to read the configuration from, such as --configDir=./samples/shop/config")

@@ -46,6 +46,7 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
         Page("/debug/endpointz", "The same under its old name", registry.endpoint_shardz),
         Page("/debug/instancesz", "Which services each connected proxy serves", registry.instancesz),
         Page("/debug/networkz", "Gateways between networks", registry.networkz),
+        Page("/debug/clusterz", "Clusters whose services are known", registry.clusterz),
     ),
     "This page": (Page("/debug/list", "The names of all pages, as JSON", page_list),),
 }

@@ -10,6 +10,7 @@ from pilot.debug.sources import Sources
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.facets import ServiceTarget
 from pilot.model.service import Port, Registry, Resolution, Service
+from pilot.model.views.clusters import service_clusters
 from pilot.model.views.endpoints import endpoints, service_accounts
 from pilot.model.views.networks import all_network_gateways
 from pilot.model.views.service_targets import service_targets
@@ -60,6 +61,12 @@ def instancesz(sources: Sources, query: Query) -> Any:
     return {c.proxy.id: [_target(sources, target) for target in service_targets(db, c.node_id)] for c in sources.fleet.connections()}
 
 
+def clusterz(sources: Sources, query: Query) -> Any:
+    """The clusters whose services are known, the own one first."""
+    own = sources.db.settings.registry.cluster_id
+    return [{"id": cluster, "syncStatus": "synced"} for cluster in dict.fromkeys((own, *service_clusters(sources.db)))]
+
+
 def networkz(sources: Sources, query: Query) -> Any:
     """The gateways between networks, those that have only a host name too."""
     return [
@@ -69,14 +76,15 @@ def networkz(sources: Sources, query: Query) -> Any:
 
 
 def show_service(s: Service, accounts: Iterable[str], cluster_id: str) -> dict[str, Any]:
-    """A service in istiod's words."""
+    """Returns a service in istiod's words. `cluster_id`: the own cluster, which has the addresses of ServiceEntries."""
+    vips = {cluster: list(found) for cluster, found in s.cluster_addresses or ((cluster_id, s.addresses),) if found}
     fields: dict[str, Any] = {
         "Attributes": _attributes(s),
         "ports": [_port(p) for p in s.ports],
         "serviceAccounts": list(accounts),
         "creationTime": s.created or _ZERO_TIME,
         "hostname": s.hostname,
-        "clusterVIPs": {"Addresses": {cluster_id: list(s.addresses)} if s.addresses else None},
+        "clusterVIPs": {"Addresses": vips or None},
         "defaultAddress": s.addresses[0] if s.addresses else "0.0.0.0",
         "autoAllocatedIPv4Address": next((a for a in s.auto_addresses if ":" not in a), ""),
         "autoAllocatedIPv6Address": next((a for a in s.auto_addresses if ":" in a), ""),

@@ -23,7 +23,10 @@ class IngestSettings:
     """Where configuration is read from, and when a change of it is applied."""
 
     registries: tuple[str, ...] = setting(("Kubernetes",), "Service registries to read; only Kubernetes exists.", flag="registries")
-    config_dir: str = setting("", "Folder of YAML and JSON files to read configuration from, and to follow.", flag="configDir")
+    config_dirs: tuple[str, ...] = setting(
+        (), "Folders of YAML and JSON files to read and to follow: FOLDER holds the own cluster's objects, CLUSTER=FOLDER what runs in another.",
+        flag="configDir"
+    )
     largest_file: int = setting(
         64 * 1024 * 1024, "Bytes of a file of configuration; one that has more is not read.", env="PILOT_MAX_CONFIG_FILE_BYTES"
     )

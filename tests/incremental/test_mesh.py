@@ -13,6 +13,7 @@ PROXIES = [
     proxy("sidecar", "beta-0", "b", "10.1.0.2", {"app": "beta"}),
     proxy("sidecar", "other-0", "c", "10.1.0.9", {"app": "other"}),
     proxy("router", "ingress-0", "edge", "10.1.0.8", {"istio": "ingress"}),
+    proxy("sidecar", "alpha-0", "a", "10.2.0.1", {"app": "alpha"}, CLUSTER_ID="west"),
 ]
 STEPS = 12
 
@@ -131,8 +132,18 @@ SLOTS: list[list[str]] = [
 ]
 
 
+# What runs in a second cluster: a service of a name that the first has too, and one of its own.
+WEST_SLOTS: list[list[str]] = [
+    service("a", "alpha", "10.97.0.1", 3),
+    endpoints("a", "alpha", "10.2.0.1", "10.2.0.9"),
+    pod("a", "alpha", "10.2.0.1"),
+    service("b", "gamma", "10.97.0.3", 4)[:2],
+]
+
+
 def decoded() -> list[list[Rows]]:
-    return [[rows_of(parse_objects(text)) for text in variants] for variants in SLOTS]
+    slots = [(variants, "Kubernetes") for variants in SLOTS] + [(variants, "west") for variants in WEST_SLOTS]
+    return [[rows_of(parse_objects(text), cluster) for text in variants] for variants, cluster in slots]
 
 
 def snapshot(world: World, ids: list[str]) -> dict[str, Any]:

@@ -21,15 +21,16 @@ PROXIES = [
     proxy("sidecar", "vm", "a", "10.9.0.1", {"app": "alpha"}),
     proxy("sidecar", "beta-0", "b", "10.1.0.2", {"app": "beta"}, NODE_NAME="n2"),
     proxy("router", "edge-0", "edge", "10.1.0.3"),
+    proxy("sidecar", "alpha-0", "a", "10.2.0.1", {"app": "alpha"}, NODE_NAME="n1", NETWORK="net2", CLUSTER_ID="west"),
 ]
 STEPS = 25
 
 
-def service_variants(name: str, namespace: str) -> list[Plain]:
+def service_variants(name: str, namespace: str, ip: str = "10.96.0.1") -> list[Plain]:
     ports = ["[{name: http, port: 80, targetPort: 8080}]", "[{name: http, port: 80, targetPort: web}, {name: tcp, port: 9000}]"]
-    specs = [f"{{clusterIP: 10.96.0.1, selector: {{app: {name}}}, ports: {p}}}" for p in ports]
+    specs = [f"{{clusterIP: {ip}, selector: {{app: {name}}}, ports: {p}}}" for p in ports]
     made = [make("Service", name, spec, namespace, day=day) for day, spec in enumerate(specs, 1)]
-    made.append(make("Service", name, specs[0].replace("10.96.0.1", "None"), namespace))
+    made.append(make("Service", name, specs[0].replace(ip, "None"), namespace))
     made.append(make("Service", name, specs[0], namespace, annotations="{networking.istio.io/exportTo: '.'}"))
     made.append(make("Service", name, specs[0].replace("{cl", "{internalTrafficPolicy: Local, trafficDistribution: PreferClose, cl"), namespace))
     made.append(make("Service", name, "{type: ExternalName, externalName: x.example.com, ports: [{name: http, port: 80}]}", namespace))
@@ -105,7 +106,19 @@ SLOTS: list[list[Plain]] = [
     [make("PeerAuthentication", "default", f"{{mtls: {{mode: {mode}}}}}", "b") for mode in ("DISABLE", "STRICT")],
     [make("PeerAuthentication", "ports", "{selector: {matchLabels: {app: alpha}}, portLevelMtls: {8080: {mode: DISABLE}}}")],
 ]
+# What runs in a second cluster, which has some things of the same names.
+WEST_SLOTS: list[list[Plain]] = [
+    service_variants("alpha", "a", "10.97.0.1"),
+    slice_variants("alpha", "a", "10.2.0.1"),
+    pod_variants("alpha", "a", "10.2.0.1"),
+    [make("Node", "n1", labels="{topology.kubernetes.io/region: r3}")],
+    [make("Namespace", "istio-system", labels=NETWORK)],
+    [make("Namespace", "a", annotations="{networking.istio.io/traffic-distribution: PreferClose}")],
+    [make("Service", "eastwest", GATEWAY_SPEC.replace("9.9.9.9", "8.8.8.8"), "istio-system", labels=NETWORK)],
+    [make("WorkloadEntry", "vm", "{address: 10.9.0.1, labels: {app: alpha}, locality: r4}")],
+]
 DECODED: list[list[Rows]] = [[rows_of([variant]) for variant in variants] for variants in SLOTS]
+DECODED += [[rows_of([variant], "west") for variant in variants] for variants in WEST_SLOTS]
 
 
 def derive(mesh: Mesh, keys: list[str], watched: list[Any] | None = None) -> dict[str, Any]:

@@ -8,28 +8,28 @@ from typing import Any
 import yaml
 
 from pilot.derive import UNSET
-from pilot.ingest.decode import decode_document
+from pilot.ingest.decode import OWN, Origin, decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
 from pilot.settings.parse import load
 from pilot.translate.profile import plan
 from pilot.translate.resource import Resource
 
-Rows = dict[tuple[str, ObjectKey], Object[Any]]
+Rows = dict[tuple[str, ObjectKey | RegistryKey], Object[Any]]
 
 
 def parse_objects(text: str) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(text) if document]
 
 
-def rows_of(objects: Iterable[Mapping[str, Any]]) -> Rows:
-    """Decoded rows by table and key; a problem is an error of the test."""
+def rows_of(objects: Iterable[Mapping[str, Any]], cluster: str = OWN.cluster) -> Rows:
+    """Decoded rows of a cluster by table and key; a problem is an error of the test."""
     found: Rows = {}
     for plain in objects:
-        decoded = decode_document(plain)
+        decoded = decode_document(plain, origin=Origin(cluster, cluster == OWN.cluster))
         assert not decoded.refused, decoded.problems
         for entry in decoded.entries:
             found[entry.table, entry.key] = entry.object
@@ -62,7 +62,7 @@ class World:
         self.mesh.commit([(self.mesh.mesh, "mesh", mesh), (self.mesh.mesh, "networks", MeshNetworks())])
         self._watched: dict[Any, Any] = {}
 
-    def set(self, rows: Mapping[tuple[str, ObjectKey], Object[Any] | None]) -> None:
+    def set(self, rows: Mapping[tuple[str, ObjectKey | RegistryKey], Object[Any] | None]) -> None:
         """Apply rows (None deletes) in one commit."""
         self.mesh.commit([(getattr(self.mesh, table), key, row) for (table, key), row in rows.items()])
 

@@ -37,7 +37,7 @@ def test_defaults() -> None:
         (["--log_as_json=T"], "log.as_json", True),
         (["--shutdownDuration", "1m30s"], "process.shutdown_duration", Duration(90_000_000_000)),
         (["--log_target", "stdout", "--log_target", "a,b"], "log.targets", ("stdout", "a", "b")),
-        (["--configDir", "-odd-"], "ingest.config_dir", "-odd-"),
+        (["--configDir", "-odd-"], "ingest.config_dirs", ("-odd-",)),
         (["--unknown", "value", "--domain", "d"], "mesh.registry.domain", "d"),
         (["--unknown=value", "--domain", "d"], "mesh.registry.domain", "d"),
         (["--unknown", "--domain", "d"], "mesh.registry.domain", "d"),

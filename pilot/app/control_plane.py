@@ -31,6 +31,7 @@ from pilot.model.inputs import Mesh
 from pilot.serve.admission import Admission
 from pilot.serve.ads import Ads, make_server
 from pilot.serve.discovery import Discovery
+from pilot.serve.flight import limits_of
 from pilot.serve.http import add_ready
 from pilot.serve.pusher import Pusher
 from pilot.settings import Settings
@@ -64,7 +65,7 @@ class ControlPlane:
         self.metrics = Metrics()
         self.db = Mesh(settings.mesh)
         self.discovery = Discovery(self.db, self.metrics, plan)
-        self.pusher = Pusher(self.discovery, self.metrics, settings.serve.bytes_in_flight)
+        self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
         self._ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.serve.stream_rate), aliases)
         self._clock = HeldClock(clock or _LoopClock())
         notices = Notices(self.db, self.discovery, self.metrics, self._clock)

@@ -19,7 +19,7 @@ from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.model.proxy import NodeError, NodeType
 from pilot.serve.admission import Admission
-from pilot.serve.connection import Connection
+from pilot.serve.connection import Connection, nothing
 from pilot.serve.delta import DeltaSession
 from pilot.serve.discovery import Discovery
 from pilot.serve.node import parse_node
@@ -95,25 +95,34 @@ class Ads:
         """Read until the peer or `connection.end` ends the stream, while the pusher writes."""
         reader = asyncio.current_task()
         assert reader is not None
-        writer = asyncio.create_task(self._pusher.serve(connection, context.write))
-        ending = _Ending(reader, writer)
-        connection.end = ending.end
+        error: BaseException | None = None
+        ending = _Ending(reader, asyncio.create_task(self._pusher.serve(connection, context.write)))
+        del reader
+        connection.end, connection.abort = ending.end, ending.abort
         try:
-            await self._read(context, parse, connection, request)
-        except asyncio.CancelledError:
-            if not ending.asked:
-                writer.cancel()
-                raise
-        ending.reading = False
-        connection.finish()
-        await asyncio.wait((writer,), timeout=None if not ending.asked else LAST_WRITE_SECONDS)
-        if not writer.done():  # the status cannot be sent behind it; without one gRPC resets the stream
-            writer.cancel()
-            raise asyncio.CancelledError
-        if ending.error is not None and not context.cancelled():
-            self._metrics.internal_error()
-            _log.error("ADS: %s %s terminated with error", connection.address, connection.id, exc_info=ending.error)
-            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+            try:
+                await self._read(context, parse, connection, request)
+            except asyncio.CancelledError:
+                if not ending.asked:
+                    ending.writer.cancel()
+                    raise
+            ending.reading = False
+            connection.finish()
+            if not await ending.wait():  # no status can be sent behind what is being written
+                self._pusher.sockets.reset_soon(connection.address)
+                raise asyncio.CancelledError
+            error = ending.writer.exception()
+            if error is not None and not (context.cancelled() or isinstance(error, aio.InternalError)):  # else the peer has gone
+                await self._failed(context, connection, error)
+        finally:  # tasks, frames and the call would hold each other until garbage is collected, and the call what it has not sent
+            connection.end = connection.abort = nothing
+            del ending, error
+
+    async def _failed(self, context: Any, connection: Connection, error: BaseException) -> None:
+        """A bug of ours, or of what we stand on, ends one stream."""
+        self._metrics.internal_error()
+        _log.error("ADS: %s %s terminated with error", connection.address, connection.id, exc_info=error)
+        await context.abort(grpc.StatusCode.INTERNAL, "internal error")
 
     async def _read(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
         while True:
@@ -150,7 +159,7 @@ class _Ending:
 
     def __init__(self, reader: asyncio.Task[Any], writer: asyncio.Task[None]) -> None:
         self.asked, self.reading = False, True
-        self.error: BaseException | None = None
+        self.writer = writer
         self._reader = reader
         writer.add_done_callback(self._written)
 
@@ -159,9 +168,21 @@ class _Ending:
             self.asked = True
             self._reader.cancel()
 
+    def abort(self) -> None:
+        """End without waiting for what is being written."""
+        self.writer.cancel()
+        self.end()
+
+    async def wait(self) -> bool:
+        """Let the writer end; False if it does not, or was told not to."""
+        await asyncio.wait((self.writer,), timeout=LAST_WRITE_SECONDS if self.asked else None)
+        if self.writer.done():
+            return not self.writer.cancelled()
+        self.writer.cancel()
+        return False
+
     def _written(self, writer: asyncio.Task[None]) -> None:
-        if not writer.cancelled() and (error := writer.exception()) is not None:
-            self.error = error
+        if not writer.cancelled() and writer.exception() is not None:
             self.end()
 
 

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from pilot.derive import UNSET, Node
+from pilot.lib.log import scope
 from pilot.model.proxy import Proxy
 from pilot.serve.feed import Feed, Feeds
 from pilot.serve.session import Answer, Session
@@ -12,11 +13,17 @@ from pilot.serve.snapshot import View
 from pilot.serve.subscription import Subscription
 from pilot.translate.profile.plan import Plan
 
+_log = scope("ads")
+
+
+def nothing() -> None:
+    """What ends a stream that is not served: there is nothing to do."""
+
 
 class Connection:
     """A stream that is registered for pushes. `dirty_since` is when something changed first that has not been looked at yet, monotonic,
-    or None; `changed` is set then. `busy` while it is looked at and written. `end` makes the stream end. Once `finished`, nothing more
-    is written."""
+    or None; `changed` is set then. `busy` while it is looked at and written. Once `finished`, nothing more is written. `end` makes the
+    stream end when what is being written is out, `abort` at once."""
 
     def __init__(self, number: int, node_id: str, proxy: Proxy, address: str, connected_at: float, session: Session) -> None:
         self.id = f"{proxy.id}-{number}"
@@ -25,13 +32,29 @@ class Connection:
         self.dirty_since: float | None = None
         self.busy = self.finished = False
         self.reasons: Mapping[str, int] = {}
-        self.end: Callable[[], None] | None = None
+        self.end: Callable[[], None] = nothing
+        self.abort: Callable[[], None] = nothing
         self._plan = Plan({})
         self._feeds: dict[str, Feed[Connection]] = {}
 
     @property
     def watches(self) -> Mapping[str, Subscription]:
         return self.session.subscriptions
+
+    @property
+    def peer(self) -> str:
+        """Who is behind the stream: the host of its address."""
+        return self.address.rpartition(":")[0]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the proxy has acknowledged something, so that it is one that reads."""
+        return any(subscription.nonce_acked for subscription in self.watches.values())
+
+    def give_up(self) -> None:
+        """End the stream, whose proxy does not take what is written."""
+        _log.warning("ADS: %s takes nothing: its stream is ended", self.id)
+        self.abort()
 
     @property
     def is_idle(self) -> bool:

@@ -128,5 +128,5 @@ class Discovery:
     def disconnect(self, connection_id: str) -> None:
         """End one stream; its proxy will come back."""
         connection = self._connections.get(connection_id)
-        if connection is not None and connection.end is not None:
+        if connection is not None:
             connection.end()

@@ -8,31 +8,33 @@ from collections.abc import Awaitable, Callable
 from pilot.lib.metrics import Metrics
 from pilot.serve.connection import Connection
 from pilot.serve.discovery import Discovery
-from pilot.serve.flight import BytesInFlight, Turns
+from pilot.serve.flight import DEFAULT_LIMITS, Flight, FlightLimits, Write
 from pilot.serve.messages import Messages
 from pilot.serve.session import Answer
+from pilot.serve.sockets import Sockets
+from pilot.serve.turns import Turns
 
-Write = Callable[[bytes], Awaitable[None]]
-WRITE_TIMEOUT = 60.0
+WriteBytes = Callable[[bytes], Awaitable[None]]
 HOLD = 0.05
+LOOK = 0.05
+"""Seconds between two looks at the writes that last."""
 DEPENDENT = {"depdendentresource": 1}  # spelt as the metric pilot_push_triggers has it
 
 
 class Pusher:
     """Turns what changed into writes. Nothing is prepared for a connection before its turn, so a slow one costs no memory."""
 
-    def __init__(self, discovery: Discovery, metrics: Metrics, bytes_in_flight: int, write_timeout: float = WRITE_TIMEOUT) -> None:
+    def __init__(self, discovery: Discovery, metrics: Metrics, limits: FlightLimits = DEFAULT_LIMITS) -> None:
         self._discovery, self._metrics = discovery, metrics
-        self.flight = BytesInFlight(bytes_in_flight)
+        self.flight, self.sockets = Flight(limits), Sockets()
+        self._looked: float | None = None
         self._turns = Turns()
-        self._write_timeout = write_timeout
-        self._writing: dict[Connection, float] = {}
         self._messages = Messages()
         self._held: dict[Connection, None] = {}
         self._ripe: dict[Connection, None] = {}
         self._holding = False
 
-    async def serve(self, connection: Connection, write: Write) -> None:
+    async def serve(self, connection: Connection, write: WriteBytes) -> None:
         """Write to a connection whatever it lacks, until it is finished."""
         while True:
             await connection.changed.wait()
@@ -66,47 +68,54 @@ class Pusher:
         if self._holding:
             asyncio.get_running_loop().call_later(HOLD, self._release)
 
-    async def _write_next(self, connection: Connection, write: Write) -> bool:
+    async def _write_next(self, connection: Connection, write: WriteBytes) -> bool:
         """Write the next response, if there is one."""
         started = time.monotonic()
         answer = self._discovery.next_answer(connection)
         if answer is None:
             return False
-        size = answer.size
-        waits = not self.flight.take(size)
-        if waits:
-            await self.flight.wait(size)
+        writing = Write(answer.size, connection.peer, connection.give_up, lambda: self.sockets.delivered(connection.address))
+        taken = False
+        if not self.flight.begin(writing):
+            await self.flight.wait(writing, connection.is_known)
+            answer = self._discovery.next_answer(connection)  # the state of now counts, not that of before the wait
+        self._look_soon()
         try:
-            if waits:
-                answer = self._discovery.next_answer(connection)  # the state of now counts, not that of before the wait
             if answer is not None:
                 await self._write(connection, answer, write, started)
+                taken = True
         finally:
-            self.flight.give_back(size)
+            self.flight.end(writing, taken)
         return answer is not None
 
-    async def _write(self, connection: Connection, answer: Answer, write: Write, started: float) -> None:
+    async def _write(self, connection: Connection, answer: Answer, write: WriteBytes, started: float) -> None:
         nonce, message = self._messages.of(connection.session, answer, self._discovery.version, connection.shares(answer.type_url))
         connection.session.sent(answer, nonce, time.time())
-        writing = self._writing[connection] = time.monotonic()
+        writing = time.monotonic()
         try:
             await write(message)
         except Exception:
             self._metrics.send_failed(answer.type_url)
             raise
-        finally:
-            del self._writing[connection]
         now = time.monotonic()
         self._metrics.sent(answer.type_url, len(message), now - started, now - writing)
 
-    def sweep(self) -> int:
-        """End the streams whose proxies have taken nothing for `write_timeout` seconds; how many. Messages are let go."""
-        self._messages.clear()
-        limit = time.monotonic() - self._write_timeout
-        stuck = [connection for connection, since in self._writing.items() if since <= limit]
-        for connection in stuck:
-            self._metrics.write_timed_out()
-            if connection.end is not None:
-                connection.end()
-        return len(stuck)
+    def _look_soon(self) -> None:
+        """Have an eye on what is being written, as long as anything is."""
+        if self._looked is None:
+            self._looked = time.monotonic()
+            asyncio.get_running_loop().call_later(LOOK, self._look)
 
+    def _look(self) -> None:
+        assert self._looked is not None
+        now = time.monotonic()
+        # Where this process gets no time itself, nobody is blamed for it
+        for _ in self.flight.look(min(now - self._looked, 2 * LOOK)):
+            self._metrics.write_timed_out()
+        self._looked = now if len(self.flight) or self.flight.waiting else None
+        if self._looked is not None:
+            asyncio.get_running_loop().call_later(LOOK, self._look)
+
+    def sweep(self) -> None:
+        """Let go of the messages that were kept for others."""
+        self._messages.clear()

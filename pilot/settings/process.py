@@ -60,6 +60,12 @@ class ServeSettings:
     bytes_in_flight: int = setting(
         64 * 1024 * 1024, "Bytes of large responses that are written at once, over all connections.", env="PILOT_PUSH_BYTES_IN_FLIGHT"
     )
+    stalled_bytes: int = setting(
+        128 * 1024 * 1024, "Bytes of responses that proxies take slowly or not at all; beyond them streams are ended.", env="PILOT_PUSH_STALLED_BYTES"
+    )
+    write_timeout: Duration = setting(
+        parse_duration("60s"), "Time in which a proxy must take a response, or its stream is ended.", env="PILOT_PUSH_WRITE_TIMEOUT"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,140 +1,294 @@
-"""What may be under way at once."""
+"""Which responses may be written at once, on a clock that the test moves."""
 from __future__ import annotations
 
 import asyncio
-import itertools
+import functools
 
-import pytest
+from pilot.serve.flight import Flight, FlightLimits, Write
+from pilot.serve.line import Line
 
-from pilot.serve.admission import Admission
-from pilot.serve.flight import BytesInFlight, Turns
+LIMITS = FlightLimits(moving=100, stalled=200, small=5, patience=1.0, grace=4.0, timeout=60.0)
 
 
-async def started(*waits: asyncio.Task[None]) -> list[bool]:
+class Proxies:
+    """Writes by name. `begin` starts one or lets it wait; `going` are those that are written now."""
+
+    def __init__(self, limits: FlightLimits = LIMITS) -> None:
+        self.flight = Flight(limits)
+        self.writes: dict[str, Write] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.given_up: list[str] = []
+        self.taken: dict[str, int | None] = {}
+
+    async def begin(self, *names: str, size: int = 50, peer: str | None = None, known: bool = False) -> None:
+        for name in names:
+            give_up, taken = functools.partial(self.given_up.append, name), functools.partial(self.taken.get, name, 0)
+            write = self.writes[name] = Write(size, name if peer is None else peer, give_up, taken)
+            if not self.flight.begin(write):
+                self.tasks[name] = asyncio.create_task(self.flight.wait(write, known))
+                await settled()
+
+    @property
+    def going(self) -> str:
+        return " ".join(name for name, write in self.writes.items() if write in self.flight._writes)
+
+    def end(self, *names: str) -> None:
+        for name in names:
+            self.flight.end(self.writes.pop(name), taken=True)
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(round(seconds * 8)):
+            self.flight.look(0.125)
+
+
+async def settled() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    return [wait.done() for wait in waits]
 
 
-def test_room_is_taken_until_there_is_none() -> None:
-    flight = BytesInFlight(100, small=0)
-    assert flight.take(60)
-    assert flight.take(40)
-    assert not flight.take(1)
-    flight.give_back(40)
-    assert flight.take(1)
+async def test_room_is_taken_until_there_is_none() -> None:
+    proxies = Proxies()
+    await proxies.begin("a", "b", "c")
+    assert (proxies.going, proxies.flight.waiting, proxies.flight.moving.used) == ("a b", 1, 100)
+    proxies.end("a")
+    assert (proxies.going, proxies.flight.waiting, proxies.flight.moving.used) == ("b c", 0, 100)
+    proxies.end("b", "c")
+    assert (len(proxies.flight), proxies.flight.moving.used) == (0, 0)
 
 
-def test_one_that_is_larger_than_the_limit_goes_alone() -> None:
-    flight = BytesInFlight(100, small=0)
-    assert flight.take(1000)
-    assert not flight.take(1)
-    flight.give_back(1000)
-    assert flight.take(1)
-    assert not flight.take(1000)
+async def test_one_that_is_larger_than_the_limit_goes_alone() -> None:
+    proxies = Proxies()
+    await proxies.begin("a", size=1000)
+    await proxies.begin("b", size=6)
+    assert proxies.going == "a"
+    proxies.end("a")
+    await proxies.begin("c", size=1000)
+    assert proxies.going == "b"
+    proxies.end("b")
+    assert proxies.going == "c"
 
 
-def test_small_ones_pass() -> None:
-    flight = BytesInFlight(100, small=10)
-    assert flight.take(100)
-    assert flight.take(10)
-    assert not flight.take(11)
+async def test_it_is_not_passed_by_smaller_ones_for_ever() -> None:
+    proxies = Proxies()
+    await proxies.begin("a", "b")
+    await proxies.begin("large", size=1000)
+    await proxies.begin("c", size=10)
+    proxies.end("a")
+    assert proxies.going == "b"
+    proxies.end("b")
+    assert proxies.going == "large"
 
 
-async def test_first_come_first_served_also_before_newcomers() -> None:
-    flight = BytesInFlight(100, small=0)
-    assert flight.take(100)
-    large, little = asyncio.create_task(flight.wait(80)), asyncio.create_task(flight.wait(30))
-    assert await started(large, little) == [False, False]
-    flight.give_back(50)
-    assert await started(large, little) == [False, False]
-    assert not flight.take(10)
-    flight.give_back(50)
-    assert await started(large, little) == [True, False]
-    flight.give_back(80)
-    assert await started(little) == [True]
-    assert (flight.used, len(flight)) == (30, 0)
+async def test_small_ones_wait_for_nobody() -> None:
+    proxies = Proxies()
+    await proxies.begin("a", "b", "c")
+    await proxies.begin("small", size=5)
+    assert (proxies.going, proxies.flight.moving.used) == ("a b small", 100)
+    proxies.end("small")
+    assert proxies.flight.moving.used == 100
+
+
+async def test_a_peer_has_half_of_the_room() -> None:
+    proxies = Proxies()
+    await proxies.begin("a1", "a2", "a3", size=30, peer="a")
+    await proxies.begin("b", size=30)
+    assert proxies.going == "a1 b", "a2 waits for room of its own peer and holds up no other"
+    proxies.end("a1")
+    assert (proxies.going, proxies.flight.waiting) in (("a2 b", 1), ("a3 b", 1))
+
+
+async def test_peers_take_turns() -> None:
+    proxies = Proxies(LIMITS._replace(moving=50))
+    await proxies.begin("first")
+    await proxies.begin("a1", "a2", "a3", "a4", peer="a")
+    await proxies.begin("b1", "b2", peer="b")
+    order = []
+    while proxies.writes:
+        (going,) = proxies.going.split()
+        order.append(going[0])
+        proxies.end(going)
+    assert order[0] == "f"
+    assert sorted(order[1:5]) == ["a", "a", "b", "b"], "whoever has more waits for nothing but its own"
+
+
+async def test_a_write_that_lasts_leaves_its_room_to_others() -> None:
+    proxies = Proxies()
+    await proxies.begin("a", "b", "c", "d")
+    proxies.pass_time(0.875)
+    assert proxies.going == "a b"
+    proxies.pass_time(0.125)
+    assert (proxies.going, proxies.flight.moving.used, proxies.flight.stalled.used) == ("a b c d", 100, 100)
+    proxies.end("a")
+    assert (proxies.flight.moving.used, proxies.flight.stalled.used, proxies.given_up) == (100, 50, [])
+
+
+async def test_where_writes_take_long_that_succeed_there_is_more_patience() -> None:
+    proxies = Proxies()
+    for _ in range(30):
+        await proxies.begin("a")
+        proxies.pass_time(0.75)
+        proxies.end("a")
+    assert 2.0 < proxies.flight.patience < 2.5
+    for _ in range(30):
+        await proxies.begin("a")
+        proxies.pass_time(50)
+        proxies.end("a")
+    assert proxies.flight.patience == 30.0
+
+
+async def test_who_stalls_is_given_up_where_others_wait_and_no_room_is_left() -> None:
+    proxies = Proxies()
+    for name in "abcdef":
+        await proxies.begin(name)
+        proxies.pass_time(1)
+    assert (proxies.going, proxies.given_up) == ("a b c d e f", []), "two move though they have stalled, for nobody waits"
+    await proxies.begin("g")
+    proxies.pass_time(0.125)
+    assert proxies.given_up == ["a", "b"], "one for each of the two whose room is wanted"
+    assert proxies.going == "c d e f g"
+    assert proxies.flight.stalled.used == 200
+    proxies.flight.end(proxies.writes.pop("a"), taken=False)  # as its stream does
+    assert proxies.flight.stalled.used == 200
+
+
+async def test_nobody_is_given_up_before_its_time() -> None:
+    proxies = Proxies()
+    await proxies.begin(*"abcdefgh")
+    proxies.pass_time(3.875)
+    assert (proxies.given_up, proxies.flight.waiting) == ([], 2)
+    proxies.pass_time(0.125)
+    assert proxies.given_up == ["a", "b"]
+    assert proxies.flight.waiting == 0
+
+
+async def test_who_takes_something_is_not_given_up_though_it_is_slow() -> None:
+    proxies = Proxies(LIMITS._replace(timeout=10.0))
+    await proxies.begin(*"abcdefghi", size=50)
+    proxies.pass_time(1)
+    proxies.taken |= {"a": 15, "b": 14}  # of 50 bytes in 10 seconds, 15 within the three after the first
+    proxies.pass_time(3)
+    assert proxies.given_up == ["b"]
+
+
+async def test_where_nobody_knows_what_is_taken_a_long_time_decides() -> None:
+    proxies = Proxies()
+    proxies.taken |= dict.fromkeys("abcdefgh")
+    await proxies.begin(*"abcdefgh", size=50)
+    proxies.pass_time(39.875)
+    assert proxies.given_up == []
+    proxies.pass_time(0.125)
+    assert proxies.given_up == ["a", "b"]
+
+
+async def test_the_peer_that_stalls_most_pays() -> None:
+    proxies = Proxies(LIMITS._replace(moving=1000))
+    await proxies.begin("slow", size=20)
+    await proxies.begin("a1", "a2", "a3", size=33, peer="a")
+    proxies.pass_time(5)
+    await proxies.begin("b1", "b2", size=45, peer="b")
+    await proxies.begin("c", size=990)
+    proxies.pass_time(1)
+    assert proxies.given_up == ["a1"], "not the one that is the oldest"
+
+
+async def test_a_peer_stalls_in_half_of_the_room() -> None:
+    proxies = Proxies(LIMITS._replace(moving=1000))
+    await proxies.begin("slow", size=20)
+    await proxies.begin("a1", "a2", "a3", size=40, peer="a")
+    await proxies.begin("b", size=990)
+    proxies.pass_time(5)
+    assert proxies.given_up == ["a1"]
+    assert proxies.flight.stalled.used == 100
+
+
+async def test_small_ones_that_stall_are_bounded_too() -> None:
+    proxies = Proxies(LIMITS._replace(stalled=20))
+    await proxies.begin(*"abcdef", size=5)
+    proxies.pass_time(3.875)
+    assert (proxies.flight.stalled.used, proxies.given_up) == (30, [])
+    proxies.pass_time(2)
+    await proxies.begin("g", size=5)
+    proxies.pass_time(1)
+    assert proxies.given_up == ["a", "b", "c"]
+    assert proxies.flight.stalled.used == 20
+
+
+async def test_a_write_that_takes_too_long_is_given_up_in_any_case() -> None:
+    proxies = Proxies()
+    await proxies.begin("a")
+    await proxies.begin("small", size=1)
+    proxies.pass_time(59.875)
+    assert proxies.given_up == []
+    proxies.pass_time(0.125)
+    assert (proxies.given_up, proxies.going) == (["a", "small"], "")
+    assert (proxies.flight.moving.used, proxies.flight.stalled.used) == (0, 0)
+
+
+async def test_who_has_acknowledged_something_does_not_wait_for_all_newcomers() -> None:
+    proxies = Proxies(LIMITS._replace(moving=50))
+    await proxies.begin(*"abcdefgh")
+    await proxies.begin("known", known=True)
+    proxies.end("a")
+    assert proxies.going == "known"
+    proxies.end("known")
+    assert proxies.going != ""
+
+
+async def test_newcomers_get_their_turn_while_known_ones_wait() -> None:
+    proxies = Proxies(LIMITS._replace(moving=50))
+    await proxies.begin("first")
+    await proxies.begin("k1", "k2", "k3", known=True)
+    await proxies.begin("n1", "n2")
+    order = []
+    while proxies.writes:
+        order.append(proxies.going)
+        proxies.end(proxies.going)
+    assert [name[0] for name in order] == ["f", "k", "n", "k", "n", "k"]
 
 
 async def test_who_goes_while_it_waits_holds_up_nobody() -> None:
-    flight = BytesInFlight(100, small=0)
-    assert flight.take(100)
-    first, second = asyncio.create_task(flight.wait(50)), asyncio.create_task(flight.wait(50))
-    await started(first, second)
-    first.cancel()
-    flight.give_back(100)
-    assert await started(first, second) == [True, True]
-    assert flight.used == 50
-    flight.give_back(50)
-    third = asyncio.create_task(flight.wait(10))
-    await asyncio.sleep(0)
-    flight.give_back(0)  # its turn has come, and in the same moment it goes
-    third.cancel()
-    assert await started(third) == [True]
-    assert flight.used == 0
+    proxies = Proxies()
+    await proxies.begin(*"abcd")
+    proxies.tasks["c"].cancel()
+    await settled()
+    proxies.end("a")
+    assert proxies.going == "b d"
 
 
-async def test_turns_end_with_the_slice_and_go_on_in_later_rounds() -> None:
-    now = 0.0
-    turns, order = Turns(1.0, lambda: now), []
+async def test_who_goes_in_the_moment_of_its_turn_gives_it_back() -> None:
+    proxies = Proxies(LIMITS._replace(moving=50))
+    await proxies.begin(*"abcd")
+    proxies.end("a")  # it is the turn of b, who does not know yet
+    proxies.tasks["b"].cancel()
+    await settled()
+    assert len(proxies.flight) == 1
+    assert "b" not in proxies.going
+    (going,) = proxies.going.split()
+    (last,) = {"c", "d"} - {going}
+    proxies.tasks[last].cancel()
+    proxies.end(going)  # the turn comes to one that is going
+    await settled()
+    assert (len(proxies.flight), proxies.flight.waiting, proxies.flight.moving.used) == (0, 0, 0)
 
-    async def work(name: str, cost: float) -> None:
-        nonlocal now
-        await turns.turn()
+
+def test_the_oldest_and_the_newest_in_line_alternate() -> None:
+    line: Line[str] = Line()
+    for name in "abcdef":
+        line.add(name, name)
+    order = []
+    while (name := line.peek(lambda _: True)) is not None:
+        line.take(name, name)
         order.append(name)
-        now += cost
-
-    tasks = [asyncio.create_task(work(f"heavy {i}", 2.0)) for i in range(3)]
-    rounds = []
-    while not all(task.done() for task in tasks):
-        await asyncio.sleep(0)
-        rounds.append(len(order))
-    assert order == ["heavy 0", "heavy 1", "heavy 2"]
-    assert all(after - before <= 1 for before, after in itertools.pairwise(rounds)), "one heavy one a round"
+    assert "".join(order) == "afbecd"
+    assert len(line) == 0
 
 
-async def test_many_light_turns_need_few_rounds() -> None:
-    turns, done = Turns(1.0, lambda: 0.0), 0
-
-    async def work() -> None:
-        nonlocal done
-        await turns.turn()
-        done += 1
-
-    tasks = [asyncio.create_task(work()) for _ in range(1000)]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert done == 1000
-    await asyncio.gather(*tasks)
-
-
-async def test_a_turn_that_nobody_takes_passes_on() -> None:
-    now = 0.0
-    turns = Turns(1.0, lambda: now)
-    await turns.turn()
-    now = 5.0
-    gone, waiting = asyncio.create_task(turns.turn()), asyncio.create_task(turns.turn())
-    gone.cancel()
-    await asyncio.wait_for(waiting, 5)
-
-
-@pytest.mark.parametrize(
-    ("rate", "arrivals", "admitted", "slept"),
-    [
-        (0.0, [0, 0, 0], [True, True, True], []),
-        (1.0, [0, 0, 0], [True, True, False], [1.0]),
-        (2.0, [0, 0, 0, 0], [True, True, True, False], [0.5, 1.0]),
-        (1.0, [0, 5, 5], [True, True, True], [1.0]),
-    ],
-)
-async def test_admission(rate: float, arrivals: list[float], admitted: list[bool], slept: list[float]) -> None:
-    now, sleeps = 0.0, []
-
-    async def sleep(seconds: float) -> None:
-        sleeps.append(seconds)
-
-    gate, got = Admission(rate, lambda: now, sleep), []
-    for arrival in arrivals:
-        now = arrival
-        got.append(await gate.admit())
-    assert (got, sleeps) == (admitted, slept)
+def test_who_may_not_is_passed_over() -> None:
+    line: Line[str] = Line()
+    for name in "abc":
+        line.add(name, name)
+    assert line.peek(lambda name: name != "a") == "b"
+    assert line.remove("b", "b")
+    assert not line.remove("b", "b")
+    assert line.peek(lambda name: name == "b") is None
+    assert len(line) == 2

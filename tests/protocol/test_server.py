@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import grpc
 import pytest
@@ -10,7 +9,7 @@ from envoy.config.cluster.v3 import cluster_pb2
 
 from pilot.lib.type_urls import BY_SHORT_NAME
 from pilot.serve.drain import drain
-from pilot.serve.flight import BytesInFlight
+from pilot.serve.flight import FlightLimits
 from pilot.serve.types import HEALTH
 from tests.support.ads import NODE, Client, serving
 
@@ -158,7 +157,7 @@ async def test_a_stream_that_the_proxy_half_closes_ends_behind_its_last_response
     async with serving() as server, Client(server) as client:
         server.set("rds", r="x" * 1_000_000)
         await client.ask("rds", "r")
-        await server.eventually(lambda: server.pusher.flight.used)
+        await server.eventually(lambda: server.pusher.flight.moving.used)
         await client.call.done_writing()
         await client.gets("rds", "r")
         assert await client.ends() == (grpc.StatusCode.OK, "")
@@ -262,63 +261,87 @@ async def test_drain_cuts_off_who_does_not_take_it() -> None:
     async with serving() as server, Client(server) as client:
         server.set("rds", r="x" * 4_000_000)
         await client.ask("rds", "r")
-        await server.eventually(lambda: server.pusher.flight.used)
+        await server.eventually(lambda: server.pusher.flight.moving.used)
         async with asyncio.timeout(10):
             await drain(server.grpc, server.discovery, 0.1)
         assert not server.discovery.connections()
 
 
-class Recorded(BytesInFlight):
-    """Remembers the highest use."""
-
-    highest = 0
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "used":
-            self.highest = max(self.highest, value)
-        super().__setattr__(name, value)
-
-
 async def test_bytes_in_flight_are_bounded_while_proxies_do_not_read() -> None:
-    size, limit = 1_000_000, 4_000_000
-    async with serving() as server:
-        flight = server.pusher.flight = Recorded(limit)
+    size, limit = 1_000_000, 8_000_000
+    async with serving(limits=FlightLimits(limit, patience=60.0, timeout=600.0)) as server:
+        flight = server.pusher.flight
         server.set("rds", r="x" * size)
         server.set("lds", l="small")
         clients = [Client(server, node_id=NODE.replace("pod", f"pod-{i}")) for i in range(12)]
         for client in clients:
             await client.ask("rds", "r")
-        await server.eventually(lambda: len(flight) == 9)
+        await server.eventually(lambda: flight.waiting == 9)
+        assert size < flight.moving.used <= limit // 2, "one address has half of the room"
         async with Client(server) as other:  # what is small does not wait behind them
             await other.ask("lds")
             await other.gets("lds", "l")
         for client in clients[9:]:  # who goes is forgotten, whether it waited or not
             await client.__aexit__()
         await asyncio.gather(*(client.gets("rds", "r") for client in clients[:9]))
-        await server.eventually(lambda: (flight.used, len(flight)) == (0, 0))
-        assert size < flight.highest <= limit
+        await server.eventually(lambda: (flight.moving.used, len(flight), flight.waiting) == (0, 0, 0))
         for client in clients[:9]:
             await client.__aexit__()
 
 
+async def test_slow_readers_starve_nobody() -> None:
+    size = 1_000_000
+    async with serving(limits=FlightLimits(4 * size + 4096, 100 * size, patience=0.01)) as server, Client(server) as healthy:
+        server.set("rds", r="x" * size)
+        server.set("lds", l="small")
+        await healthy.ask("lds")
+        await healthy.gets("lds", "l")
+        stuck = [Client(server, node_id=NODE.replace("pod", f"pod-{i}")) for i in range(10)]
+        for client in stuck:
+            await client.ask("rds", "r")
+        await server.eventually(lambda: server.pusher.flight.stalled.used > 9 * size)
+        await healthy.ask("rds", "r")
+        await healthy.gets("rds", "r")
+        await server.eventually(lambda: server.pusher.flight.moving.used == 0)
+        assert len(server.discovery.connections()) == 11, "there is room for those that stall, so none is ended"
+        for client in stuck:
+            await client.__aexit__()
+
+
+async def test_where_too_many_stall_the_oldest_are_ended() -> None:
+    size = 1_000_000
+    async with serving(limits=FlightLimits(2 * size + 4096, 4 * size + 4096, patience=0.01)) as server:
+        server.set("rds", r="x" * size)
+        stuck = [Client(server, node_id=NODE.replace("pod", f"pod-{i}")) for i in range(6)]
+        for client in stuck:
+            await client.ask("rds", "r")
+            await server.eventually(lambda client=client: server.pusher.flight.waiting == 0)
+        assert (await stuck[0].ends())[0] is not grpc.StatusCode.OK
+        await server.eventually(lambda: len(server.discovery.connections()) <= 3)
+        assert server.pusher.flight.stalled.used <= 2 * size + 4096, "half, for it is one peer"
+        for client in stuck:
+            await client.__aexit__()
+
+
 async def test_a_proxy_that_takes_nothing_is_let_go() -> None:
-    async with serving(write_timeout=0.0) as server, Client(server) as client:
+    async with serving(limits=FlightLimits(timeout=0.1)) as server, Client(server) as client:
         server.set("rds", r="x" * 4_000_000)
         await client.ask("rds", "r")
-        await server.eventually(lambda: server.pusher.flight.used)
-        assert server.pusher.sweep() == 1
-        await server.eventually(lambda: not server.discovery.connections() and not server.pusher.flight.used)
+        await server.eventually(lambda: server.pusher.flight.moving.used)
+        await server.eventually(lambda: not server.discovery.connections() and not len(server.pusher.flight))
+        assert (await client.ends())[0] is not grpc.StatusCode.OK
         assert server.metric("pilot_xds_write_timeout 1")
 
 
 async def test_what_waited_is_sent_in_its_last_version() -> None:
     size = 100_000
-    async with serving(bytes_in_flight=size) as server, Client(server) as slow, Client(server, node_id=NODE.replace("pod", "pad")) as waiting:
+    limits = FlightLimits(size, timeout=600.0)
+    async with serving(limits=limits) as server, Client(server) as slow, Client(server, node_id=NODE.replace("pod", "pad")) as waiting:
         server.set("rds", r="1" * size)
         await slow.ask("rds", "r")
-        await server.eventually(lambda: server.pusher.flight.used)
+        await server.eventually(lambda: server.pusher.flight.moving.used)
         await waiting.ask("rds", "r")
-        await server.eventually(lambda: len(server.pusher.flight) == 1)
+        await server.eventually(lambda: server.pusher.flight.waiting == 1)
         server.set("rds", r="2" * size)
         await slow.gets("rds", "r")
         (sent,) = (await waiting.take()).resources

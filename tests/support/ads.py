@@ -17,6 +17,7 @@ from pilot.model.inputs import Mesh
 from pilot.serve.admission import Admission
 from pilot.serve.ads import SERVICE, Ads, make_server
 from pilot.serve.discovery import Discovery
+from pilot.serve.flight import DEFAULT_LIMITS, FlightLimits
 from pilot.serve.pusher import Pusher
 from pilot.settings.process import ServeSettings
 from pilot.translate.profile.plan import Group, Plan
@@ -50,10 +51,10 @@ def plan(db: Mesh, node_id: str) -> Plan:
 class Server:
     """A running server. `set` changes the world."""
 
-    def __init__(self, bytes_in_flight: int = 64 << 20, rate: float = 0.0, linger: float = 0.0, write_timeout: float = 60.0) -> None:
+    def __init__(self, limits: FlightLimits = DEFAULT_LIMITS, rate: float = 0.0, linger: float = 0.0) -> None:
         self.db, self.metrics = Mesh(), Metrics()
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
-        self.pusher = Pusher(self.discovery, self.metrics, bytes_in_flight, write_timeout)
+        self.pusher = Pusher(self.discovery, self.metrics, limits)
         self.ads = Ads(self.discovery, self.pusher, self.metrics, Admission(rate), {"alias": "Kubernetes"})
         self.grpc = make_server(ServeSettings(), self.ads.handlers())
         self.port = self.grpc.add_insecure_port("127.0.0.1:0")

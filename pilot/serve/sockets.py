@@ -58,10 +58,11 @@ class Sockets:
             yield found
 
     def _find(self, address: str) -> int | None:
-        file = self._files.get(address)
+        file = self._files.pop(address, None)
         if file is not None:
             with contextlib.suppress(OSError), _copy(file) as found:
                 if _peer(found) == address:
+                    self._files[address] = file
                     return file
         self._scan()
         return self._files.get(address)

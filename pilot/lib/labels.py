@@ -1,7 +1,7 @@
 """Labels of workloads, and what Istio reads from them."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 CANONICAL_NAME = "service.istio.io/canonical-name"
 CANONICAL_REVISION = "service.istio.io/canonical-revision"
@@ -24,6 +24,11 @@ _OLD_REGION = "failure-domain.beta.kubernetes.io/region"
 _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 _NAMES = (CANONICAL_NAME, "app.kubernetes.io/name", "app")
 _REVISIONS = (CANONICAL_REVISION, "app.kubernetes.io/version", "version")
+
+
+def cut(labels: Mapping[str, str], keys: Collection[str]) -> frozenset[tuple[str, str]]:
+    """Returns the labels of those keys."""
+    return frozenset((k, v) for k in keys if (v := labels.get(k)) is not None) if keys else frozenset()
 
 
 def canonical_service(labels: Mapping[str, str], workload: str) -> tuple[str, str]:

@@ -6,16 +6,8 @@ from collections.abc import Iterable
 from pilot.model.config.destination_rule import ConsistentHashLB, DestinationRule, PortTrafficPolicy, TrafficPolicy
 
 
-def hash_of_service(rule: DestinationRule, port: int) -> ConsistentHashLB | None:
-    """For a port of a service that is routed without a VirtualService: the port's own settings, else the rule's."""
-    policy = rule.traffic_policy
-    if policy is None:
-        return None
-    return _of_port(policy, port) or _of(policy)
-
-
 def hash_of_destination(rule: DestinationRule, subset: str, port: int) -> ConsistentHashLB | None:
-    """For a destination of a route; `port` is 0 where it names none.
+    """Returns the hashing of a destination of a route, None where its rule asks for none; `port` is 0 where it names none.
 
     The most special comes first: the subset's port, the subset, the port, the rule.
     """

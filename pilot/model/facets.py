@@ -2,8 +2,18 @@
 
 A builder takes the smallest piece that it needs, so that proxies that agree in it share one computation and one copy of
 the bytes. `model.views.classify` computes them from a `Proxy`; nothing below it sees a proxy.
+
+Facets that need the views stand beside these: `GatewayListenersFacet` and `GatewayRoutesFacet` in `views.router`, `SidecarRoutesFacet` in
+`views.sidecar_routing`, `GatewaySelectionKey` in `views.gateway_servers`. What is cut out of facets, or comes of reading by them, is a key
+in the folder that builds by it:
+- clusters: `ClusterKey`, `ClusterViewKey`, `ClusterTraitsKey`, `InboundClusterKey`; endpoints: `VantageKey`
+- listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
+  `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`
+- routes: `RouteTableKey`, `SegmentKey`, `VirtualHostKey`, `VirtualHostViewKey`, `DestinationKey`, `RouteSourceKey`, `OfferKey`
 """
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
@@ -18,13 +28,35 @@ from pilot.model.service import Port, ServiceRef
 Labels = frozenset[tuple[str, str]]
 
 
+PolicyScope = Literal["ports", "inbound", "outbound", "gateway"]
+"""What policies change: who may connect to the ports of a workload, and the filters of a sidecar's two sides and of a gateway."""
+
+
+class PolicySubjectKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """What decides which policies apply to a workload. `labels`: those that some policy asks for; `targets`: (group, kind, name) of
+    what the proxy stands for in its namespace, such as its Gateway of the Gateway API."""
+
+    namespace: str
+    labels: Labels = frozenset()
+    targets: frozenset[tuple[str, str, str]] = frozenset()
+
+
+class PolicyFacet(msgspec.Struct, frozen=True, cache_hash=True):
+    """The policies that apply to a workload: by kind, the keys of their objects, those of the mesh first."""
+
+    applied: tuple[tuple[str, tuple[ObjectKey, ...]], ...] = ()
+
+    def of(self, kind: str) -> tuple[ObjectKey, ...]:
+        """Returns the keys of one kind."""
+        return next((keys for name, keys in self.applied if name == kind), ())
+
+
 class Features(msgspec.Struct, frozen=True, cache_hash=True):
     """What the proxy's build registers, where it matters; all of it for Istio's own proxy."""
 
     metadata_exchange: bool = True  # network filter istio.metadata_exchange, also as an upstream filter of clusters
     peer_metadata: bool = True  # HTTP filter io.istio.http.peer_metadata
     alpn: bool = True  # HTTP filter istio.alpn
-    stats: bool = True  # istio.stats
     mysql_proxy: bool = True  # network filter of Envoy's own, left out of its stock builds
 
 
@@ -38,7 +70,7 @@ class Scope(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Reach(msgspec.Struct, frozen=True, cache_hash=True):
-    """From where endpoints are seen. `networks`: REQUESTED_NETWORK_VIEW, empty = all."""
+    """The place that endpoints are seen from. `networks`: REQUESTED_NETWORK_VIEW, empty for all."""
 
     network: str = ""
     cluster_id: str = "Kubernetes"
@@ -67,7 +99,7 @@ class SecretServers(msgspec.Struct, frozen=True, cache_hash=True):
     files: bool = False  # serves mounted files
 
 
-class Tags(msgspec.Struct, frozen=True, cache_hash=True):
+class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """The workload as its spans name it."""
 
     service: str = ""  # canonical name
@@ -85,7 +117,7 @@ class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
     target_port: int
 
 
-class Tracing(msgspec.Struct, frozen=True, cache_hash=True):
+class TracingFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """Spans as a proxy's config wants them. `sampling`: percent; `tags`: custom ones by name; `max_path_length`: 0 is not said."""
 
     sampling: float = 1.0
@@ -94,12 +126,15 @@ class Tracing(msgspec.Struct, frozen=True, cache_hash=True):
     max_path_length: int = 0
 
 
-class Listening(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """How a proxy listens, and what its HTTP connection managers do whatever they route.
+class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """How one side of a proxy listens, and what its HTTP connection managers do whatever they route.
 
-    `reserved_ports`: those that the listeners of its bootstrap hold; `http_proxy_port`: of its own, None for the mesh's.
+    `policies`: those that change the filters of this side. `reserved_ports`: those that the listeners of its bootstrap hold;
+    `http_proxy_port`: of its own, None for the mesh's.
     """
 
+    side: Literal["inbound", "outbound", "gateway"] = "outbound"
+    policies: PolicyFacet = PolicyFacet()
     features: Features = Features()
     ipv4: bool = True
     ipv6: bool = False
@@ -107,32 +142,31 @@ class Listening(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     http10: bool = False
     idle_timeout: Duration | None = None
     http_proxy_port: int | None = None
-    exact_balance_inbound: bool = False
-    exact_balance_outbound: bool = False
+    exact_balance: bool = False
     unprivileged: bool = False
     reserved_ports: frozenset[int] = frozenset()
     dns_proxy: str = ""  # "host:port" of its companion's DNS proxy, where DNS_CAPTURE is on
     headers: ProxyHeaders = ProxyHeaders()
     connections: ConnectionSettings = ConnectionSettings()
-    tracing: Tracing | None = None  # None: no spans
+    tracing: TracingFacet | None = None  # None: no spans
 
 
-class OutboundListening(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that the outbound listeners of a sidecar may depend on, but the tags of its spans. `labels`: as in `Outbound`.
+class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """All that the outbound listeners of a sidecar may depend on, but the tags of its spans. `labels`: as in `OutboundFacet`.
 
     `cluster`: whose addresses of services come first, "" for the default ones. `own_address`: where headless services have one
     listener of many pods, the address of which its own chain is left out.
     """
 
     scope: Scope
-    listening: Listening
+    listening: ListeningFacet
     labels: Labels = frozenset()
     auto_addresses: bool = False  # uses addresses that are allocated to services without one
     cluster: str = ""
     own_address: str = ""
 
 
-class Outbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that outbound clusters, endpoints and routes may depend on.
 
     `labels`: the proxy's labels, but only those that some selector reachable from it (DestinationRule workloadSelector,
@@ -145,16 +179,12 @@ class Outbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     reach: Reach = Reach()
     labels: Labels = frozenset()
     tls_files: TlsFiles = TlsFiles()
-    dns_domain: str = ""  # "<namespace>.svc.<suffix>": which short names its virtual hosts answer to
-    dns_capture: bool = False  # DNS_CAPTURE and DNS_AUTO_ALLOCATE: auto-allocated addresses are used
-    http10: bool = False
-    interception: str = "REDIRECT"  # REDIRECT, TPROXY or NONE
     secret_servers: SecretServers = SecretServers()
     preserve_case: bool = False  # its proxy config's proxyHeaders.preserveHttp1HeaderCase
     dns_proxy: str = ""  # "host:port" of its companion's DNS proxy (DNS_PROXY_ADDR), where DNS_CAPTURE is on
 
 
-class Siblings(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """The endpoints of a proxy's own service that are like itself: what zone-aware balancing compares its zone with.
 
     `ref` None: it serves nothing. `templates`: its values of the labels that tell the generations of a Deployment or Rollout apart.
@@ -167,20 +197,17 @@ class Siblings(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     reach: Reach = Reach()
 
 
-class Inbound(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that a sidecar's inbound listeners and clusters may depend on.
 
-    `targets`: in the order of the services' age; `labels`: the proxy's labels that some selector of a policy asks for.
+    `targets`: in the order of the services' age; `policies`: those that say who may connect.
     """
 
     scope: Scope
-    features: Features = Features()
+    listening: ListeningFacet = ListeningFacet(side="inbound")
+    policies: PolicyFacet = PolicyFacet()
     targets: tuple[ServiceTarget, ...] = ()
     ips: tuple[str, ...] = ()
-    labels: Labels = frozenset()
     tls_files: TlsFiles = TlsFiles()
-    tags: Tags = Tags()
-    interception: str = "REDIRECT"
+    tags: SpanTagsFacet = SpanTagsFacet()
     secret_servers: SecretServers = SecretServers()
-    preserve_case: bool = False
-    http10: bool = False

@@ -71,7 +71,7 @@ class AccessLogs(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def access_logs_of(mesh: MeshConfig) -> AccessLogs:
-    """As the mesh config says."""
+    """Returns what the mesh config asks for."""
     return AccessLogs(
         file=mesh.access_log_file,
         format=mesh.access_log_format,
@@ -83,19 +83,19 @@ def access_logs_of(mesh: MeshConfig) -> AccessLogs:
 
 @lru_cache(maxsize=64)
 def build_http_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Of an HTTP connection manager."""
+    """Returns the logs of an HTTP connection manager."""
     return _build(logs, HTTP_GRPC_NAME, "http_envoy_accesslog")
 
 
 @lru_cache(maxsize=64)
 def build_tcp_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Of a TCP proxy."""
+    """Returns the logs of a TCP proxy."""
     return _build(logs, TCP_GRPC_NAME, "tcp_envoy_accesslog")
 
 
 @lru_cache(maxsize=64)
 def build_listener_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Of a listener: only connections that reach no filter chain."""
+    """Returns the logs of a listener: only connections that reach no filter chain."""
     if not logs.of_listeners:
         return ()
     unmatched = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=[NO_ROUTE]))
@@ -139,7 +139,7 @@ def _build_file(logs: AccessLogs) -> file_pb2.FileAccessLog:
 
 
 def _json_format(text: str) -> struct_pb2.Struct:
-    """Of the user's text; the default where that is no JSON object."""
+    """Returns the fields of the user's text; the default where that is no JSON object."""
     parsed: Any = _FIELDS
     if text:
         try:

@@ -7,6 +7,6 @@ NO_TIME = duration_pb2.Duration()
 
 
 def build_duration(nanoseconds: int) -> duration_pb2.Duration:
-    """Of our durations; both parts of a negative one are negative, as protobuf wants."""
+    """Returns the message of a duration; both parts of a negative one are negative, as protobuf wants."""
     seconds, rest = divmod(abs(nanoseconds), 1_000_000_000)
     return duration_pb2.Duration(seconds=seconds, nanos=rest) if nanoseconds >= 0 else duration_pb2.Duration(seconds=-seconds, nanos=-rest)

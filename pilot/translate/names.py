@@ -58,7 +58,7 @@ def dns_srv(port: int, subset: str, host: str) -> str:
 
 
 def parse_cluster(name: str) -> ClusterName | None:
-    """Of either form; None for any other name."""
+    """Returns the parts of a cluster's name of either form; None for any other name."""
     separator = "_." if name.startswith(("outbound_.", "inbound_.")) else "|"
     parts = name.split(separator, 3)
     if len(parts) != 4 or parts[0] not in (OUTBOUND, INBOUND) or not parts[1].isdecimal() or separator in parts[3]:

@@ -54,7 +54,7 @@ class Resource:
 
     @property
     def frame(self) -> bytes:
-        """All of it as one."""
+        """Returns the pieces joined."""
         return b"".join(self.pieces)
 
     @property
@@ -67,7 +67,7 @@ class Resource:
 
     @classmethod
     def of(cls, type_url: str, message: Any, name: str | None = None, warms: str = "") -> Resource:
-        """Of a protobuf message; map fields in one order, so that equal messages are equal bytes."""
+        """Returns the resource of a protobuf message; its map fields are in one order, so that equal messages are equal bytes."""
         return cls(message.name if name is None else name, type_url, message.SerializeToString(deterministic=True), warms)
 
     def __eq__(self, other: object) -> bool:

@@ -10,7 +10,7 @@ from envoy.type.v3 import percent_pb2
 from google.protobuf import wrappers_pb2
 
 from pilot.model.config.tracing import CustomTag
-from pilot.model.facets import Tags, Tracing
+from pilot.model.facets import SpanTagsFacet, TracingFacet
 
 RBAC_METADATA = "envoy.filters.http.rbac"
 
@@ -35,8 +35,8 @@ _DRY_RUN = [
 _FULL = percent_pb2.Percent(value=100.0)
 
 
-def build_tracing(tracing: Tracing, tags: Tags) -> hcm_pb2.HttpConnectionManager.Tracing:
-    """For spans of one workload, without a provider of its own: Envoy takes the tracer of its bootstrap."""
+def build_tracing(tracing: TracingFacet, tags: SpanTagsFacet) -> hcm_pb2.HttpConnectionManager.Tracing:
+    """Returns the tracing of one workload, without a provider of its own: Envoy takes the tracer of its bootstrap."""
     built = hcm_pb2.HttpConnectionManager.Tracing(
         client_sampling=_FULL,
         overall_sampling=_FULL,
@@ -48,7 +48,7 @@ def build_tracing(tracing: Tracing, tags: Tags) -> hcm_pb2.HttpConnectionManager
     return built
 
 
-def _tags(tracing: Tracing, tags: Tags) -> Iterator[custom_tag_pb2.CustomTag]:
+def _tags(tracing: TracingFacet, tags: SpanTagsFacet) -> Iterator[custom_tag_pb2.CustomTag]:
     if tracing.istio_tags:
         yield _literal("istio.canonical_revision", tags.revision)
         yield _literal("istio.canonical_service", tags.service)

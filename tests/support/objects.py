@@ -9,7 +9,7 @@ import yaml
 from tests.support.world import World, rows_of
 
 Plain = dict[str, Any]
-API = {"EndpointSlice": "discovery.k8s.io/v1", "PeerAuthentication": "security.istio.io/v1"}
+API = {"EndpointSlice": "discovery.k8s.io/v1", "PeerAuthentication": "security.istio.io/v1", "RequestAuthentication": "security.istio.io/v1"}
 CORE = ("Service", "Pod", "Node", "Namespace")
 
 

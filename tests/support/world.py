@@ -69,6 +69,9 @@ class World:
     def apply(self, text: str) -> None:
         self.set(rows_of(parse_objects(text)))
 
+    def apply_objects(self, *objects: Mapping[str, Any]) -> None:
+        self.set(rows_of(objects))
+
     def connect(self, connected: Proxy) -> str:
         key = f"{connected.type}~{connected.ips[0]}~{connected.id}~{connected.dns_domain}"
         self.mesh.commit([(self.mesh.proxies, key, connected)])

@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.lib.duration import Duration
-from pilot.model.facets import Features, Tags
-from pilot.model.views.classify import features_of, inbound_facet, listening, outbound_facet, outbound_listening, tags
+from pilot.model.facets import Features, SpanTagsFacet
+from pilot.model.views.classify import features_of, listening, outbound_facet, outbound_listening, tags
+from pilot.model.views.policies import policy_label_keys
 from pilot.translate.profile import plan
 from pilot.translate.tracing import build_tracing
 from tests.support.listeners import WEB_POD, service
@@ -25,27 +26,37 @@ def connected(*objects: Any, kind: str = "sidecar", ips: tuple[str, ...] = ("10.
 
 def test_labels_that_nobody_asks_for_are_not_kept() -> None:
     made, node = connected()
-    assert outbound_facet(made.mesh, node).labels == inbound_facet(made.mesh, node).labels == frozenset()
+    assert outbound_facet(made.mesh, node).labels == frozenset()
 
 
 @pytest.mark.parametrize(
-    ("asker", "outbound", "inbound"),
+    ("asker", "outbound"),
     [
-        (make("DestinationRule", "d", "{host: x, workloadSelector: {matchLabels: {app: web}}}"), {"app"}, set()),
-        (make("DestinationRule", "d", "{host: x, workloadSelector: {matchLabels: {app: web}}}", "b"), set(), set()),
+        (make("DestinationRule", "d", "{host: x, workloadSelector: {matchLabels: {app: web}}}"), {"app"}),
+        (make("DestinationRule", "d", "{host: x, workloadSelector: {matchLabels: {app: web}}}", "b"), set()),
         (
             make("VirtualService", "v", "{hosts: [x], tcp: [{match: [{sourceLabels: {team: x}}], route: [{destination: {host: x}}]}]}"),
             {"team"},
-            set(),
         ),
-        (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}"), set(), {"version"}),
-        (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}", "b"), set(), set()),
+        (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}"), set()),
     ],
 )
-def test_labels_that_somebody_asks_for(asker: Any, outbound: set[str], inbound: set[str]) -> None:
+def test_labels_that_somebody_asks_for(asker: Any, outbound: set[str]) -> None:
     made, node = connected(asker)
     assert {k for k, _ in outbound_facet(made.mesh, node).labels} == outbound
-    assert {k for k, _ in inbound_facet(made.mesh, node).labels} == inbound
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}"), {"version"}),
+        (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}", "b"), set()),
+        (make("RequestAuthentication", "p", "{selector: {matchLabels: {team: x}}}", "istio-system"), {"team"}),
+        (make("RequestAuthentication", "p", "{}"), set()),
+    ],
+)
+def test_policies_ask_for_labels_of_their_namespace_and_those_of_the_root_for_all(policy: Any, kept: set[str]) -> None:
+    assert policy_label_keys(world(policy).mesh, "a") == kept
 
 
 def test_proxies_of_a_class_are_equal() -> None:
@@ -71,7 +82,7 @@ def test_proxies_of_a_class_are_equal() -> None:
         ({"DNS_CAPTURE": "true", "DNS_PROXY_ADDR": "[::1]:99999"}, "dns_proxy", "::1:15053"),
         ({"DNS_CAPTURE": "true", "DNS_PROXY_ADDR": "my.dns:53"}, "dns_proxy", "127.0.0.1:53"),
         ({"UNPRIVILEGED_POD": "true"}, "unprivileged", True),
-        ({"OUTBOUND_LISTENER_EXACT_BALANCE": "true"}, "exact_balance_outbound", True),
+        ({"OUTBOUND_LISTENER_EXACT_BALANCE": "true"}, "exact_balance", True),
         ({"ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090.0}, "reserved_ports", frozenset((15021, 15090))),
         ({"ENVOY_SECURE_METRICS_PORT": 0}, "reserved_ports", frozenset()),
         ({"DNS_CAPTURE": "true", "DNS_PROXY_ADDR": "localhost:15053"}, "dns_proxy", "127.0.0.1:15053"),
@@ -103,16 +114,16 @@ def test_spans_as_no_envoy_takes_them() -> None:
     found = listening(made.mesh, node).tracing
     assert found is not None
     assert found.sampling == 1.0
-    assert [t.tag for t in build_tracing(replace(found, istio_tags=False), Tags()).custom_tags] == ["b"]
+    assert [t.tag for t in build_tracing(replace(found, istio_tags=False), SpanTagsFacet()).custom_tags] == ["b"]
 
 
 @pytest.mark.parametrize(
     ("extensions", "expected"),
     [
         (None, Features()),
-        ({"envoy.filters.http.router"}, Features(False, False, False, False, False)),
-        ({"istio.alpn"}, Features(False, False, True, False, False)),
-        ({"envoy.tcp.metadataexchange.config.MetadataExchange", "stats.PluginConfig"}, Features(True, False, False, True, False)),
+        ({"envoy.filters.http.router"}, Features(False, False, False, False)),
+        ({"istio.alpn"}, Features(False, False, True, False)),
+        ({"envoy.tcp.metadataexchange.config.MetadataExchange", "envoy.filters.network.mysql_proxy"}, Features(True, False, False, True)),
     ],
 )
 def test_what_it_registers(extensions: set[str] | None, expected: Features) -> None:

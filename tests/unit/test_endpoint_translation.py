@@ -10,7 +10,7 @@ from google.protobuf import json_format
 from pilot.lib.labels import HOSTNAME, NETWORK, REGION, ZONE
 from pilot.model.config.destination_rule import Distribute, Failover, LocalityLoadBalancerSetting, ZoneAwareLoadBalancerSetting
 from pilot.model.endpoint import Endpoint, Health, Locality
-from pilot.model.facets import Outbound, Reach, Scope
+from pilot.model.facets import OutboundFacet, Reach, Scope
 from pilot.model.proxy import NodeType
 from pilot.model.views.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality
 from pilot.model.views.networks import NetworkGateway, NetworkGateways, build_network_gateways
@@ -18,7 +18,7 @@ from pilot.translate.endpoint.balance import Balance, build_balance
 from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment, build_groups
 from pilot.translate.endpoint.lb_endpoint import Member, Presentation, fill_lb_endpoint
 from pilot.translate.endpoint.policy import EndpointPolicy
-from pilot.translate.endpoint.vantage import Vantage, build_vantage, distance
+from pilot.translate.endpoint.vantage import VantageKey, build_vantage, distance
 
 NO_GATEWAYS = NetworkGateways()
 SHOW = Presentation(draining_label="istio.io/draining")
@@ -34,10 +34,10 @@ def endpoint(address: str, locality: str = "", labels: dict[str, str] | None = N
 Arranged = list[tuple[int, int | None, list[str]]]
 
 
-def arrange(*endpoints: Endpoint, balance: Balance | None = None, vantage: Vantage | None = None, **more: Any) -> Arranged:
+def arrange(*endpoints: Endpoint, balance: Balance | None = None, vantage: VantageKey | None = None, **more: Any) -> Arranged:
     """Priority, weight and addresses of each group."""
     gateways, sni, inline = more.pop("gateways", NO_GATEWAYS), more.pop("sni", False), more.pop("inline", False)
-    rules = Rules(EndpointPolicy(balance=balance, **more), vantage or Vantage(cluster_id="K"), gateways, SHOW, sni, inline)
+    rules = Rules(EndpointPolicy(balance=balance, **more), vantage or VantageKey(cluster_id="K"), gateways, SHOW, sni, inline)
     groups = build_groups(endpoints, rules, lambda e: e.tls_mode == "istio")
     return [(g.priority, g.weight, [m.endpoint.addresses[0] for m in g.members]) for g in groups]
 
@@ -117,10 +117,10 @@ def test_the_labels_of_a_subset() -> None:
 
 def test_node_cluster_and_network() -> None:
     one, two = endpoint("10.0.0.1", node="n1", network="net1"), endpoint("10.0.0.2", node="n2", network="net2", cluster_id="L")
-    assert sent(one, two, node_local=True, vantage=Vantage(node="n1", cluster_id="K")) == ["10.0.0.1"]
-    assert sent(one, two, node_local=True, vantage=Vantage(node="n2", cluster_id="K")) == []
-    assert sent(one, two, cluster_local=True, vantage=Vantage(cluster_id="L")) == ["10.0.0.2"]
-    assert sent(one, two, endpoint("10.0.0.3"), vantage=Vantage(networks=frozenset({"net2"}))) == ["10.0.0.2", "10.0.0.3"]
+    assert sent(one, two, node_local=True, vantage=VantageKey(node="n1", cluster_id="K")) == ["10.0.0.1"]
+    assert sent(one, two, node_local=True, vantage=VantageKey(node="n2", cluster_id="K")) == []
+    assert sent(one, two, cluster_local=True, vantage=VantageKey(cluster_id="L")) == ["10.0.0.2"]
+    assert sent(one, two, endpoint("10.0.0.3"), vantage=VantageKey(networks=frozenset({"net2"}))) == ["10.0.0.2", "10.0.0.3"]
 
 
 def test_addresses_that_envoy_can_use() -> None:
@@ -135,7 +135,7 @@ def test_localities_in_their_order_with_their_weights() -> None:
 
 
 def test_an_assignment_without_endpoints_has_its_name() -> None:
-    rules = Rules(EndpointPolicy(), Vantage(), NO_GATEWAYS, SHOW)
+    rules = Rules(EndpointPolicy(), VantageKey(), NO_GATEWAYS, SHOW)
     assert json_format.MessageToDict(build_cluster_load_assignment("c", (), rules, lambda _: True)) == {"clusterName": "c"}
     made = json_format.MessageToDict(build_cluster_load_assignment("c", (endpoint("10.0.0.1"),), rules, lambda _: True))
     assert made["endpoints"][0]["locality"] == {}
@@ -143,7 +143,7 @@ def test_an_assignment_without_endpoints_has_its_name() -> None:
 
 # -- priorities and weights --------------------------------------------------------------------------------------------------
 
-NEAR = Vantage(locality=Locality("r1", "z1", "s1"))
+NEAR = VantageKey(locality=Locality("r1", "z1", "s1"))
 EVERYWHERE = [endpoint(f"10.0.0.{i}", place) for i, place in enumerate(["r1/z1/s1", "r1/z1/s2", "r1/z2", "r2/z1", "r3"])]
 
 
@@ -168,7 +168,7 @@ def test_zones_of_a_region_are_one_priority_where_envoy_balances_them() -> None:
 
 def test_failover_by_labels_splits_localities() -> None:
     one, two, three = (endpoint(f"10.0.0.{i}", "r/z", {"v": v, "t": t}) for i, (v, t) in enumerate([("1", "a"), ("1", "b"), ("2", "a")]))
-    found = arrange(one, two, three, balance=Balance(failover_priority=("v", "t")), vantage=Vantage(nearness=("1", "a")))
+    found = arrange(one, two, three, balance=Balance(failover_priority=("v", "t")), vantage=VantageKey(nearness=("1", "a")))
     assert found == [(0, 1, ["10.0.0.0"]), (1, 1, ["10.0.0.1"]), (2, 1, ["10.0.0.2"])]
 
 
@@ -176,7 +176,7 @@ def test_labels_before_localities() -> None:
     one, two = endpoint("10.0.0.1", "r1/z1/s1", {"v": "2"}), endpoint("10.0.0.2", "r2", {"v": "1"})
     three = endpoint("10.0.0.3", "r3", {"v": "1"})
     balance = Balance(failover_priority=("v",), failover=(Failover("r1", "r2"),), by_locality=True)
-    found = arrange(one, two, three, balance=balance, vantage=Vantage(nearness=("1",), locality=NEAR.locality))
+    found = arrange(one, two, three, balance=balance, vantage=VantageKey(nearness=("1",), locality=NEAR.locality))
     assert sorted((p, a) for p, _, a in found) == [(0, ["10.0.0.2"]), (1, ["10.0.0.3"]), (2, ["10.0.0.1"])]
 
 
@@ -229,15 +229,15 @@ def test_which_settings_take_effect() -> None:
 
 # -- from where --------------------------------------------------------------------------------------------------------------
 
-def client(**reach: Any) -> Outbound:
-    return Outbound(type=NodeType.SIDECAR, scope=Scope("a"), reach=Reach(**reach), labels=frozenset({("v", "1")}))
+def client(**reach: Any) -> OutboundFacet:
+    return OutboundFacet(type=NodeType.SIDECAR, scope=Scope("a"), reach=Reach(**reach), labels=frozenset({("v", "1")}))
 
 
 def test_only_what_matters_of_a_client_tells_it_from_others() -> None:
     here = client(locality=Locality("r", "z"), node="n", network="net")
     assert build_vantage(EndpointPolicy(), here, False) == build_vantage(EndpointPolicy(), client(), False)
     by_place = EndpointPolicy(balance=Balance(by_locality=True))
-    assert build_vantage(by_place, here, False) == Vantage(locality=Locality("r", "z"), cluster_id="Kubernetes")
+    assert build_vantage(by_place, here, False) == VantageKey(locality=Locality("r", "z"), cluster_id="Kubernetes")
     assert build_vantage(EndpointPolicy(node_local=True), here, False).node == "n"
     assert build_vantage(EndpointPolicy(), here, True).network == "net"
 
@@ -254,7 +254,7 @@ def test_what_decides_who_is_near() -> None:
 GATEWAYS = build_network_gateways(
     [NetworkGateway("1.1.1.1", 15443, "far", "K"), NetworkGateway("1.1.1.2", 15443, "far", "K"), NetworkGateway("2.2.2.2", 15443, "home", "K")]
 )
-HOME = Vantage(network="home", ipv6=False)
+HOME = VantageKey(network="home", ipv6=False)
 
 
 def test_other_networks_are_reached_through_their_gateways() -> None:
@@ -274,11 +274,11 @@ def test_other_networks_are_reached_through_their_gateways() -> None:
 
 
 def test_a_client_without_a_network_goes_through_gateways_too() -> None:
-    assert sent(endpoint("10.0.0.1", network="home"), endpoint("10.0.0.2"), gateways=GATEWAYS, vantage=Vantage()) == ["10.0.0.2", "2.2.2.2"]
+    assert sent(endpoint("10.0.0.1", network="home"), endpoint("10.0.0.2"), gateways=GATEWAYS, vantage=VantageKey()) == ["10.0.0.2", "2.2.2.2"]
 
 
 def test_gateways_that_a_client_cannot_reach() -> None:
-    assert sent(endpoint("10.0.0.2", network="far"), gateways=GATEWAYS, vantage=Vantage(network="home", ipv4=False)) == []
+    assert sent(endpoint("10.0.0.2", network="far"), gateways=GATEWAYS, vantage=VantageKey(network="home", ipv4=False)) == []
     silent = build_network_gateways([NetworkGateway("1.1.1.1", 0, "far", "K", 15008)])
     assert sent(endpoint("10.0.0.2", network="far"), gateways=silent, vantage=HOME) == ["10.0.0.2"]
 

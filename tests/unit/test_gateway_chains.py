@@ -9,12 +9,12 @@ from pilot.model.config.virtual_service import L4MatchAttributes, RouteDestinati
 from pilot.model.views.gateway_merge import merge
 from pilot.model.views.gateway_servers import RouteRef, ServerKey, TargetPort
 from pilot.translate.listener.gateway_chains import (
+    GatewayListenerKey,
     HttpsChain,
     Layer4,
     Passages,
     PlainChain,
     PlannedChain,
-    Slot,
     SniChain,
     TcpChain,
     plan_chains,
@@ -44,7 +44,9 @@ def sni(*hosts: str, port: int = 0, gateways: tuple[str, ...] = ()) -> TLSMatchA
     return TLSMatchAttributes(sni_hosts=hosts, port=port, gateways=gateways)
 
 
-def chains(servers: list[Server], *bound: Layer4, targets: tuple[TargetPort, ...] = (), quic: bool = False) -> dict[Slot, list[PlannedChain]]:
+def chains(
+    servers: list[Server], *bound: Layer4, targets: tuple[TargetPort, ...] = (), quic: bool = False
+) -> dict[GatewayListenerKey, list[PlannedChain]]:
     gateway = merge([(GATEWAY, servers)], targets, quic)
     by_key = {ServerKey(GATEWAY, i): s for i, s in enumerate(servers)}
     slots = plan_slots(gateway, "0.0.0.0", unprivileged=False)
@@ -64,7 +66,8 @@ def test_each_https_server_has_its_chain_and_its_mirror_over_quic() -> None:
     servers = [server(443, "HTTPS", "a.com", mode="SIMPLE"), server(443, "HTTPS", "b.com", mode="PASSTHROUGH", name="pass")]
     udp = (TargetPort(443, 8443, False), TargetPort(443, 8443, True))
     expected = [HttpsChain(ServerKey(GATEWAY, 0), RouteRef(443, "", "https", GATEWAY))]
-    assert chains(servers, targets=udp, quic=True) == {Slot(8443, "0.0.0.0"): expected, Slot(8443, "0.0.0.0", True): expected}
+    tcp = GatewayListenerKey(8443, "0.0.0.0")
+    assert chains(servers, targets=udp, quic=True) == {tcp: expected, tcp._replace(quic=True): expected}
 
 
 def test_tcp_takes_the_first_rule_that_applies() -> None:
@@ -126,13 +129,13 @@ def test_passages_of_the_mesh() -> None:
 def test_protocols_of_one_port_share_the_listener() -> None:
     servers = [server(443, "HTTPS", "a.com", mode="SIMPLE"), server(443, "TLS", "b.com", mode="PASSTHROUGH", bind="0.0.0.0")]
     found = chains(servers, tls(ONE, sni("b.com")))
-    assert list(found) == [Slot(443, "0.0.0.0")]
-    assert len(found[Slot(443, "0.0.0.0")]) == 2
+    assert list(found) == [GatewayListenerKey(443, "0.0.0.0")]
+    assert len(found[GatewayListenerKey(443, "0.0.0.0")]) == 2
 
 
 def test_pods_without_privileges_have_no_low_ports() -> None:
     gateway = merge([(GATEWAY, [server(80, "HTTP"), server(8080, "HTTP")])], (), False)
-    assert list(plan_slots(gateway, "::", unprivileged=True)) == [Slot(8080, "::")]
+    assert list(plan_slots(gateway, "::", unprivileged=True)) == [GatewayListenerKey(8080, "::")]
 
 
 def test_rules_that_lead_nowhere_do_not_count() -> None:

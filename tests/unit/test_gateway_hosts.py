@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.model.config.object import ObjectKey
-from pilot.translate.route.gateway_hosts import Bound, PlannedHost, ServerHosts, Source, intersect, of_namespace, plan_hosts
+from pilot.translate.route.gateway_hosts import Bound, PlannedHost, RouteSourceKey, ServerHosts, intersect, of_namespace, plan_hosts
 
 GATEWAY, OTHER = ObjectKey("infra", "edge"), ObjectKey("infra", "other")
 ANY = frozenset({80, 443, 8080})
@@ -18,8 +18,8 @@ def bound(name: str, *hosts: str, namespace: str = "shop", ports: frozenset[int]
     return Bound(ObjectKey(namespace, name), hosts, ports)
 
 
-def source(name: str, gateway: ObjectKey = GATEWAY, port: int = 80, tls: bool = False, namespace: str = "shop") -> Source:
-    return Source(gateway, ObjectKey(namespace, name), port, tls)
+def source(name: str, gateway: ObjectKey = GATEWAY, port: int = 80, tls: bool = False, namespace: str = "shop") -> RouteSourceKey:
+    return RouteSourceKey(gateway, ObjectKey(namespace, name), port, tls)
 
 
 def plan(servers: list[ServerHosts], *services: Bound, other: tuple[Bound, ...] = (), collapse: bool = True) -> list[PlannedHost]:

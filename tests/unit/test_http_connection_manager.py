@@ -8,11 +8,12 @@ from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import any_pb2
 
-from pilot.model.facets import Tags, Tracing
+from pilot.model.facets import SpanTagsFacet, TracingFacet
 from pilot.translate.listener.parts import ChainParts, ListenerParts, assemble, serialize_tracing
-from pilot.translate.network_filter.http_connection_manager import HttpOptions, build_filter, build_http_connection_manager
+from pilot.translate.network_filter.http_connection_manager import NAME, HttpOptions, build_http_connection_manager
 from pilot.translate.resource import LISTENER, Resource
 from pilot.translate.tracing import build_tracing
+from pilot.translate.typed import pack
 from tests.support.independent import check_same_content
 from tests.support.listeners import WEB_POD, chains, http, http_filters, last, listeners, service
 from tests.support.world import proxy
@@ -180,7 +181,7 @@ def test_where_logs_are_written() -> None:
 
 def test_parts_are_the_whole() -> None:
     """A listener assembled from bytes is the one that is built at once, by a second decoder too."""
-    spans = build_tracing(Tracing(), Tags(service="x"))
+    spans = build_tracing(TracingFacet(), SpanTagsFacet(service="x"))
     template = build_http_connection_manager(HttpOptions(side="inbound"), [])
     whole = hcm_pb2.HttpConnectionManager(tracing=spans)
     whole.MergeFrom(template)
@@ -190,7 +191,7 @@ def test_parts_are_the_whole() -> None:
     parts = ListenerParts("l", head.SerializeToString(), (with_manager,), plain)
     built = assemble(parts, serialize_tracing(spans))
     head.filter_chains.append(chain)
-    head.filter_chains[0].filters.append(build_filter(whole))
+    head.filter_chains[0].filters.append(listener_components_pb2.Filter(name=NAME, typed_config=pack(whole)))
     head.default_filter_chain.CopyFrom(chain)
     found = listener_pb2.Listener.FromString(any_pb2.Any.FromString(built.any).value)
     assert found.filter_chains[0].filters[0] == head.filter_chains[0].filters[0]

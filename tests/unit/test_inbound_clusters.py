@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pilot.translate.cluster.default_endpoint import Endpoint, parse_default_endpoint
-from pilot.translate.cluster.defaults import Traits
+from pilot.translate.cluster.default_endpoint import DefaultEndpoint, parse_default_endpoint
+from pilot.translate.cluster.defaults import ClusterTraitsKey
 from tests.support.clusters import HOST, clusters, http_options, rule
 from tests.support.world import proxy
 
@@ -147,22 +147,22 @@ def test_without_interception_only_a_sidecar_declares_ports() -> None:
 @pytest.mark.parametrize(
     ("text", "traits", "expected"),
     [
-        ("127.0.0.1:80", Traits(), Endpoint("127.0.0.1", 80)),
-        ("127.0.0.1:80", Traits(ipv4=False, ipv6=True), Endpoint("::1", 80)),
-        ("[::1]:80", Traits(), Endpoint("127.0.0.1", 80)),
-        ("[::1]:80", Traits(ipv6=True), Endpoint("::1", 80)),
-        ("[::]:80", Traits(ipv6=True), Endpoint("2001:db8::1", 80)),
-        ("0.0.0.0:80", Traits(), Endpoint("10.0.0.1", 80)),
-        ("unix://@abstract", Traits(), Endpoint("@abstract", 0)),
-        ("1.2.3.4:80", Traits(), None),
-        ("127.0.0.1:http", Traits(), None),
-        ("", Traits(), None),
+        ("127.0.0.1:80", ClusterTraitsKey(), DefaultEndpoint("127.0.0.1", 80)),
+        ("127.0.0.1:80", ClusterTraitsKey(ipv4=False, ipv6=True), DefaultEndpoint("::1", 80)),
+        ("[::1]:80", ClusterTraitsKey(), DefaultEndpoint("127.0.0.1", 80)),
+        ("[::1]:80", ClusterTraitsKey(ipv6=True), DefaultEndpoint("::1", 80)),
+        ("[::]:80", ClusterTraitsKey(ipv6=True), DefaultEndpoint("2001:db8::1", 80)),
+        ("0.0.0.0:80", ClusterTraitsKey(), DefaultEndpoint("10.0.0.1", 80)),
+        ("unix://@abstract", ClusterTraitsKey(), DefaultEndpoint("@abstract", 0)),
+        ("1.2.3.4:80", ClusterTraitsKey(), None),
+        ("127.0.0.1:http", ClusterTraitsKey(), None),
+        ("", ClusterTraitsKey(), None),
     ],
 )
-def test_default_endpoints_by_family(text: str, traits: Traits, expected: Endpoint | None) -> None:
+def test_default_endpoints_by_family(text: str, traits: ClusterTraitsKey, expected: DefaultEndpoint | None) -> None:
     assert parse_default_endpoint(text, ("10.0.0.1", "2001:db8::1"), traits) == expected
 
 
 def test_default_endpoints_of_a_family_that_the_proxy_lacks() -> None:
-    assert parse_default_endpoint("[::]:80", ("10.0.0.1",), Traits()) == Endpoint("::1", 80)
-    assert parse_default_endpoint("0.0.0.0:80", ("2001:db8::1",), Traits(ipv4=False, ipv6=True)) == Endpoint("127.0.0.1", 80)
+    assert parse_default_endpoint("[::]:80", ("10.0.0.1",), ClusterTraitsKey()) == DefaultEndpoint("::1", 80)
+    assert parse_default_endpoint("0.0.0.0:80", ("2001:db8::1",), ClusterTraitsKey(ipv4=False, ipv6=True)) == DefaultEndpoint("127.0.0.1", 80)

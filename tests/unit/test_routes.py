@@ -18,11 +18,11 @@ from pilot.model.service import Protocol
 from pilot.model.views.sidecar_scope import OutboundPolicy
 from pilot.translate.route.catch_all import build_catch_all
 from pilot.translate.route.context import RouteContext
-from pilot.translate.route.destination import DestinationKey, Target
+from pilot.translate.route.destination import DestinationKey, RouteTarget
 from pilot.translate.route.hash_policy import build_hash_policy
 from pilot.translate.route.inbound import build_inbound_routes
 from pilot.translate.route.route import build_routes, has_routes
-from pilot.translate.route.session import Session
+from pilot.translate.route.session import StickySession
 
 TO = [{"destination": {"host": "a.com"}}]
 
@@ -90,14 +90,14 @@ def test_conditions_for_others_are_left_out() -> None:
     ("destination", "target", "port", "cluster"),
     [
         ({"host": "a.com"}, None, 80, "outbound|80||a.com"),
-        ({"host": "a.com", "port": {"number": 9}}, Target((1,)), 80, "outbound|9||a.com"),
+        ({"host": "a.com", "port": {"number": 9}}, RouteTarget((1,)), 80, "outbound|9||a.com"),
         ({"host": "a.com", "subset": "v1"}, None, 80, "outbound|80|v1|a.com"),
-        ({"host": "a.com"}, Target((8080,)), 0, "outbound|8080||a.com"),
-        ({"host": "a.com"}, Target((8080, 8081)), 0, "outbound|0||a.com"),
-        ({"host": "a.com"}, Target((80,), external_name="b.com"), 80, "outbound|80||b.com"),
+        ({"host": "a.com"}, RouteTarget((8080,)), 0, "outbound|8080||a.com"),
+        ({"host": "a.com"}, RouteTarget((8080, 8081)), 0, "outbound|0||a.com"),
+        ({"host": "a.com"}, RouteTarget((80,), external_name="b.com"), 80, "outbound|80||b.com"),
     ],
 )
-def test_clusters(destination: dict[str, Any], target: Target | None, port: int, cluster: str) -> None:
+def test_clusters(destination: dict[str, Any], target: RouteTarget | None, port: int, cluster: str) -> None:
     found = one({"route": [{"destination": destination}]}, port=port, targets={"a.com": target} if target else {})
     assert found["route"]["cluster"] == cluster
 
@@ -409,16 +409,16 @@ def test_the_most_special_settings(subset: str, port: int, expected: str) -> Non
 @pytest.mark.parametrize(
     ("sessions", "expected"),
     [
-        ([Session(cookie="c:/p")], {"name": "c", "path": "/p"}),
-        ([Session(cookie="c")], {"name": "c", "path": "/"}),
-        ([Session(cookie="first"), Session(cookie="second")], {"name": "first", "path": "/"}),
-        ([None, Session(cookie="second")], {"name": "second", "path": "/"}),
-        ([Session(cookie="first"), None], None),
+        ([StickySession(cookie="c:/p")], {"name": "c", "path": "/p"}),
+        ([StickySession(cookie="c")], {"name": "c", "path": "/"}),
+        ([StickySession(cookie="first"), StickySession(cookie="second")], {"name": "first", "path": "/"}),
+        ([None, StickySession(cookie="second")], {"name": "second", "path": "/"}),
+        ([StickySession(cookie="first"), None], None),
     ],
 )
-def test_sticky_sessions(sessions: list[Session | None], expected: dict[str, str] | None) -> None:
+def test_sticky_sessions(sessions: list[StickySession | None], expected: dict[str, str] | None) -> None:
     hosts = [f"h{i}.com" for i in range(len(sessions))]
-    targets = {h: Target((80,), session=s) for h, s in zip(hosts, sessions, strict=True)}
+    targets = {h: RouteTarget((80,), session=s) for h, s in zip(hosts, sessions, strict=True)}
     found = one({"route": [{"destination": {"host": h}, "weight": 50} for h in hosts]}, targets=targets).get("typedPerFilterConfig", {})
     config = found.get("envoy.filters.http.stateful_session")
     cookie = config["statefulSession"]["sessionState"]["typedConfig"]["cookie"] if config else None
@@ -426,7 +426,7 @@ def test_sticky_sessions(sessions: list[Session | None], expected: dict[str, str
 
 
 def test_sessions_by_header() -> None:
-    found = one({"route": TO}, targets={"a.com": Target((80,), session=Session(header="x-s"))})["typedPerFilterConfig"]
+    found = one({"route": TO}, targets={"a.com": RouteTarget((80,), session=StickySession(header="x-s"))})["typedPerFilterConfig"]
     state = found["envoy.filters.http.stateful_session"]["statefulSession"]["sessionState"]
     assert state["name"] == "envoy.http.stateful_session.header"
     assert state["typedConfig"]["name"] == "x-s"

@@ -9,10 +9,6 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.facets import Scope
 from pilot.model.inputs import Mesh
 from pilot.model.views.kinds.destination_rules import destination_rules
-from pilot.model.views.kinds.peer_authentications import peer_authentications
-from pilot.model.views.kinds.request_authentications import request_authentications
-from pilot.model.views.kinds.view import KindView
-from pilot.model.views.mesh import mesh_config
 from pilot.model.views.placement import placement
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_services import egress_virtual_services, virtual_service, virtual_service_keys
@@ -27,25 +23,6 @@ def outbound_label_keys(db: Mesh, scope: Scope) -> frozenset[str]:
         for index in range(len(egress_listeners(db, scope))):
             for namespace in {key.namespace for key in egress_virtual_services(db, scope, index)}:
                 keys |= _source_label_keys(db, namespace)
-    return frozenset(keys)
-
-
-@derived
-def inbound_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
-    """Label keys that the policies of a namespace and of the root namespace select workloads by."""
-    root = mesh_config(db).root_namespace
-    return frozenset().union(*(_policy_label_keys(db, n) for n in {namespace, root}))
-
-
-@hub
-def _policy_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
-    keys: set[str] = set()
-    views: tuple[KindView[Any], ...] = peer_authentications, request_authentications
-    for view in views:
-        for key in view.keys(db, "namespace", namespace):
-            row = view.get(db, key)
-            if row is not None and row.spec.selector is not None:
-                keys |= row.spec.selector.match_labels.keys()
     return frozenset(keys)
 
 

@@ -5,21 +5,36 @@ Labels are cut down to those that some selector asks for, so that unrelated labe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from pilot.derive import derived
 from pilot.lib.addresses import is_ip
 from pilot.lib.duration import Duration, parse_duration
+from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION, cut
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig, ProxyHeaders
 from pilot.model.endpoint import Locality
-from pilot.model.facets import Features, Inbound, Labels, Listening, Outbound, OutboundListening, Reach, Scope, SecretServers, Tags, TlsFiles, Tracing
+from pilot.model.facets import (
+    Features,
+    InboundFacet,
+    ListeningFacet,
+    OutboundFacet,
+    OutboundListenersFacet,
+    Reach,
+    Scope,
+    SecretServers,
+    SpanTagsFacet,
+    TlsFiles,
+    TracingFacet,
+)
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
-from pilot.model.views.asked_labels import inbound_label_keys, outbound_label_keys
+from pilot.model.views.asked_labels import outbound_label_keys
 from pilot.model.views.clusters import addressed_as, cluster_of
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.placement import placement
+from pilot.model.views.policies import in_scope, proxy_policies
 from pilot.model.views.proxies import find_proxy
 from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.service_targets import service_targets
@@ -27,12 +42,10 @@ from pilot.model.views.sidecar_scope import selector_keys, sidecar_of
 from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network
 
 ALL_FEATURES = Features()
-CANONICAL_NAME, CANONICAL_REVISION = "service.istio.io/canonical-name", "service.istio.io/canonical-revision"
 _EXTENSIONS = {  # by the feature of `Features`; names have changed over time, types have not
     "metadata_exchange": frozenset(("envoy.tcp.metadataexchange.config.MetadataExchange", "istio.metadata_exchange")),
     "peer_metadata": frozenset(("io.istio.http.peer_metadata.Config", "envoy.filters.http.peer_metadata")),
     "alpn": frozenset(("istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig", "istio.alpn")),
-    "stats": frozenset(("stats.PluginConfig", "istio.stats")),
     "mysql_proxy": frozenset(("envoy.extensions.filters.network.mysql_proxy.v3.MySQLProxy", "envoy.filters.network.mysql_proxy")),
 }
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
@@ -52,22 +65,18 @@ def scope_of(db: Mesh, node_id: str) -> Scope:
 
 
 @derived
-def outbound_facet(db: Mesh, node_id: str) -> Outbound:
+def outbound_facet(db: Mesh, node_id: str) -> OutboundFacet:
     """What the outbound side of a proxy depends on."""
     proxy = find_proxy(db, node_id)
     scope = scope_of(db, node_id)
     config = proxy_config(db, node_id)
-    return Outbound(
+    return OutboundFacet(
         type=proxy.type,
         scope=scope,
         features=features_of(proxy.extensions),
         reach=_reach(db, proxy, node_id),
         labels=cut(proxy_labels(db, node_id), outbound_label_keys(db, scope)),
         tls_files=_tls_files(proxy),
-        dns_domain=proxy.dns_domain,
-        dns_capture=uses_auto_addresses(proxy, db.settings.registry.ip_autoallocate),
-        http10=accepts_http10(proxy, db.settings.listeners.http10),
-        interception=interception_of(proxy),
         secret_servers=_secret_servers(proxy),
         preserve_case=bool(config.proxy_headers is not None and config.proxy_headers.preserve_http1_header_case),
         dns_proxy=_dns_proxy(proxy),
@@ -75,30 +84,31 @@ def outbound_facet(db: Mesh, node_id: str) -> Outbound:
 
 
 @derived
-def inbound_facet(db: Mesh, node_id: str) -> Inbound:
-    """What the inbound side of a sidecar depends on."""
-    proxy = find_proxy(db, node_id)
-    config = proxy_config(db, node_id)
-    return Inbound(
+def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
+    """Returns what the inbound side of a sidecar depends on."""
+    proxy, policies = find_proxy(db, node_id), proxy_policies(db, node_id)
+    return InboundFacet(
         scope=scope_of(db, node_id),
-        features=features_of(proxy.extensions),
+        listening=replace(
+            listening(db, node_id),
+            side="inbound",
+            policies=in_scope(policies, "inbound"),
+            exact_balance=proxy.flag("INBOUND_LISTENER_EXACT_BALANCE"),
+        ),
+        policies=in_scope(policies, "ports"),
         targets=service_targets(db, node_id),
         ips=proxy.ips,
-        labels=cut(proxy_labels(db, node_id), inbound_label_keys(db, proxy.namespace)),
         tls_files=_tls_files(proxy),
         tags=tags(db, node_id),
-        interception=interception_of(proxy),
         secret_servers=_secret_servers(proxy),
-        preserve_case=bool(config.proxy_headers is not None and config.proxy_headers.preserve_http1_header_case),
-        http10=accepts_http10(proxy, db.settings.listeners.http10),
     )
 
 
 @derived
-def tags(db: Mesh, node_id: str) -> Tags:
+def tags(db: Mesh, node_id: str) -> SpanTagsFacet:
     """How the spans of a proxy name its workload."""
     proxy, labels = find_proxy(db, node_id), proxy_labels(db, node_id)
-    return Tags(
+    return SpanTagsFacet(
         service=labels.get(CANONICAL_NAME) or "unknown",
         revision=labels.get(CANONICAL_REVISION) or "latest",
         namespace=proxy.namespace or "default",
@@ -108,12 +118,12 @@ def tags(db: Mesh, node_id: str) -> Tags:
 
 
 @derived
-def listening(db: Mesh, node_id: str) -> Listening:
-    """How a proxy listens."""
+def listening(db: Mesh, node_id: str) -> ListeningFacet:
+    """Returns how a proxy listens on either side, without the policies of a side."""
     proxy, mesh = find_proxy(db, node_id), mesh_config(db)
     config = proxy_config(db, node_id)
     families = [":" in ip for ip in proxy.ips]
-    return Listening(
+    return ListeningFacet(
         features=features_of(proxy.extensions),
         ipv4=False in families,
         ipv6=True in families,
@@ -121,8 +131,7 @@ def listening(db: Mesh, node_id: str) -> Listening:
         http10=accepts_http10(proxy, db.settings.listeners.http10),
         idle_timeout=_duration(proxy.text("IDLE_TIMEOUT")),
         http_proxy_port=_port(proxy.text("HTTP_PROXY_PORT")),
-        exact_balance_inbound=proxy.flag("INBOUND_LISTENER_EXACT_BALANCE"),
-        exact_balance_outbound=proxy.flag("OUTBOUND_LISTENER_EXACT_BALANCE"),
+        exact_balance=proxy.flag("OUTBOUND_LISTENER_EXACT_BALANCE"),
         unprivileged=proxy.flag("UNPRIVILEGED_POD"),
         reserved_ports=frozenset(int(p) for key in _RESERVED if (p := proxy.text(key).partition(".")[0]).isdecimal() and p != "0"),
         dns_proxy=_dns_proxy(proxy),
@@ -133,23 +142,23 @@ def listening(db: Mesh, node_id: str) -> Listening:
 
 
 @derived
-def outbound_listening(db: Mesh, node_id: str) -> OutboundListening:
+def outbound_listening(db: Mesh, node_id: str) -> OutboundListenersFacet:
     """What the outbound listeners of a sidecar depend on."""
-    outbound = outbound_facet(db, node_id)
-    return OutboundListening(
+    outbound, proxy = outbound_facet(db, node_id), find_proxy(db, node_id)
+    return OutboundListenersFacet(
         scope=outbound.scope,
-        listening=listening(db, node_id),
+        listening=replace(listening(db, node_id), policies=in_scope(proxy_policies(db, node_id), "outbound")),
         labels=outbound.labels,
-        auto_addresses=outbound.dns_capture,
-        cluster=addressed_as(db, find_proxy(db, node_id)),
-        own_address=find_proxy(db, node_id).ips[0] if db.settings.listeners.headless_filter_chains else "",
+        auto_addresses=uses_auto_addresses(proxy, db.settings.registry.ip_autoallocate),
+        cluster=addressed_as(db, proxy),
+        own_address=proxy.ips[0] if db.settings.listeners.headless_filter_chains else "",
     )
 
 
 # -- what a proxy says about itself ----------------------------------------------------------------------------------------
 
 def features_of(extensions: frozenset[str] | None) -> Features:
-    """Of the names and types of the extensions that the proxy's Envoy lists; everything where it lists none."""
+    """Returns what a proxy registers, by the names and types of extensions that its Envoy lists; everything where it lists none."""
     if extensions is None:
         return ALL_FEATURES
     return Features(**{feature: not known.isdisjoint(extensions) for feature, known in _EXTENSIONS.items()})
@@ -212,7 +221,7 @@ def _dns_proxy(proxy: Proxy) -> str:
 
 
 def _duration(text: str) -> Duration | None:
-    """None for what is none, and for a negative one."""
+    """Returns None if the text is no duration, or is negative."""
     try:
         found = parse_duration(text) if text else None
     except ValueError:
@@ -221,7 +230,7 @@ def _duration(text: str) -> Duration | None:
 
 
 def _port(text: str) -> int | None:
-    """None for what is none; 0 stays, which turns off what would have it."""
+    """Returns None if the text is no port; 0 stays, which turns off what would listen on it."""
     return int(text) if _PORT.fullmatch(text) and int(text) <= 65535 else None
 
 
@@ -230,20 +239,15 @@ def _mesh_connections(mesh: MeshConfig) -> ConnectionSettings:
     return found or ConnectionSettings()
 
 
-def _tracing(config: ProxyConfig, sampling: float) -> Tracing:
+def _tracing(config: ProxyConfig, sampling: float) -> TracingFacet:
     """Istio takes a sampling above 100 for 1 percent."""
     found = config.tracing
     if found is None:
-        return Tracing(sampling=sampling)
+        return TracingFacet(sampling=sampling)
     asked = found.sampling or sampling
-    return Tracing(
+    return TracingFacet(
         sampling=1.0 if found.sampling > 100 else asked,
         istio_tags=found.enable_istio_tags is not False,
         tags=tuple(sorted(found.custom_tags.items(), key=lambda item: item[0])),
         max_path_length=found.max_path_tag_length,
     )
-
-
-def cut(labels: Mapping[str, str], keys: frozenset[str]) -> Labels:
-    """The labels of those keys."""
-    return frozenset((k, v) for k in keys if (v := labels.get(k)) is not None) if keys else frozenset()

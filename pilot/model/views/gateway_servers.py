@@ -30,7 +30,7 @@ class TargetPort(NamedTuple):
     translates: bool = True
 
 
-class Selection(msgspec.Struct, frozen=True, cache_hash=True):
+class GatewaySelectionKey(msgspec.Struct, frozen=True, cache_hash=True):
     """The Gateways that select a router, oldest first, and the ports of its own services, in the order of the services."""
 
     gateways: tuple[ObjectKey, ...] = ()

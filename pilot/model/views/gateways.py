@@ -11,7 +11,7 @@ from pilot.model.config.object import ObjectKey, age
 from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
 from pilot.model.views.gateway_merge import merge
-from pilot.model.views.gateway_servers import MergedGateway, Selection, ServerKey, TargetPort, qualify_hosts
+from pilot.model.views.gateway_servers import GatewaySelectionKey, MergedGateway, ServerKey, TargetPort, qualify_hosts
 from pilot.model.views.kinds.gateways import gateways
 from pilot.model.views.proxies import find_proxy
 from pilot.model.views.service_targets import service_targets
@@ -42,7 +42,7 @@ def server(db: Mesh, key: ServerKey) -> Server | None:
 
 
 @derived
-def selection(db: Mesh, node_id: str) -> Selection:
+def selection(db: Mesh, node_id: str) -> GatewaySelectionKey:
     """What selects the router of that node id, and its own service ports."""
     proxy = find_proxy(db, node_id)
     labels = frozenset(proxy_labels(db, node_id).items())
@@ -50,7 +50,7 @@ def selection(db: Mesh, node_id: str) -> Selection:
     gateways = tuple(
         key for key, selector in gateway_selectors(db) if selector <= labels and (not own or key.namespace == proxy.namespace)
     )
-    return Selection(gateways, service_ports(db, node_id) if gateways else ())
+    return GatewaySelectionKey(gateways, service_ports(db, node_id) if gateways else ())
 
 
 @derived
@@ -65,6 +65,6 @@ def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
 
 
 @derived
-def merged_gateway(db: Mesh, selected: Selection) -> MergedGateway:
+def merged_gateway(db: Mesh, selected: GatewaySelectionKey) -> MergedGateway:
     """The servers of the selected Gateways by port; what conflicts with an older server is rejected."""
     return merge([(key, servers(db, key)) for key in selected.gateways], selected.ports, db.settings.gateways.quic_listeners)

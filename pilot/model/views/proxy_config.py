@@ -31,12 +31,12 @@ def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
 
 
 def decode_proxy_config(announced: dict[str, Any]) -> ProxyConfig:
-    """Of the JSON form of istio.mesh.v1alpha1.ProxyConfig."""
+    """Returns the config in the JSON form of istio.mesh.v1alpha1.ProxyConfig; what cannot be read counts as absent."""
     found = ProxyConfig()
     for name in _READ:
         if name in announced:
             try:
-                part = _right(name, announced[name])
+                part = _decode_valid(name, announced[name])
             except msgspec.ValidationError:
                 continue
             field = next(f for f in msgspec.structs.fields(ProxyConfig) if f.encode_name == name)
@@ -44,8 +44,8 @@ def decode_proxy_config(announced: dict[str, Any]) -> ProxyConfig:
     return found
 
 
-def _right(name: str, plain: Any) -> ProxyConfig:
-    """A part of it, without the fields that have a value which no proxy takes."""
+def _decode_valid(name: str, plain: Any) -> ProxyConfig:
+    """Returns a part of the config, without the fields that have a value which no proxy takes."""
     part = msgspec.convert({name: plain}, ProxyConfig, dec_hook=_decode)
     wrong = {p.path.split(".")[1] for p in validate_proxy_config(part) if p.severity is Severity.ERROR and "." in p.path}
     if not wrong:

@@ -5,14 +5,15 @@ import msgspec
 
 from pilot.derive import Gather, derived
 from pilot.lib.duration import Duration
+from pilot.lib.labels import cut
 from pilot.model.config.object import ObjectKey
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig
-from pilot.model.facets import Labels, Listening, Scope, SecretServers, Tags, TlsFiles
+from pilot.model.facets import Labels, ListeningFacet, Scope, SecretServers, SpanTagsFacet, TlsFiles
 from pilot.model.inputs import Mesh
-from pilot.model.views.asked_labels import inbound_label_keys
-from pilot.model.views.classify import cut, listening, outbound_facet, tags
-from pilot.model.views.gateway_servers import Selection
+from pilot.model.views.classify import listening, outbound_facet, tags
+from pilot.model.views.gateway_servers import GatewaySelectionKey
 from pilot.model.views.gateways import selection
+from pilot.model.views.policies import in_scope, proxy_policies
 from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.virtual_services import virtual_service, virtual_services_for
 from pilot.model.views.workloads import proxy_labels
@@ -36,7 +37,7 @@ _EDGE = ConnectionSettings(
 _UNSET = ConnectionSettings()
 
 
-class Topology(msgspec.Struct, frozen=True, cache_hash=True):
+class TopologyFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """What stands in front of a router: trusted proxies that add to X-Forwarded-For, and whether they speak the PROXY protocol."""
 
     trusted_proxies: int = 0
@@ -44,39 +45,37 @@ class Topology(msgspec.Struct, frozen=True, cache_hash=True):
     proxy_protocol: bool = False
 
 
-class Routing(msgspec.Struct, frozen=True, cache_hash=True):
-    """All that a router's routes may depend on. `labels`: as in `Outbound`; `sources`: those that sourceLabels of its
+class GatewayRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True):
+    """All that a router's routes may depend on. `labels`: as in `OutboundFacet`; `sources`: those that sourceLabels of its
     VirtualServices ask for."""
 
     scope: Scope
-    selected: Selection
+    selected: GatewaySelectionKey
     labels: Labels = frozenset()
     sources: Labels = frozenset()
     attempt_count: bool = True  # tell upstreams how often a request was tried
     forwarded_host: bool = False
 
 
-class Front(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that a router's listeners may depend on, beside the Gateways that select it. `labels`: as in `Outbound`; `policies`: as
-    the labels in `Inbound`."""
+class GatewayListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """All that a router's listeners may depend on, beside the Gateways that select it. `labels`: as in `OutboundFacet`."""
 
     scope: Scope
-    listening: Listening
-    tags: Tags
+    listening: ListeningFacet
+    tags: SpanTagsFacet
     labels: Labels = frozenset()
-    policies: Labels = frozenset()
-    topology: Topology = Topology()
+    topology: TopologyFacet = TopologyFacet()
     tls_files: TlsFiles = TlsFiles()
     secret_servers: SecretServers = SecretServers()
 
 
 @derived
-def routing(db: Mesh, node_id: str) -> Routing:
+def routing(db: Mesh, node_id: str) -> GatewayRoutesFacet:
     """What the routes of a router depend on."""
     outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
     asked = frozenset().union(*(_asked_labels(db, outbound.scope.namespace, g) for g in selected.gateways))
     headers = listening(db, node_id).headers
-    return Routing(
+    return GatewayRoutesFacet(
         scope=outbound.scope,
         selected=selected,
         labels=outbound.labels,
@@ -87,15 +86,19 @@ def routing(db: Mesh, node_id: str) -> Routing:
 
 
 @derived
-def front(db: Mesh, node_id: str) -> Front:
+def front(db: Mesh, node_id: str) -> GatewayListenersFacet:
     """What the listeners of a router depend on."""
     outbound, listens = outbound_facet(db, node_id), listening(db, node_id)
-    return Front(
+    return GatewayListenersFacet(
         scope=outbound.scope,
-        listening=msgspec.structs.replace(listens, connections=at_the_edge(listens.connections)),
+        listening=msgspec.structs.replace(
+            listens,
+            side="gateway",
+            policies=in_scope(proxy_policies(db, node_id), "gateway"),
+            connections=at_the_edge(listens.connections),
+        ),
         tags=tags(db, node_id),
         labels=outbound.labels,
-        policies=cut(proxy_labels(db, node_id), inbound_label_keys(db, outbound.scope.namespace)),
         topology=topology_of(proxy_config(db, node_id)),
         tls_files=outbound.tls_files,
         secret_servers=outbound.secret_servers,
@@ -110,12 +113,12 @@ def at_the_edge(said: ConnectionSettings) -> ConnectionSettings:
     return ConnectionSettings(*(getattr(_EDGE if getattr(said, n) == getattr(_UNSET, n) else said, n) for n in names))
 
 
-def topology_of(config: ProxyConfig) -> Topology:
+def topology_of(config: ProxyConfig) -> TopologyFacet:
     found = config.gateway_topology
     if found is None:
-        return Topology()
+        return TopologyFacet()
     details = found.forward_client_cert_details
-    return Topology(found.num_trusted_proxies, "SANITIZE_SET" if details == "UNDEFINED" else details, found.proxy_protocol is not None)
+    return TopologyFacet(found.num_trusted_proxies, "SANITIZE_SET" if details == "UNDEFINED" else details, found.proxy_protocol is not None)
 
 
 @derived

@@ -9,7 +9,7 @@ from pilot.lib import labels as label
 from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.pod import Pod
 from pilot.model.config.service import ServicePort
-from pilot.model.facets import Reach, ServiceTarget, Siblings
+from pilot.model.facets import Reach, ServiceTarget, SiblingsKey
 from pilot.model.indexes import SERVICE_NAME_LABEL
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
@@ -134,14 +134,14 @@ def _aged(found: Service, port: Port, number: int) -> Aged:
 
 
 @derived
-def siblings(db: Mesh, node_id: str) -> Siblings | None:
+def siblings(db: Mesh, node_id: str) -> SiblingsKey | None:
     """The endpoints like a proxy's own, where its node asks to know them (ENABLE_SELF_DISCOVERY)."""
     proxy = find_proxy(db, node_id)
     if not proxy.flag("ENABLE_SELF_DISCOVERY"):
         return None
     first = next(iter(service_targets(db, node_id)), None)
     labels = proxy_labels(db, node_id)
-    return Siblings(
+    return SiblingsKey(
         ref=first.ref if first is not None else None,
         port=first.port.number if first is not None else 0,
         workload=proxy.text("WORKLOAD_NAME"),

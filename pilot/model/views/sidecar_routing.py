@@ -6,14 +6,15 @@ import msgspec
 from pilot.derive import derived
 from pilot.model.facets import Labels, Scope
 from pilot.model.inputs import Mesh
-from pilot.model.views.classify import listening, outbound_facet
+from pilot.model.views.classify import listening, outbound_facet, uses_auto_addresses
 from pilot.model.views.clusters import addressed_as
 from pilot.model.views.proxies import find_proxy
 from pilot.model.virtual_addresses import Families
 
 
-class SidecarRouting(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that a sidecar's outbound routes may depend on. `labels` and `dns_domain`: as in `Outbound`."""
+class SidecarRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """All that a sidecar's outbound routes may depend on. `labels`: as in `OutboundFacet`. `dns_domain`:
+    "<namespace>.svc.<suffix>", which short names its virtual hosts answer to."""
 
     scope: Scope
     labels: Labels = frozenset()
@@ -24,20 +25,20 @@ class SidecarRouting(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
 
 
 @derived
-def sidecar_routing(db: Mesh, node_id: str) -> SidecarRouting:
+def sidecar_routing(db: Mesh, node_id: str) -> SidecarRoutesFacet:
     """What the outbound routes of a sidecar depend on."""
-    outbound, listens = outbound_facet(db, node_id), listening(db, node_id)
+    proxy, outbound, listens = find_proxy(db, node_id), outbound_facet(db, node_id), listening(db, node_id)
     headers = listens.headers
-    return SidecarRouting(
+    return SidecarRoutesFacet(
         scope=outbound.scope,
         labels=outbound.labels,
-        dns_domain=outbound.dns_domain,
+        dns_domain=proxy.dns_domain,
         families=Families(
             ipv4=listens.ipv4,
             ipv6=listens.ipv6,
             dual=listens.ipv4 and listens.ipv6 and db.settings.registry.dual_stack,
-            auto=outbound.dns_capture,
-            cluster=addressed_as(db, find_proxy(db, node_id)),
+            auto=uses_auto_addresses(proxy, db.settings.registry.ip_autoallocate),
+            cluster=addressed_as(db, proxy),
         ),
         attempt_count=not (headers.attempt_count is not None and headers.attempt_count.disabled),
         forwarded_host=bool(headers.x_forwarded_host is not None and headers.x_forwarded_host.enabled),

@@ -16,16 +16,16 @@ from pilot.model.views.mtls import Mode
 from pilot.translate import names
 from pilot.translate.cluster import metadata
 from pilot.translate.cluster.connection_pool import apply_connection_pool, apply_h2_upgrade, apply_protocol
-from pilot.translate.cluster.defaults import Defaults, Traits
+from pilot.translate.cluster.defaults import ClusterDefaults, ClusterTraitsKey
 from pilot.translate.cluster.dns import apply_dns, lookup_family
-from pilot.translate.cluster.draft import Draft
+from pilot.translate.cluster.draft import ClusterDraft
 from pilot.translate.cluster.dynamic_forward_proxy import build_dynamic
 from pilot.translate.cluster.load_balancing import apply_load_balancing, forces_unhealthy
 from pilot.translate.cluster.outlier_detection import apply_outlier_detection
 from pilot.translate.cluster.proxy_protocol import apply_proxy_protocol
 from pilot.translate.cluster.resolution import INLINE, apply_eds, discovery_type, is_dynamic, type_by_policy
 from pilot.translate.cluster.stat_name import build_stat_name, delimited
-from pilot.translate.cluster.traffic_policy import Policy, build_policy, build_subset_policy, passes_through
+from pilot.translate.cluster.traffic_policy import EffectivePolicy, build_policy, build_subset_policy, passes_through
 from pilot.translate.cluster.upstream_tls import Peer, apply_upstream_tls
 from pilot.translate.http_filter.dynamic_forward_proxy import build_dns_cache
 from pilot.translate.network_filter import metadata_exchange
@@ -42,7 +42,7 @@ _KEEP_DRAINING = health_check_pb2.HealthStatusSet(
 )
 
 
-class Destination(NamedTuple):
+class ClusterDestination(NamedTuple):
     """What a cluster leads to. `subset` is one of `rule`, or None for the whole service.
 
     `sni_routed`: the cluster is for a gateway that forwards by SNI and leaves the client's TLS as it is. `redis`: a filter shards the
@@ -60,13 +60,13 @@ class Destination(NamedTuple):
 class Shape(NamedTuple):
     """The policy of a cluster, and the type that it starts with, before that policy's load balancer has its say."""
 
-    policy: Policy
+    policy: EffectivePolicy
     start: cluster_pb2.Cluster.DiscoveryType
     final: cluster_pb2.Cluster.DiscoveryType
 
 
-def find_shape(to: Destination, proxy_type: NodeType, defaults: Defaults) -> Shape:
-    """Of a cluster, for a kind of proxy. A subset starts with what became of the whole service, or passes through by itself."""
+def find_shape(to: ClusterDestination, proxy_type: NodeType, defaults: ClusterDefaults) -> Shape:
+    """Returns the shape of a cluster for a kind of proxy. A subset starts with what became of the whole service, or passes through by itself."""
     rule = to.rule.spec.traffic_policy if to.rule is not None else None
     policy = build_policy(rule, to.port.number, defaults.traffic_policy)
     start = discovery_type(to.service, proxy_type is NodeType.ROUTER, defaults.headless_eds)
@@ -79,11 +79,11 @@ def find_shape(to: Destination, proxy_type: NodeType, defaults: Defaults) -> Sha
 
 
 def build_outbound(
-    to: Destination,
+    to: ClusterDestination,
     accounts: tuple[str, ...],
     mtls: Mode,
-    traits: Traits,
-    defaults: Defaults,
+    traits: ClusterTraitsKey,
+    defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None = None,
 ) -> cluster_pb2.Cluster | None:
     """The cluster; `endpoints` of one that has its own. None where such a one has none: Envoy refuses it."""
@@ -102,7 +102,7 @@ def build_outbound(
     return draft.build()
 
 
-def cluster_name(to: Destination) -> str:
+def cluster_name(to: ClusterDestination) -> str:
     """The name of a cluster."""
     build = names.dns_srv if to.sni_routed else names.outbound_cluster
     return build(to.port.number, to.subset.name if to.subset is not None else "", to.service.hostname)
@@ -114,7 +114,7 @@ def exchange_filter(labels: tuple[str, ...]) -> filter_pb2.Filter:
     return filter_pb2.Filter(name=metadata_exchange.NAME, typed_config=metadata_exchange.build_config(labels))
 
 
-def _start_dynamic(to: Destination, traits: Traits, defaults: Defaults) -> Draft:
+def _start_dynamic(to: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> ClusterDraft:
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
     draft = build_dynamic(cluster_name(to), build_dns_cache(names.dns_cache(to.service.hostname), family))
     apply_protocol(draft, to.port.protocol, traits)
@@ -122,12 +122,12 @@ def _start_dynamic(to: Destination, traits: Traits, defaults: Defaults) -> Draft
 
 
 def _start(
-    to: Destination,
+    to: ClusterDestination,
     start: cluster_pb2.Cluster.DiscoveryType,
-    traits: Traits,
-    defaults: Defaults,
+    traits: ClusterTraitsKey,
+    defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None,
-) -> Draft:
+) -> ClusterDraft:
     name, service, port = cluster_name(to), to.service, to.port
     subset = to.subset.name if to.subset is not None else ""
     pattern = defaults.outbound_stat_name
@@ -140,7 +140,7 @@ def _start(
         cluster.load_assignment.cluster_name = name
     elif start == _Cluster.ORIGINAL_DST and has_other_port(service, port):
         cluster.original_dst_lb_config.upstream_port_override.value = int(port.target)
-    draft = Draft(cluster)
+    draft = ClusterDraft(cluster)
     apply_protocol(draft, port.protocol, traits)
     if defaults.telemetry_label:
         metadata.name_services(cluster, (service,))
@@ -156,7 +156,13 @@ def has_other_port(service: Service, port: Port) -> bool:
 
 
 def _apply_policy(
-    draft: Draft, to: Destination, policy: Policy, accounts: tuple[str, ...], mtls: Mode, traits: Traits, defaults: Defaults
+    draft: ClusterDraft,
+    to: ClusterDestination,
+    policy: EffectivePolicy,
+    accounts: tuple[str, ...],
+    mtls: Mode,
+    traits: ClusterTraitsKey,
+    defaults: ClusterDefaults,
 ) -> None:
     service, port = to.service, to.port
     apply_h2_upgrade(draft, port.protocol, policy.connection_pool, defaults.h2_upgrade)
@@ -172,7 +178,7 @@ def _apply_policy(
         draft.cluster.lb_policy = _Cluster.CLUSTER_PROVIDED
 
 
-def _peer(to: Destination, draft: Draft, accounts: tuple[str, ...], mtls: Mode) -> Peer:
+def _peer(to: ClusterDestination, draft: ClusterDraft, accounts: tuple[str, ...], mtls: Mode) -> Peer:
     service = to.service
     subset = to.subset.name if to.subset is not None else ""
     return Peer(
@@ -185,7 +191,7 @@ def _peer(to: Destination, draft: Draft, accounts: tuple[str, ...], mtls: Mode) 
     )
 
 
-def _describe(cluster: cluster_pb2.Cluster, to: Destination, policy: Policy) -> None:
+def _describe(cluster: cluster_pb2.Cluster, to: ClusterDestination, policy: EffectivePolicy) -> None:
     if to.subset is None and to.service.mesh_external:
         metadata.mark_external(cluster)
     if to.rule is None:

@@ -13,9 +13,9 @@ from pilot.model.config.destination_rule import ConnectionPoolSettings, HTTPSett
 from pilot.model.proxy import NodeType
 from pilot.model.service import Protocol
 from pilot.translate.cluster.circuit_breakers import apply_circuit_breakers
-from pilot.translate.cluster.defaults import Defaults, Traits
-from pilot.translate.cluster.draft import Draft
-from pilot.translate.cluster.traffic_policy import Policy
+from pilot.translate.cluster.defaults import ClusterDefaults, ClusterTraitsKey
+from pilot.translate.cluster.draft import ClusterDraft
+from pilot.translate.cluster.traffic_policy import EffectivePolicy
 from pilot.translate.durations import build_duration
 
 _EMPTY_HTTP = HTTPSettings()
@@ -31,7 +31,7 @@ PRESERVE_CASE = protocol_pb2.Http1ProtocolOptions(
 )
 
 
-def apply_protocol(draft: Draft, protocol: Protocol, traits: Traits) -> None:
+def apply_protocol(draft: ClusterDraft, protocol: Protocol, traits: ClusterTraitsKey) -> None:
     """What the port says: HTTP/2, or nothing known, which a sidecar takes from the client.
 
     A router does not follow its clients: it offers them HTTP/2 always, which the service may not speak.
@@ -46,7 +46,7 @@ def apply_protocol(draft: Draft, protocol: Protocol, traits: Traits) -> None:
         draft.follow_client()
 
 
-def apply_h2_upgrade(draft: Draft, protocol: Protocol | None, pool: ConnectionPoolSettings | None, mesh_upgrades: bool) -> None:
+def apply_h2_upgrade(draft: ClusterDraft, protocol: Protocol | None, pool: ConnectionPoolSettings | None, mesh_upgrades: bool) -> None:
     """HTTP/2 where the rule asks for it, or the mesh does and the port is known to be HTTP."""
     http = pool.http if pool is not None and pool.http is not None else _EMPTY_HTTP
     if http.use_client_protocol or http.h2_upgrade_policy == "DO_NOT_UPGRADE":
@@ -55,8 +55,8 @@ def apply_h2_upgrade(draft: Draft, protocol: Protocol | None, pool: ConnectionPo
         draft.speak_http2()
 
 
-def apply_connection_pool(draft: Draft, policy: Policy, defaults: Defaults) -> None:
-    """Everything about connections but the choice of HTTP/2."""
+def apply_connection_pool(draft: ClusterDraft, policy: EffectivePolicy, defaults: ClusterDefaults) -> None:
+    """Sets everything about connections but the choice of HTTP/2."""
     pool = policy.connection_pool
     apply_circuit_breakers(draft.cluster, pool, policy.retry_budget, defaults.publish_remaining)
     tcp = pool.tcp if pool is not None else None
@@ -69,7 +69,7 @@ def apply_connection_pool(draft: Draft, policy: Policy, defaults: Defaults) -> N
             draft.follow_client()
 
 
-def apply_keepalive(draft: Draft, layers: Iterable[TcpKeepalive]) -> None:
+def apply_keepalive(draft: ClusterDraft, layers: Iterable[TcpKeepalive]) -> None:
     """TCP keepalive: the parts that later layers say win; one layer without parts turns it on with the system's values."""
     for layer in layers:
         keepalive = draft.cluster.upstream_connection_options.tcp_keepalive
@@ -82,7 +82,7 @@ def apply_keepalive(draft: Draft, layers: Iterable[TcpKeepalive]) -> None:
             keepalive.keepalive_interval.CopyFrom(wrappers_pb2.UInt32Value(value=int(layer.interval.seconds)))
 
 
-def _apply_lifetime(draft: Draft, pool: ConnectionPoolSettings) -> None:
+def _apply_lifetime(draft: ClusterDraft, pool: ConnectionPoolSettings) -> None:
     http = pool.http or _EMPTY_HTTP
     tcp = pool.tcp
     idle = http.idle_timeout if http.idle_timeout is not None else (tcp.idle_timeout if tcp is not None else None)

@@ -7,40 +7,40 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pilot.lib.hosts import is_address
-from pilot.translate.cluster.defaults import Traits
+from pilot.translate.cluster.defaults import ClusterTraitsKey
 
 UNIX = "unix://"
 LOCAL_IPV4, LOCAL_IPV6 = "127.0.0.1", "::1"
 POD_IPV4, POD_IPV6 = "0.0.0.0", "::"
 
 
-class Endpoint(NamedTuple):
+class DefaultEndpoint(NamedTuple):
     """An address of the application; a Unix socket is its path, with port 0."""
 
     address: str
     port: int
 
 
-def local_host(traits: Traits) -> str:
+def local_host(traits: ClusterTraitsKey) -> str:
     """The loopback address of a proxy: IPv4's, where it has that."""
     return LOCAL_IPV4 if traits.ipv4 else LOCAL_IPV6
 
 
-def parse_default_endpoint(text: str, ips: tuple[str, ...], traits: Traits) -> Endpoint | None:
-    """Of a `defaultEndpoint`; None for none, which is where the client went, and for one that cannot be read.
+def parse_default_endpoint(text: str, ips: tuple[str, ...], traits: ClusterTraitsKey) -> DefaultEndpoint | None:
+    """Returns the address in a `defaultEndpoint`; None where there is none, which is where the client went, or where it cannot be read.
 
     `ips`: the addresses of the proxy, which 0.0.0.0 and :: stand for; a loopback address is one of a family that the proxy has.
     """
     if text.startswith(UNIX):
-        return Endpoint(text.removeprefix(UNIX), 0)
+        return DefaultEndpoint(text.removeprefix(UNIX), 0)
     host, colon, number = text.rpartition(":")
     if not colon or not number.isdecimal():
         return None
     address = _resolve(host.removeprefix("[").removesuffix("]"), ips, traits)
-    return Endpoint(address, int(number)) if address else None
+    return DefaultEndpoint(address, int(number)) if address else None
 
 
-def _resolve(host: str, ips: tuple[str, ...], traits: Traits) -> str:
+def _resolve(host: str, ips: tuple[str, ...], traits: ClusterTraitsKey) -> str:
     if host == POD_IPV4:
         return next((ip for ip in ips if is_address(ip) and ":" not in ip), LOCAL_IPV4)
     if host == POD_IPV6:

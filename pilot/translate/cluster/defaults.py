@@ -9,13 +9,13 @@ from pilot.derive import hub
 from pilot.lib.duration import Duration
 from pilot.model.config.destination_rule import LocalityLoadBalancerSetting, TcpKeepalive, ZoneAwareLoadBalancerSetting
 from pilot.model.config.mesh_config import DefaultTrafficPolicy, TLSConfig
-from pilot.model.facets import Inbound, Outbound, Reach, SecretServers, TlsFiles
+from pilot.model.facets import InboundFacet, OutboundFacet, Reach, SecretServers, TlsFiles
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.mesh import mesh_config
 
 
-class Defaults(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterDefaults(msgspec.Struct, frozen=True, kw_only=True):
     """The part of the mesh config and the settings that clusters are made by, so that any other edit of it leaves them alone."""
 
     connect_timeout: Duration
@@ -48,10 +48,10 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @hub
-def cluster_defaults(db: Mesh) -> Defaults:
-    """Of this mesh."""
+def cluster_defaults(db: Mesh) -> ClusterDefaults:
+    """Returns the defaults of this mesh."""
     mesh, settings = mesh_config(db), db.settings
-    return Defaults(
+    return ClusterDefaults(
         connect_timeout=mesh.connect_timeout,
         dns_refresh_rate=mesh.dns_refresh_rate,
         auto_mtls=mesh.enable_auto_mtls,
@@ -82,7 +82,7 @@ def cluster_defaults(db: Mesh) -> Defaults:
     )
 
 
-class Traits(msgspec.Struct, frozen=True, cache_hash=True):
+class ClusterTraitsKey(msgspec.Struct, frozen=True, cache_hash=True):
     """What of a proxy its clusters are made by."""
 
     type: NodeType = NodeType.SIDECAR
@@ -95,9 +95,9 @@ class Traits(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 @lru_cache(maxsize=4096)
-def outbound_traits(outbound: Outbound) -> Traits:
-    """Of a proxy's outbound side."""
-    return Traits(
+def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
+    """Returns the traits of a proxy's outbound side."""
+    return ClusterTraitsKey(
         outbound.type,
         outbound.features.metadata_exchange,
         outbound.reach.ipv4,
@@ -109,9 +109,9 @@ def outbound_traits(outbound: Outbound) -> Traits:
 
 
 @lru_cache(maxsize=4096)
-def without_place(outbound: Outbound) -> Outbound:
+def without_place(outbound: OutboundFacet) -> OutboundFacet:
     """The facet without what no cluster but those with endpoints of their own depends on, so that more proxies share it."""
-    return Outbound(
+    return OutboundFacet(
         type=outbound.type,
         scope=outbound.scope,
         features=outbound.features,
@@ -130,7 +130,8 @@ def families(ips: tuple[str, ...]) -> tuple[bool, bool]:
 
 
 @lru_cache(maxsize=4096)
-def inbound_traits(inbound: Inbound) -> Traits:
-    """Of a sidecar's inbound side."""
+def inbound_traits(inbound: InboundFacet) -> ClusterTraitsKey:
+    """Returns the traits of a sidecar's inbound side."""
     four, six = families(inbound.ips)
-    return Traits(NodeType.SIDECAR, inbound.features.metadata_exchange, four, six, inbound.preserve_case)
+    listening = inbound.listening
+    return ClusterTraitsKey(NodeType.SIDECAR, listening.features.metadata_exchange, four, six, bool(listening.headers.preserve_http1_header_case))

@@ -9,7 +9,7 @@ from envoy.extensions.network.dns_resolver.cares.v3 import cares_dns_resolver_pb
 from google.protobuf import wrappers_pb2
 
 from pilot.model.service import Service
-from pilot.translate.cluster.defaults import Defaults, Traits
+from pilot.translate.cluster.defaults import ClusterDefaults, ClusterTraitsKey
 from pilot.translate.durations import build_duration
 from pilot.translate.typed import pack
 
@@ -33,7 +33,7 @@ def _resolver(udp_max_queries: int) -> extension_pb2.TypedExtensionConfig:
     return extension_pb2.TypedExtensionConfig(name=RESOLVER, typed_config=pack(config))
 
 
-def apply_dns(cluster: cluster_pb2.Cluster, service: Service, traits: Traits, defaults: Defaults) -> None:
+def apply_dns(cluster: cluster_pb2.Cluster, service: Service, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> None:
     """How, and how often, the endpoints are resolved."""
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
     cluster.dns_lookup_family = _Cluster.ALL if service.race_connect else family

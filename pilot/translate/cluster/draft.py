@@ -11,7 +11,7 @@ HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 STAT_DELIMITER = ";"  # ends a name in metrics, so that names with dots can be told apart
 
 
-class Draft:
+class ClusterDraft:
     """Builders fill it in order; `options` comes into being when one first asks for it."""
 
     __slots__ = ("_options", "cluster", "dynamic")
@@ -48,12 +48,12 @@ class Draft:
         return bool(self.cluster.type == cluster_pb2.Cluster.ORIGINAL_DST)
 
     def speak_http2(self) -> None:
-        """Nothing but HTTP/2, unless a protocol is chosen already."""
+        """Makes it speak nothing but HTTP/2, unless a protocol is chosen already."""
         if not self.protocol:
             self.options.explicit_http_config.http2_protocol_options.SetInParent()
 
     def follow_client(self) -> None:
-        """The protocol that the client speaks."""
+        """Makes it speak the protocol that the client speaks."""
         http1 = protocol_pb2.Http1ProtocolOptions()
         if self.options.explicit_http_config.HasField("http_protocol_options"):
             http1.CopyFrom(self.options.explicit_http_config.http_protocol_options)
@@ -62,7 +62,7 @@ class Draft:
         follow.http2_protocol_options.SetInParent()
 
     def build(self) -> cluster_pb2.Cluster:
-        """The finished cluster."""
+        """Returns the finished cluster."""
         if self._options is not None:
             if not self.protocol:  # required by Envoy
                 self._options.explicit_http_config.http_protocol_options.SetInParent()

@@ -9,7 +9,7 @@ from envoy.extensions.clusters.dynamic_forward_proxy.v3 import cluster_pb2 as dy
 from envoy.extensions.common.dynamic_forward_proxy.v3 import dns_cache_pb2
 
 from pilot.model.service import Protocol
-from pilot.translate.cluster.draft import Draft
+from pilot.translate.cluster.draft import ClusterDraft
 from pilot.translate.cluster.stat_name import delimited
 from pilot.translate.typed import pack
 
@@ -18,7 +18,7 @@ NAME = "envoy.clusters.dynamic_forward_proxy"
 PROTOCOLS = frozenset({Protocol.HTTP, Protocol.TLS, Protocol.GRPC, Protocol.HTTP2})
 
 
-def build_dynamic(name: str, cache: dns_cache_pb2.DnsCacheConfig, insecure: bool = False) -> Draft:
+def build_dynamic(name: str, cache: dns_cache_pb2.DnsCacheConfig, insecure: bool = False) -> ClusterDraft:
     """A cluster over a DNS cache, which must be the same in the filters before it; `insecure`: hosts need not be verified."""
     config = dynamic_pb2.ClusterConfig(dns_cache_config=cache, allow_insecure_cluster_options=insecure)
     cluster = cluster_pb2.Cluster(
@@ -27,4 +27,4 @@ def build_dynamic(name: str, cache: dns_cache_pb2.DnsCacheConfig, insecure: bool
         lb_policy=cluster_pb2.Cluster.CLUSTER_PROVIDED,
         cluster_type=cluster_pb2.Cluster.CustomClusterType(name=NAME, typed_config=pack(config)),
     )
-    return Draft(cluster, dynamic=True)
+    return ClusterDraft(cluster, dynamic=True)

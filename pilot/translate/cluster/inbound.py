@@ -12,25 +12,25 @@ from google.protobuf import duration_pb2
 from pilot.derive import derived
 from pilot.model.config.destination_rule import ConnectionPoolSettings
 from pilot.model.config.object import ObjectKey
-from pilot.model.config.sidecar import IstioIngressListener, Sidecar
-from pilot.model.facets import Inbound, ServiceTarget
+from pilot.model.config.sidecar import Sidecar
+from pilot.model.facets import InboundFacet, ServiceTarget
 from pilot.model.inputs import Mesh
-from pilot.model.protocol import parse_protocol
 from pilot.model.service import Port, Registry, Resolution, Service
 from pilot.model.views.destination_rules import MergedRule, Sources, inbound_rule_ref, merged_rule
 from pilot.model.views.imports import scope_services
+from pilot.model.views.inbound_ports import InboundPort, inbound_ports
 from pilot.model.views.services import service
 from pilot.model.views.sidecar_scope import find_sidecar
 from pilot.translate import names
 from pilot.translate.cluster import metadata
 from pilot.translate.cluster.build import has_other_port
 from pilot.translate.cluster.connection_pool import apply_connection_pool, apply_protocol, bind_addresses
-from pilot.translate.cluster.default_endpoint import Endpoint, local_host, parse_default_endpoint
-from pilot.translate.cluster.defaults import Defaults, Traits, cluster_defaults, inbound_traits
-from pilot.translate.cluster.draft import Draft
+from pilot.translate.cluster.default_endpoint import DefaultEndpoint, local_host, parse_default_endpoint
+from pilot.translate.cluster.defaults import ClusterDefaults, ClusterTraitsKey, cluster_defaults, inbound_traits
+from pilot.translate.cluster.draft import ClusterDraft
 from pilot.translate.cluster.passthrough import BIND_IPV4, BIND_IPV6
 from pilot.translate.cluster.stat_name import build_stat_name, delimited
-from pilot.translate.cluster.traffic_policy import Policy, build_policy
+from pilot.translate.cluster.traffic_policy import EffectivePolicy, build_policy
 from pilot.translate.resource import CLUSTER, Resource
 
 _Cluster = cluster_pb2.Cluster
@@ -38,7 +38,7 @@ NEVER = 9_223_372_035  # seconds; as long as a duration can be
 LOCALHOSTS = ("127.0.0.1", "::1")
 
 
-class Target(NamedTuple):
+class InboundClusterKey(NamedTuple):
     """What an inbound cluster is built for. `services`: the first one decides; () where only a Sidecar knows the port.
 
     `endpoint`: None for where the client went. `sidecar`: whose connection pool comes before that of rules.
@@ -48,13 +48,18 @@ class Target(NamedTuple):
     port: Port
     services: tuple[ServiceTarget, ...]
     sources: Sources
-    endpoint: Endpoint | None = None
+    endpoint: DefaultEndpoint | None = None
     sidecar: ObjectKey | None = None
     declared_by: ObjectKey | None = None
 
 
 def build_inbound(
-    to: Target, services: tuple[Service, ...], policy: Policy, rule: MergedRule | None, traits: Traits, defaults: Defaults
+    to: InboundClusterKey,
+    services: tuple[Service, ...],
+    policy: EffectivePolicy,
+    rule: MergedRule | None,
+    traits: ClusterTraitsKey,
+    defaults: ClusterDefaults,
 ) -> cluster_pb2.Cluster:
     """The cluster. `services`: those of the target's port, the first decides; the one that a Sidecar stands in for has no metadata."""
     name = names.inbound_cluster(to.number)
@@ -70,7 +75,7 @@ def build_inbound(
         if has_other_port(first, to.port):
             cluster.original_dst_lb_config.upstream_port_override.value = int(to.port.target)
         cluster.cleanup_interval.CopyFrom(duration_pb2.Duration(seconds=NEVER))
-    draft = Draft(cluster)
+    draft = ClusterDraft(cluster)
     apply_protocol(draft, to.port.protocol, traits)
     if defaults.telemetry_label and not first.mesh_external:
         metadata.name_services(cluster, services)
@@ -82,14 +87,14 @@ def build_inbound(
     return draft.build()
 
 
-def bind_ips(traits: Traits, defaults: Defaults) -> tuple[str, ...]:
+def bind_ips(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> tuple[str, ...]:
     """The addresses that connections to the application come from, by which iptables lets them through."""
     if traits.ipv4 and traits.ipv6:
         return (BIND_IPV4, BIND_IPV6) if defaults.dual_stack else (BIND_IPV4,)
     return (BIND_IPV4,) if traits.ipv4 else (BIND_IPV6,)
 
 
-def _lead_to(cluster: cluster_pb2.Cluster, endpoint: Endpoint) -> None:
+def _lead_to(cluster: cluster_pb2.Cluster, endpoint: DefaultEndpoint) -> None:
     address = address_pb2.Address()
     if endpoint.port:
         address.socket_address.address = endpoint.address
@@ -101,10 +106,11 @@ def _lead_to(cluster: cluster_pb2.Cluster, endpoint: Endpoint) -> None:
     cluster.load_assignment.endpoints.add().lb_endpoints.append(member)
 
 
-def inbound_policy(rule: MergedRule | None, port: int, pool: ConnectionPoolSettings | None, defaults: Defaults) -> Policy:
-    """Only limits count here: those of the Sidecar, else those of the rule, which the client keeps too, else the mesh's."""
+def inbound_policy(rule: MergedRule | None, port: int, pool: ConnectionPoolSettings | None, defaults: ClusterDefaults) -> EffectivePolicy:
+    """Returns the policy of an inbound cluster: only limits, those of the Sidecar, else those of the rule, which the client keeps too,
+    else the mesh's."""
     policy = build_policy(rule.spec.traffic_policy if rule is not None else None, port, defaults.traffic_policy)
-    return Policy(connection_pool=pool or policy.connection_pool, retry_budget=policy.retry_budget)
+    return EffectivePolicy(connection_pool=pool or policy.connection_pool, retry_budget=policy.retry_budget)
 
 
 def find_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSettings | None:
@@ -130,7 +136,7 @@ def stand_in(declared_by: ObjectKey, port: Port) -> Service:
 
 
 @derived
-def _inbound_cluster(db: Mesh, to: Target, traits: Traits) -> Resource | None:
+def _inbound_cluster(db: Mesh, to: InboundClusterKey, traits: ClusterTraitsKey) -> Resource | None:
     defaults = cluster_defaults(db)
     found: dict[str, Service] = {}
     for target in to.services:
@@ -142,59 +148,35 @@ def _inbound_cluster(db: Mesh, to: Target, traits: Traits) -> Resource | None:
             return None
         services = (stand_in(to.declared_by, to.port),)
     rule = merged_rule(db, to.sources) if to.sources else None
-    sidecar = find_sidecar(db, to.sidecar)
-    policy = inbound_policy(rule, to.port.number, find_pool(sidecar, to.number), defaults)
+    policy = inbound_policy(rule, to.port.number, find_pool(find_sidecar(db, to.sidecar), to.number), defaults)
     return Resource.of(CLUSTER, build_inbound(to, services, policy, rule, traits, defaults))
 
 
 @derived
-def inbound_clusters(db: Mesh, inbound: Inbound) -> Mapping[str, Resource]:
-    """Of a sidecar: by its services, or where its Sidecar has ingress listeners by these."""
+def inbound_clusters(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
+    """Returns the inbound clusters of a sidecar by name: one for each port that it takes traffic on."""
     traits = inbound_traits(inbound)
-    sidecar = find_sidecar(db, inbound.scope.sidecar)
-    ingress = sidecar.ingress if sidecar is not None else ()
-    targets: list[Target] = []
-    if ingress:
-        if db.settings.listeners.merge_ingress_with_services:
-            declared = {i.port.number for i in ingress if i.port is not None}
-            targets += [t for t in _service_targets(db, inbound, traits) if t.number not in declared]
-        targets += [t for i in ingress if (t := _ingress_target(db, inbound, traits, i)) is not None]
-    elif inbound.interception != "NONE":
-        targets = _service_targets(db, inbound, traits)
-    built = {to.number: _inbound_cluster(db, to, traits) for to in reversed(targets)}
-    return {r.name: r for number in dict.fromkeys(t.number for t in targets) if (r := built[number]) is not None}
+    keys = [_cluster_key(db, port, inbound, traits) for port in inbound_ports(db, inbound)]
+    built = (_inbound_cluster(db, key, traits) for key in keys if key is not None)
+    return {r.name: r for r in built if r is not None}
 
 
-def _rule_sources(db: Mesh, inbound: Inbound, hostname: str) -> Sources:
-    """Of the rule for a service; only for one that the scope of the workload sees itself."""
+def _rule_sources(db: Mesh, inbound: InboundFacet, hostname: str) -> Sources:
+    """Returns what the rule for a service is made of; () for one that the scope of the workload does not see itself."""
     seen = scope_services(db, inbound.scope).get(hostname)
     return inbound_rule_ref(db, inbound.scope.namespace, seen.ref) if seen is not None else ()
 
 
-def _service_targets(db: Mesh, inbound: Inbound, traits: Traits) -> list[Target]:
-    by_port: dict[int, list[ServiceTarget]] = {}
-    for target in inbound.targets:
-        by_port.setdefault(target.target_port, []).append(target)
-    host = local_host(traits) if cluster_defaults(db).inbound_localhost else ""
-    return [
-        Target(
-            number, found[0].port, tuple(found), _rule_sources(db, inbound, found[0].ref.hostname), Endpoint(host, number) if host else None,
-            inbound.scope.sidecar,
-        )
-        for number, found in by_port.items()
-    ]  # fmt: skip
-
-
-def _ingress_target(db: Mesh, inbound: Inbound, traits: Traits, listener: IstioIngressListener) -> Target | None:
-    declared_by = inbound.scope.sidecar
-    if listener.port is None or declared_by is None:
+def _cluster_key(db: Mesh, served: InboundPort, inbound: InboundFacet, traits: ClusterTraitsKey) -> InboundClusterKey | None:
+    """Returns None where the Sidecar's default endpoint cannot be read."""
+    first = served.targets[0] if served.targets else None
+    sources = _rule_sources(db, inbound, first.ref.hostname) if first is not None else ()
+    key = InboundClusterKey(served.number, served.port, served.targets, sources, None, inbound.scope.sidecar, served.declared_by)
+    if served.ingress is None:
+        host = local_host(traits) if cluster_defaults(db).inbound_localhost else ""
+        return key._replace(endpoint=DefaultEndpoint(host, served.number)) if host else key
+    endpoint = parse_default_endpoint(served.ingress.default_endpoint, inbound.ips, traits)
+    if served.ingress.default_endpoint and endpoint is None:
         return None
-    endpoint = parse_default_endpoint(listener.default_endpoint, inbound.ips, traits)
-    if listener.default_endpoint and endpoint is None:
-        return None
-    number = listener.port.number
-    port = Port(listener.port.name, number, parse_protocol(listener.port.protocol))
-    served = next((t for t in inbound.targets if t.target_port == number), None)
-    services = (ServiceTarget(served.ref, port, number),) if served is not None else ()
-    sources = _rule_sources(db, inbound, served.ref.hostname) if served is not None else ()
-    return Target(number, port, services, sources, endpoint, declared_by, declared_by)
+    services = (ServiceTarget(first.ref, served.port, served.number),) if first is not None else ()
+    return key._replace(endpoint=endpoint, services=services)

@@ -13,7 +13,7 @@ import msgspec
 from envoy.config.cluster.v3 import cluster_pb2
 
 from pilot.derive import Gather, derived
-from pilot.model.facets import Labels, Outbound, Scope
+from pilot.model.facets import Labels, OutboundFacet, Scope
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.service import Port, Protocol, Service, ServiceRef
@@ -22,7 +22,7 @@ from pilot.model.views.gateway_destinations import routed_services
 from pilot.model.views.imports import Import, scope_services
 from pilot.model.views.services import service
 from pilot.translate import names
-from pilot.translate.cluster.build import Destination, find_shape
+from pilot.translate.cluster.build import ClusterDestination, find_shape
 from pilot.translate.cluster.defaults import cluster_defaults
 from pilot.translate.cluster.resolution import INLINE, discovery_type, has_cluster, is_dynamic
 
@@ -40,7 +40,7 @@ class ClusterKey(NamedTuple):
         return names.outbound_cluster(self.port, self.subset, self.ref.hostname)
 
 
-class View(msgspec.Struct, frozen=True, cache_hash=True):
+class ClusterViewKey(msgspec.Struct, frozen=True, cache_hash=True):
     """What of a proxy decides on its keys: what it sees, and which rules are for it."""
 
     scope: Scope
@@ -55,9 +55,9 @@ class ServiceKeys(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def view_of(outbound: Outbound) -> View:
-    """Of a proxy's outbound side."""
-    return View(outbound.scope, outbound.labels)
+def view_of(outbound: OutboundFacet) -> ClusterViewKey:
+    """Returns what of a proxy's outbound side decides on its keys."""
+    return ClusterViewKey(outbound.scope, outbound.labels)
 
 
 def cluster_port(found: Service, number: int) -> Port | None:
@@ -66,14 +66,14 @@ def cluster_port(found: Service, number: int) -> Port | None:
 
 
 @derived
-def _imports(db: Mesh, view: View) -> tuple[Import, ...]:
+def _imports(db: Mesh, view: ClusterViewKey) -> tuple[Import, ...]:
     if view.scope.routed is not None:
         return routed_services(db, msgspec.structs.replace(view.scope, routed=None), view.scope.routed)
     return tuple(scope_services(db, view.scope).values())
 
 
 @derived
-def _keys_of_service(db: Mesh, item: Import, view: View) -> ServiceKeys | None:
+def _keys_of_service(db: Mesh, item: Import, view: ClusterViewKey) -> ServiceKeys | None:
     found = service(db, item.ref)
     if found is None:
         return None
@@ -88,34 +88,34 @@ def _keys_of_service(db: Mesh, item: Import, view: View) -> ServiceKeys | None:
     return ServiceKeys(keys, discovery_type(found, router=False) in INLINE)
 
 
-_keys_by_service: Gather[Import, [View], ServiceKeys] = Gather("cluster keys of services", _imports, _keys_of_service)
+_keys_by_service: Gather[Import, [ClusterViewKey], ServiceKeys] = Gather("cluster keys of services", _imports, _keys_of_service)
 
 
 @derived
-def _listed(db: Mesh, view: View, inline: bool) -> tuple[ClusterKey, ...]:
+def _listed(db: Mesh, view: ClusterViewKey, inline: bool) -> tuple[ClusterKey, ...]:
     return tuple(chain.from_iterable(s.keys for s in _keys_by_service(db, view).values() if s.inline is inline))
 
 
 @derived
-def cluster_keys(db: Mesh, outbound: Outbound) -> tuple[ClusterKey, ...]:
+def cluster_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
     """Every outbound cluster of a proxy, also those that come to nothing for lack of endpoints."""
     view = view_of(outbound)
     return _listed(db, view, False) + _listed(db, view, True)
 
 
 @derived
-def placeless_keys(db: Mesh, outbound: Outbound) -> tuple[ClusterKey, ...]:
-    """Those that are the same wherever the proxy is: their endpoints come by EDS, or not at all."""
+def placeless_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
+    """Returns the clusters that are the same wherever the proxy is: their endpoints come by EDS, or not at all."""
     return _listed(db, view_of(outbound), False)
 
 
 @derived
-def inline_keys(db: Mesh, outbound: Outbound) -> tuple[ClusterKey, ...]:
-    """Those that hold their endpoints, which are ordered by where the proxy is."""
+def inline_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
+    """Returns the clusters that hold their endpoints, which are ordered by where the proxy is."""
     return _listed(db, view_of(outbound), True)
 
 
-def find_destination(db: Mesh, key: ClusterKey, sources: Sources, sni_routed: bool = False) -> Destination | None:
+def find_destination(db: Mesh, key: ClusterKey, sources: Sources, sni_routed: bool = False) -> ClusterDestination | None:
     """What a key stands for under the rule made of `sources`; None where it no longer stands for anything."""
     found = service(db, key.ref)
     port = cluster_port(found, key.port) if found is not None else None
@@ -125,10 +125,10 @@ def find_destination(db: Mesh, key: ClusterKey, sources: Sources, sni_routed: bo
     subset = rule.subset(key.subset) if rule is not None and key.subset else None
     if key.subset and subset is None:
         return None
-    return Destination(found, port, rule, subset, sni_routed, db.settings.listeners.redis_filter and port.protocol is Protocol.REDIS)
+    return ClusterDestination(found, port, rule, subset, sni_routed, db.settings.listeners.redis_filter and port.protocol is Protocol.REDIS)
 
 
-def find_eds_destination(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType) -> Destination | None:
+def find_eds_destination(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType) -> ClusterDestination | None:
     """What a key stands for where the endpoints of its cluster come by EDS, else None. No node of its own."""
     to = find_destination(db, key, sources)
     if to is None or is_dynamic(to.service):

@@ -19,8 +19,8 @@ from pilot.model.config.destination_rule import (
 from pilot.model.proxy import NodeType
 from pilot.model.service import Service
 from pilot.model.views.locality_lb import EffectiveLocality, effective_locality
-from pilot.translate.cluster.defaults import Defaults
-from pilot.translate.cluster.draft import Draft
+from pilot.translate.cluster.defaults import ClusterDefaults
+from pilot.translate.cluster.draft import ClusterDraft
 from pilot.translate.cluster.outlier_detection import without_panic
 from pilot.translate.durations import build_duration
 
@@ -32,7 +32,7 @@ _NO_SETTINGS = LoadBalancerSettings()
 
 
 def apply_load_balancing(
-    draft: Draft, settings: LoadBalancerSettings | None, service: Service, redis: bool, defaults: Defaults, proxy_type: NodeType
+    draft: ClusterDraft, settings: LoadBalancerSettings | None, service: Service, redis: bool, defaults: ClusterDefaults, proxy_type: NodeType
 ) -> None:
     """Locality first, then the algorithm; a cluster that passes through, or resolves hosts by itself, chooses none.
 
@@ -62,12 +62,12 @@ def apply_load_balancing(
         _apply_algorithm(cluster, settings)
 
 
-def forces_unhealthy(service: Service, defaults: Defaults) -> bool:
+def forces_unhealthy(service: Service, defaults: ClusterDefaults) -> bool:
     """Are endpoints that are not ready sent whatever rules say? A preference for near endpoints needs to know their health."""
     return defaults.always_send_unhealthy or bool(service.traffic_distribution)
 
 
-def sends_unhealthy(service: Service, defaults: Defaults) -> bool:
+def sends_unhealthy(service: Service, defaults: ClusterDefaults) -> bool:
     """Are endpoints that are not ready sent, unless a rule says otherwise?"""
     return defaults.send_unhealthy or forces_unhealthy(service, defaults)
 

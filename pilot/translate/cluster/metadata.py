@@ -39,7 +39,7 @@ def name_subset(cluster: cluster_pb2.Cluster, subset: str) -> None:
 
 
 def mark_external(cluster: cluster_pb2.Cluster) -> None:
-    """It is outside of the mesh: nobody there exchanges metadata."""
+    """Marks a cluster outside of the mesh: nobody there exchanges metadata."""
     istio_fields(cluster).fields["external"].bool_value = True
 
 

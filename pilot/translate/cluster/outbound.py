@@ -5,14 +5,14 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.derive import Gather, derived
-from pilot.model.facets import Outbound
+from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Resolution, Service, ServiceRef
 from pilot.model.views.destination_rules import Sources, rule_ref
 from pilot.model.views.endpoints import endpoints, service_accounts
 from pilot.model.views.mtls import Mode, namespace_mtls
-from pilot.translate.cluster.build import Destination, build_outbound
-from pilot.translate.cluster.defaults import Traits, cluster_defaults, outbound_traits
+from pilot.translate.cluster.build import ClusterDestination, build_outbound
+from pilot.translate.cluster.defaults import ClusterTraitsKey, cluster_defaults, outbound_traits
 from pilot.translate.cluster.keys import ClusterKey, find_destination, placeless_keys
 from pilot.translate.cluster.traffic_policy import passes_through
 from pilot.translate.resource import CLUSTER, Resource
@@ -35,13 +35,13 @@ def peers_mtls(db: Mesh, service: Service, port: int, passing: bool) -> Mode:
     return "PERMISSIVE" if mode == "UNKNOWN" else mode
 
 
-def _passing(to: Destination) -> bool:
+def _passing(to: ClusterDestination) -> bool:
     policy = to.subset if to.subset is not None else (to.rule.spec if to.rule is not None else None)
     return to.service.resolution is Resolution.PASSTHROUGH or passes_through(policy.traffic_policy if policy is not None else None)
 
 
 def outbound_cluster(
-    db: Mesh, key: ClusterKey, sources: Sources, traits: Traits, inline: endpoint_pb2.ClusterLoadAssignment | None, sni_routed: bool = False
+    db: Mesh, key: ClusterKey, sources: Sources, traits: ClusterTraitsKey, inline: endpoint_pb2.ClusterLoadAssignment | None, sni_routed: bool = False
 ) -> Resource | None:
     """Returns the cluster of a key under the rule made of `sources`; `inline`: the endpoints of one that holds them. No node of its own."""
     to = find_destination(db, key, sources, sni_routed)
@@ -60,16 +60,16 @@ def as_resource(built: cluster_pb2.Cluster) -> Resource:
 
 
 @derived
-def placeless_cluster(db: Mesh, key: ClusterKey, sources: Sources, traits: Traits) -> Resource | None:
+def placeless_cluster(db: Mesh, key: ClusterKey, sources: Sources, traits: ClusterTraitsKey) -> Resource | None:
     """A cluster that is the same wherever its proxy is, under the rule made of `sources`."""
     return outbound_cluster(db, key, sources, traits, None)
 
 
 @derived
-def _outbound_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+def _outbound_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
     sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
     return placeless_cluster(db, key, sources, outbound_traits(outbound))
 
 
-outbound_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("outbound clusters", placeless_keys, _outbound_cluster)
+outbound_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("outbound clusters", placeless_keys, _outbound_cluster)
 """Those without endpoints of their own. The argument is the facet `without_place`, so that proxies of all places share them."""

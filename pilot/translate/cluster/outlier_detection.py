@@ -14,7 +14,7 @@ from envoy.type.v3 import percent_pb2
 from google.protobuf import wrappers_pb2
 
 from pilot.model.config.destination_rule import OutlierDetection
-from pilot.translate.cluster.draft import Draft
+from pilot.translate.cluster.draft import ClusterDraft
 from pilot.translate.durations import build_duration
 
 
@@ -23,11 +23,11 @@ def _number(value: int) -> wrappers_pb2.UInt32Value:
 
 
 def _enforced(value: int) -> wrappers_pb2.UInt32Value:
-    """In percent of the cases: always, unless 0 turns the rule off."""
+    """Returns in how many percent of the cases a rule counts: 100, unless 0 turns it off."""
     return _number(100 if value > 0 else 0)
 
 
-def apply_outlier_detection(draft: Draft, said: OutlierDetection, forced_unhealthy: bool) -> None:
+def apply_outlier_detection(draft: ClusterDraft, said: OutlierDetection, forced_unhealthy: bool) -> None:
     """`forced_unhealthy`: endpoints that are not ready are sent in any case, and must not be used for lack of others."""
     draft.cluster.outlier_detection.CopyFrom(build_outlier_detection(said))
     if said.min_health_percent >= 0:

@@ -9,7 +9,7 @@ from envoy.extensions.transport_sockets.proxy_protocol.v3 import upstream_proxy_
 from envoy.extensions.transport_sockets.raw_buffer.v3 import raw_buffer_pb2
 
 from pilot.model.config.destination_rule import ProxyProtocol
-from pilot.translate.cluster.draft import Draft
+from pilot.translate.cluster.draft import ClusterDraft
 from pilot.translate.typed import pack
 
 NAME = "envoy.transport_sockets.upstream_proxy_protocol"
@@ -17,7 +17,7 @@ _PLAIN = base_pb2.TransportSocket(name="raw_buffer", typed_config=pack(raw_buffe
 _VERSIONS = {"V1": proxy_protocol_pb2.ProxyProtocolConfig.V1, "V2": proxy_protocol_pb2.ProxyProtocolConfig.V2}
 
 
-def apply_proxy_protocol(draft: Draft, said: ProxyProtocol) -> None:
+def apply_proxy_protocol(draft: ClusterDraft, said: ProxyProtocol) -> None:
     """Wrap every transport socket of a cluster."""
     cluster = draft.cluster
     if cluster.HasField("transport_socket") or not cluster.transport_socket_matches:

@@ -8,14 +8,14 @@ from google.protobuf import duration_pb2
 
 from pilot.model.service import Port, Protocol, Registry, Resolution, Service
 from pilot.translate.cluster.dynamic_forward_proxy import PROTOCOLS
-from pilot.translate.cluster.traffic_policy import Policy
+from pilot.translate.cluster.traffic_policy import EffectivePolicy
 
 _Cluster = cluster_pb2.Cluster
 INLINE = frozenset({_Cluster.STRICT_DNS, _Cluster.LOGICAL_DNS})  # the types whose endpoints are part of the cluster
 
 
 def discovery_type(service: Service, router: bool, headless_eds: bool = False) -> cluster_pb2.Cluster.DiscoveryType:
-    """Of a service. A router cannot pass through what has no original destination, and uses EDS instead."""
+    """Returns how Envoy finds the endpoints of a service. A router cannot pass through what has no original destination, and uses EDS instead."""
     if service.resolution is Resolution.DNS_LB:
         return _Cluster.LOGICAL_DNS if service.race_connect else _Cluster.STRICT_DNS
     if service.resolution is Resolution.DNS_ROUND_ROBIN_LB:
@@ -37,7 +37,7 @@ def has_cluster(service: Service, port: Port) -> bool:
     return not is_dynamic(service) or port.protocol in PROTOCOLS
 
 
-def type_by_policy(found: cluster_pb2.Cluster.DiscoveryType, policy: Policy, redis: bool = False) -> cluster_pb2.Cluster.DiscoveryType:
+def type_by_policy(found: cluster_pb2.Cluster.DiscoveryType, policy: EffectivePolicy, redis: bool = False) -> cluster_pb2.Cluster.DiscoveryType:
     """What becomes of a type under a policy: a load balancer PASSTHROUGH takes the client's word for the endpoint.
 
     `redis`: the port is sharded by a filter, which knows no passing through.

@@ -19,7 +19,7 @@ from pilot.model.config.destination_rule import (
 from pilot.model.config.mesh_config import DefaultTrafficPolicy
 
 
-class Policy(NamedTuple):
+class EffectivePolicy(NamedTuple):
     """The parts that apply; None: not said."""
 
     connection_pool: ConnectionPoolSettings | None = None
@@ -30,25 +30,26 @@ class Policy(NamedTuple):
     retry_budget: RetryBudget | None = None
 
 
-NOTHING = Policy()
+NOTHING = EffectivePolicy()
 
 
 def _for_port(policy: TrafficPolicy, port: int) -> PortTrafficPolicy | None:
     return next((p for p in policy.port_level_settings if p.port is not None and p.port.number == port), None)
 
 
-def _parts(policy: TrafficPolicy) -> Policy:
-    return Policy(
+def _parts(policy: TrafficPolicy) -> EffectivePolicy:
+    return EffectivePolicy(
         policy.connection_pool, policy.outlier_detection, policy.load_balancer, policy.tls, policy.proxy_protocol, policy.retry_budget
     )
 
 
-def _port_parts(policy: PortTrafficPolicy) -> Policy:
-    return Policy(policy.connection_pool, policy.outlier_detection, policy.load_balancer, policy.tls)
+def _port_parts(policy: PortTrafficPolicy) -> EffectivePolicy:
+    return EffectivePolicy(policy.connection_pool, policy.outlier_detection, policy.load_balancer, policy.tls)
 
 
-def build_policy(policy: TrafficPolicy | None, port: int, defaults: DefaultTrafficPolicy | None) -> Policy:
-    """Of a rule for one port: what it says for the port stands alone, it inherits nothing; the mesh's defaults fill whole parts."""
+def build_policy(policy: TrafficPolicy | None, port: int, defaults: DefaultTrafficPolicy | None) -> EffectivePolicy:
+    """Returns the policy of a rule for one port: what it says for the port stands alone, it inherits nothing; the mesh's defaults fill
+    whole parts."""
     found = NOTHING
     if policy is not None:
         of_port = _for_port(policy, port)
@@ -60,8 +61,8 @@ def build_policy(policy: TrafficPolicy | None, port: int, defaults: DefaultTraff
     )
 
 
-def build_subset_policy(rule: Policy, subset: TrafficPolicy | None, port: int) -> Policy:
-    """Of a subset for one port: its parts replace those of the rule; what it says for the port replaces them all, said or not."""
+def build_subset_policy(rule: EffectivePolicy, subset: TrafficPolicy | None, port: int) -> EffectivePolicy:
+    """Returns the policy of a subset for one port: its parts replace those of the rule; what it says for the port replaces them all, said or not."""
     if subset is None:
         return rule
     of_port = _for_port(subset, port)

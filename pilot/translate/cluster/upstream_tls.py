@@ -16,8 +16,8 @@ from pilot.model.config.destination_rule import ClientTLSSettings
 from pilot.model.facets import TlsFiles
 from pilot.model.proxy import NodeType
 from pilot.model.views.mtls import Mode
-from pilot.translate.cluster.defaults import Defaults, Traits
-from pilot.translate.cluster.draft import Draft
+from pilot.translate.cluster.defaults import ClusterDefaults, ClusterTraitsKey
+from pilot.translate.cluster.draft import ClusterDraft
 from pilot.translate.transport_socket import RAW_BUFFER, UpstreamTls, build_mesh_context, build_upstream, build_upstream_context
 from pilot.translate.typed import pack
 
@@ -46,7 +46,7 @@ class EffectiveTls(NamedTuple):
     automatic: bool = False
 
 
-def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFiles, defaults: Defaults) -> EffectiveTls:
+def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFiles, defaults: ClusterDefaults) -> EffectiveTls:
     """What the rule says, completed with what is known of the peer; without a rule mesh TLS, where the peer is of the mesh.
 
     A proxy with certificate files of its own uses them for all mutual TLS, but to services outside of the mesh.
@@ -60,7 +60,7 @@ def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFiles, d
     return EffectiveTls(ClientTLSSettings(mode="ISTIO_MUTUAL", subject_alt_names=peer.accounts, sni=peer.sni), automatic=True)
 
 
-def _completed(said: ClientTLSSettings, peer: Peer, files: TlsFiles, defaults: Defaults) -> ClientTLSSettings:
+def _completed(said: ClientTLSSettings, peer: Peer, files: TlsFiles, defaults: ClusterDefaults) -> ClientTLSSettings:
     if said.mode in ("DISABLE", "SIMPLE"):
         return said
     if files.client_cert:
@@ -89,7 +89,7 @@ def _from_files(files: TlsFiles, alt_names: tuple[str, ...], sni: str, insecure:
     )
 
 
-def apply_upstream_tls(draft: Draft, said: ClientTLSSettings | None, peer: Peer, traits: Traits, defaults: Defaults) -> None:
+def apply_upstream_tls(draft: ClusterDraft, said: ClientTLSSettings | None, peer: Peer, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> None:
     """Set the transport socket; automatic TLS becomes a choice by the endpoint's tlsMode."""
     settings, automatic = effective_tls(said, peer, traits.tls_files, defaults)
     if settings is None:
@@ -120,7 +120,7 @@ def _plain_match() -> cluster_pb2.Cluster.TransportSocketMatch:
 
 
 def build_context(
-    draft: Draft, settings: ClientTLSSettings, peer: Peer, traits: Traits, defaults: Defaults
+    draft: ClusterDraft, settings: ClientTLSSettings, peer: Peer, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> tls_pb2.UpstreamTlsContext | None:
     """The TLS context of a cluster; None for none."""
     if settings.mode == "DISABLE" or _lacks_credential(settings, peer, traits):
@@ -137,15 +137,15 @@ def build_context(
     return build_upstream_context(settings, tls, traits.secret_servers, defaults.tls, defaults.compliance)
 
 
-def _lacks_credential(settings: ClientTLSSettings, peer: Peer, traits: Traits) -> bool:
+def _lacks_credential(settings: ClientTLSSettings, peer: Peer, traits: ClusterTraitsKey) -> bool:
     """A sidecar takes a credential only by a rule for some workloads: of all others many could not read it, and would not start."""
     name = settings.credential_name
     private = bool(name) and not name.startswith(_CONFIG_MAP)
     return private and traits.type is NodeType.SIDECAR and not peer.for_workloads and settings.mode in ("SIMPLE", "MUTUAL")
 
 
-def follow_host(draft: Draft, settings: ClientTLSSettings) -> None:
-    """Without an SNI take that of the request's host, and verify the certificate for it unless names are said."""
+def follow_host(draft: ClusterDraft, settings: ClientTLSSettings) -> None:
+    """Takes the SNI from the request's host where none is said, and verifies the certificate for it unless names are said."""
     auto_sni = not settings.sni
     verify = (draft.dynamic or (auto_sni and not settings.subject_alt_names)) and not settings.insecure_skip_verify
     if draft.dynamic and not (auto_sni and verify):
@@ -155,7 +155,7 @@ def follow_host(draft: Draft, settings: ClientTLSSettings) -> None:
         options.auto_sni, options.auto_san_validation = auto_sni, verify
 
 
-def allow_insecure(draft: Draft) -> None:
+def allow_insecure(draft: ClusterDraft) -> None:
     """Envoy refuses a dynamic forward proxy that does not verify its hosts by name, unless it is told that this is meant."""
     config = dynamic_pb2.ClusterConfig.FromString(draft.cluster.cluster_type.typed_config.value)
     config.allow_insecure_cluster_options = True

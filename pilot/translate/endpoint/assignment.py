@@ -8,23 +8,23 @@ from __future__ import annotations
 from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.derive import Gather, derived
-from pilot.model.facets import Outbound
+from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.destination_rules import Sources, rule_ref
 from pilot.model.views.endpoints import endpoints
 from pilot.model.views.networks import NetworkGateways, all_network_gateways, network_gateways
 from pilot.translate import names
-from pilot.translate.cluster.build import Destination
+from pilot.translate.cluster.build import ClusterDestination
 from pilot.translate.cluster.keys import ClusterKey, find_destination, find_eds_destination, placeless_keys
 from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment
 from pilot.translate.endpoint.inputs import endpoint_policy, is_everywhere_alike, presentation, takes_mtls, vantage
-from pilot.translate.endpoint.vantage import Vantage, anywhere
+from pilot.translate.endpoint.vantage import VantageKey, anywhere
 from pilot.translate.resource import ENDPOINT, Resource
 
 
 @derived
-def _load_assignment(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType, seen_from: Vantage, sni: bool) -> Resource | None:
+def _load_assignment(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType, seen_from: VantageKey, sni: bool) -> Resource | None:
     to = find_eds_destination(db, key, sources, proxy_type)
     if to is None or (sni and to.service.mesh_external):
         return None
@@ -32,7 +32,7 @@ def _load_assignment(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: No
     return Resource.of(ENDPOINT, built, built.cluster_name)
 
 
-def _resolve(db: Mesh, key: ClusterKey, outbound: Outbound, sni: bool) -> Resource | None:
+def _resolve(db: Mesh, key: ClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
     """What a client gets for a key: its DestinationRule, and from where it sees the endpoints, decide."""
     sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
     if is_everywhere_alike(db, outbound):
@@ -46,25 +46,25 @@ def _resolve(db: Mesh, key: ClusterKey, outbound: Outbound, sni: bool) -> Resour
 
 
 @derived
-def _assignment_for(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+def _assignment_for(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
     return _resolve(db, key, outbound, sni=False)
 
 
 @derived
-def _sni_assignment_for(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+def _sni_assignment_for(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
     return _resolve(db, key, outbound, sni=True)
 
 
-endpoints_of: Gather[ClusterKey, [Outbound], Resource] = Gather("load_assignments", placeless_keys, _assignment_for)
+endpoints_of: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("load_assignments", placeless_keys, _assignment_for)
 """The endpoints of a proxy's outbound clusters."""
 
-sni_endpoints_of: Gather[ClusterKey, [Outbound], Resource] = Gather("sni_load_assignments", placeless_keys, _sni_assignment_for)
+sni_endpoints_of: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("sni_load_assignments", placeless_keys, _sni_assignment_for)
 """Those of the clusters that a gateway forwards to by SNI, which take mesh mTLS and nothing else."""
 
 
 # -- clusters that hold their endpoints --------------------------------------------------------------------------------------
 
-def inline_assignment(db: Mesh, key: ClusterKey, outbound: Outbound, sni: bool = False) -> endpoint_pb2.ClusterLoadAssignment | None:
+def inline_assignment(db: Mesh, key: ClusterKey, outbound: OutboundFacet, sni: bool = False) -> endpoint_pb2.ClusterLoadAssignment | None:
     """The endpoints of a cluster that holds them itself (STATIC, STRICT_DNS, LOGICAL_DNS); None where it has none.
 
     The message is shared: copy it, do not change it. No node of its own.
@@ -78,7 +78,7 @@ def inline_assignment(db: Mesh, key: ClusterKey, outbound: Outbound, sni: bool =
 
 @derived
 def _inline_load_assignment(
-    db: Mesh, key: ClusterKey, sources: Sources, seen_from: Vantage, sni: bool
+    db: Mesh, key: ClusterKey, sources: Sources, seen_from: VantageKey, sni: bool
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
     to = find_destination(db, key, sources)
     if to is None:
@@ -88,7 +88,7 @@ def _inline_load_assignment(
 
 
 def _build(
-    db: Mesh, key: ClusterKey, to: Destination, seen_from: Vantage, sni: bool, gateways: NetworkGateways, inline: bool
+    db: Mesh, key: ClusterKey, to: ClusterDestination, seen_from: VantageKey, sni: bool, gateways: NetworkGateways, inline: bool
 ) -> endpoint_pb2.ClusterLoadAssignment:
     name = names.dns_srv(key.port, key.subset, key.ref.hostname) if sni else key.name
     policy = endpoint_policy(db, to, inline)

@@ -9,12 +9,12 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from pilot.lib.addresses import is_ip
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.views.networks import NetworkGateways
-from pilot.translate.endpoint.group import Group, build_assignment, group_by_locality
+from pilot.translate.endpoint.group import LocalityGroup, build_assignment, group_by_locality
 from pilot.translate.endpoint.lb_endpoint import Member, Presentation, drains
 from pilot.translate.endpoint.policy import EndpointPolicy
 from pilot.translate.endpoint.split_horizon import only_mtls, through_gateways
 from pilot.translate.endpoint.spread import spread
-from pilot.translate.endpoint.vantage import Vantage
+from pilot.translate.endpoint.vantage import VantageKey
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Rules(msgspec.Struct, frozen=True):
     names; with EDS it takes only addresses."""
 
     policy: EndpointPolicy
-    vantage: Vantage
+    vantage: VantageKey
     gateways: NetworkGateways
     show: Presentation
     sni: bool = False
@@ -36,7 +36,7 @@ def build_cluster_load_assignment(
     return build_assignment(name, build_groups(endpoints, rules, takes_mtls), rules.show)
 
 
-def build_groups(endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]) -> list[Group]:
+def build_groups(endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]) -> list[LocalityGroup]:
     """The endpoints that a client gets, by locality and priority."""
     groups = group_by_locality([Member(e, takes_mtls(e), e.weight or 1) for e in endpoints if is_sent(e, rules)])
     if rules.gateways.gateways:

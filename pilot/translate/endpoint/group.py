@@ -12,7 +12,7 @@ from pilot.translate.endpoint.lb_endpoint import Member, Presentation, fill_lb_e
 MAX_WEIGHT = 2**32 - 1
 
 
-class Group(msgspec.Struct):
+class LocalityGroup(msgspec.Struct):
     """`weight` None: not said. One step after the other fills it; it is never shared."""
 
     locality: Locality
@@ -36,14 +36,14 @@ class Group(msgspec.Struct):
         message.priority = self.priority
 
 
-def group_by_locality(members: Iterable[Member]) -> list[Group]:
+def group_by_locality(members: Iterable[Member]) -> list[LocalityGroup]:
     """The members by their localities, as these were written, in their order."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, LocalityGroup] = {}
     for member in members:
         e = member.endpoint
         group = groups.get(e.locality_text)
         if group is None:
-            group = groups[e.locality_text] = Group(e.locality, [])
+            group = groups[e.locality_text] = LocalityGroup(e.locality, [])
         group.members.append(member)
     found = [groups[text] for text in sorted(groups)]
     for group in found:
@@ -51,7 +51,7 @@ def group_by_locality(members: Iterable[Member]) -> list[Group]:
     return found
 
 
-def build_assignment(name: str, groups: Iterable[Group], show: Presentation) -> endpoint_pb2.ClusterLoadAssignment:
+def build_assignment(name: str, groups: Iterable[LocalityGroup], show: Presentation) -> endpoint_pb2.ClusterLoadAssignment:
     """The assignment of a cluster."""
     built = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
     for group in groups:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from pilot.derive import Gather, derived
-from pilot.model.facets import Outbound
+from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.destination_rules import rule_ref
 from pilot.translate.cluster.defaults import outbound_traits
@@ -14,17 +14,17 @@ from pilot.translate.resource import Resource
 
 
 @derived
-def _inline_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+def _inline_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
     sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
     return outbound_cluster(db, key, sources, outbound_traits(outbound), inline_assignment(db, key, outbound))
 
 
-inline_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("outbound clusters with endpoints", inline_keys, _inline_cluster)
+inline_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("outbound clusters with endpoints", inline_keys, _inline_cluster)
 """Those that Envoy resolves by DNS, with the names to resolve; nearer ones come first."""
 
 
 @derived
-def _sni_routed_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resource | None:
+def _sni_routed_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
     sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
     to = find_destination(db, key, sources)
     if to is None or to.service.mesh_external or is_dynamic(to.service):
@@ -33,6 +33,6 @@ def _sni_routed_cluster(db: Mesh, key: ClusterKey, outbound: Outbound) -> Resour
     return outbound_cluster(db, key, sources, outbound_traits(outbound), inline, sni_routed=True)
 
 
-sni_routed_clusters: Gather[ClusterKey, [Outbound], Resource] = Gather("clusters routed to by SNI", cluster_keys, _sni_routed_cluster)
+sni_routed_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("clusters routed to by SNI", cluster_keys, _sni_routed_cluster)
 """Of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients send as SNI,
 without any TLS of the router's own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 from pilot.derive import hub
 from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION
 from pilot.model.endpoint import Endpoint
-from pilot.model.facets import Outbound
+from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Service
 from pilot.model.views.cluster_local import is_cluster_local
@@ -12,34 +12,34 @@ from pilot.model.views.mesh import mesh_config
 from pilot.model.views.mtls import mtls_mode
 from pilot.model.views.networks import all_network_gateways
 from pilot.model.views.placement import placement
-from pilot.translate.cluster.build import Destination
+from pilot.translate.cluster.build import ClusterDestination
 from pilot.translate.endpoint.lb_endpoint import Presentation
 from pilot.translate.endpoint.policy import EndpointPolicy, MeshBalance, Sending, build_endpoint_policy
-from pilot.translate.endpoint.vantage import Vantage, build_vantage
+from pilot.translate.endpoint.vantage import VantageKey, build_vantage
 
 
 @hub
 def mesh_balance(db: Mesh) -> MeshBalance:
-    """Of this mesh."""
+    """Returns what this mesh says of balancing."""
     mesh = mesh_config(db)
     return MeshBalance(mesh.locality_lb_setting, mesh.zone_aware_lb_setting, mesh.default_traffic_policy)
 
 
-def endpoint_policy(db: Mesh, to: Destination, inline: bool) -> EndpointPolicy:
+def endpoint_policy(db: Mesh, to: ClusterDestination, inline: bool) -> EndpointPolicy:
     """Which endpoints a cluster has and how they are arranged. `inline`: it holds them itself. No node of its own."""
     settings = db.settings
     sending = Sending(settings.clusters.send_unhealthy_endpoints, settings.clusters.always_send_unhealthy_endpoints)
     return build_endpoint_policy(to, mesh_balance(db), inline, sending, is_cluster_local(db, to.service.hostname))
 
 
-def is_everywhere_alike(db: Mesh, outbound: Outbound) -> bool:
+def is_everywhere_alike(db: Mesh, outbound: OutboundFacet) -> bool:
     """Whether no cluster's endpoints depend on where the client runs, except on its cluster. No node of its own."""
     matters = placement(db)
     return not (matters.locality or matters.node or matters.network or outbound.reach.networks)
 
 
-def vantage(db: Mesh, policy: EndpointPolicy, outbound: Outbound) -> Vantage:
-    """From where a client sees the endpoints of such a policy. No node of its own."""
+def vantage(db: Mesh, policy: EndpointPolicy, outbound: OutboundFacet) -> VantageKey:
+    """Returns from where a client sees the endpoints of a policy. No node of its own."""
     return build_vantage(policy, outbound, bool(all_network_gateways(db).gateways))
 
 

@@ -32,7 +32,7 @@ class Member(NamedTuple):
 
     @property
     def transport(self) -> str:
-        """By which its transport socket is chosen: what its workload takes, "" for plain text."""
+        """Returns what its transport socket is chosen by: what its workload takes, "" for plain text."""
         return self.endpoint.tls_mode if self.mtls and self.endpoint.tls_mode != "disabled" else ""
 
 

@@ -11,7 +11,7 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from pilot.derive import derived
 from pilot.lib import labels as label
 from pilot.model.endpoint import Endpoint
-from pilot.model.facets import Siblings
+from pilot.model.facets import SiblingsKey
 from pilot.model.inputs import Mesh
 from pilot.model.views.cluster_local import is_cluster_local
 from pilot.model.views.endpoints import endpoints
@@ -21,12 +21,12 @@ from pilot.translate import names
 from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment
 from pilot.translate.endpoint.inputs import presentation, takes_mtls
 from pilot.translate.endpoint.policy import EndpointPolicy
-from pilot.translate.endpoint.vantage import Vantage
+from pilot.translate.endpoint.vantage import VantageKey
 from pilot.translate.resource import ENDPOINT, Resource
 
 
 @derived
-def local_cluster(db: Mesh, of: Siblings) -> Mapping[str, Resource]:
+def local_cluster(db: Mesh, of: SiblingsKey) -> Mapping[str, Resource]:
     """The one resource, without endpoints where the proxy serves nothing. No DestinationRule counts."""
     found = service(db, of.ref) if of.ref is not None else None
     if of.ref is None or found is None:
@@ -38,14 +38,14 @@ def local_cluster(db: Mesh, of: Siblings) -> Mapping[str, Resource]:
         node_local=found.node_local,
         cluster_local=is_cluster_local(db, found.hostname),
     )
-    seen_from = Vantage(cluster_id=of.reach.cluster_id, network=of.reach.network, node=of.reach.node)
+    seen_from = VantageKey(cluster_id=of.reach.cluster_id, network=of.reach.network, node=of.reach.node)
     rules = Rules(policy, seen_from, network_gateways(db), presentation(db, found))
     like = [e for e in endpoints(db, of.ref, of.port) if is_sibling(e, of)]
     built = build_cluster_load_assignment(names.LOCAL_CLUSTER, like, rules, lambda e: takes_mtls(db, e, policy))
     return {names.LOCAL_CLUSTER: Resource.of(ENDPOINT, built, names.LOCAL_CLUSTER)}
 
 
-def is_sibling(e: Endpoint, of: Siblings) -> bool:
+def is_sibling(e: Endpoint, of: SiblingsKey) -> bool:
     """Whether an endpoint is of the same workload, the same generation of it, and the same region."""
     labels = dict(e.labels)
     templates = labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")

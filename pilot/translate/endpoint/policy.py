@@ -13,7 +13,7 @@ from pilot.model.config.destination_rule import (
 from pilot.model.config.mesh_config import DefaultTrafficPolicy
 from pilot.model.facets import Labels
 from pilot.model.views.locality_lb import effective_locality
-from pilot.translate.cluster.build import Destination
+from pilot.translate.cluster.build import ClusterDestination
 from pilot.translate.cluster.traffic_policy import NOTHING, build_policy, build_subset_policy
 from pilot.translate.endpoint.balance import Balance, build_balance
 
@@ -48,8 +48,8 @@ class Sending(msgspec.Struct, frozen=True):
     always_unhealthy: bool = False
 
 
-def build_endpoint_policy(to: Destination, mesh: MeshBalance, inline: bool, sending: Sending, cluster_local: bool) -> EndpointPolicy:
-    """Of one cluster. `inline`: it holds its endpoints; with EDS the mesh's outlier detection does not count."""
+def build_endpoint_policy(to: ClusterDestination, mesh: MeshBalance, inline: bool, sending: Sending, cluster_local: bool) -> EndpointPolicy:
+    """Returns the policy of one cluster. `inline`: it holds its endpoints; with EDS the mesh's outlier detection does not count."""
     service, port = to.service, to.port.number
     spec = to.rule.spec if to.rule is not None else None
     policy = NOTHING

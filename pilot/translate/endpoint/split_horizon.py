@@ -7,12 +7,12 @@ from __future__ import annotations
 from pilot.lib.addresses import is_ipv4, is_ipv6
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.views.networks import NetworkGateway, NetworkGateways
-from pilot.translate.endpoint.group import MAX_WEIGHT, Group
+from pilot.translate.endpoint.group import MAX_WEIGHT, LocalityGroup
 from pilot.translate.endpoint.lb_endpoint import Member
-from pilot.translate.endpoint.vantage import Vantage
+from pilot.translate.endpoint.vantage import VantageKey
 
 
-def through_gateways(groups: list[Group], gateways: NetworkGateways, vantage: Vantage) -> list[Group]:
+def through_gateways(groups: list[LocalityGroup], gateways: NetworkGateways, vantage: VantageKey) -> list[LocalityGroup]:
     """The groups as a client reaches them. Weights are multiplied, so that an endpoint's divides evenly among its gateways.
 
     Only mesh mTLS passes a gateway, for it routes by SNI: other endpoints behind one are left out.
@@ -20,8 +20,8 @@ def through_gateways(groups: list[Group], gateways: NetworkGateways, vantage: Va
     return [_reach(group, gateways, vantage) for group in groups]
 
 
-def _reach(group: Group, gateways: NetworkGateways, vantage: Vantage) -> Group:
-    out = Group(group.locality, [], group.priority)
+def _reach(group: LocalityGroup, gateways: NetworkGateways, vantage: VantageKey) -> LocalityGroup:
+    out = LocalityGroup(group.locality, [], group.priority)
     loads: dict[NetworkGateway, int] = {}
     for member in group.members:
         e = member.endpoint
@@ -40,7 +40,7 @@ def _reach(group: Group, gateways: NetworkGateways, vantage: Vantage) -> Group:
     return out
 
 
-def only_mtls(groups: list[Group]) -> list[Group]:
+def only_mtls(groups: list[LocalityGroup]) -> list[LocalityGroup]:
     """The groups with none but endpoints of mesh mTLS: all that a gateway may pass connections on to by SNI."""
     for group in groups:
         group.members = [m for m in group.members if is_mtls(m)]
@@ -59,7 +59,7 @@ def _gateway_endpoint(g: NetworkGateway) -> Endpoint:
     )
 
 
-def _reaches(vantage: Vantage, address: str) -> bool:
+def _reaches(vantage: VantageKey, address: str) -> bool:
     """Whether the client has the family of a gateway's address; one without a known family, or with both, reaches all."""
     if vantage.ipv4 == vantage.ipv6:
         return True

@@ -8,14 +8,14 @@ from pilot.lib.labels import split_locality
 from pilot.model.config.destination_rule import Distribute, Failover
 from pilot.model.endpoint import Locality
 from pilot.translate.endpoint.balance import Balance
-from pilot.translate.endpoint.group import Group
+from pilot.translate.endpoint.group import LocalityGroup
 from pilot.translate.endpoint.lb_endpoint import Member
-from pilot.translate.endpoint.vantage import Vantage, distance
+from pilot.translate.endpoint.vantage import VantageKey, distance
 
 _LOCALITY_STEPS, _REGION_STEPS = 5, 3
 
 
-def spread(groups: list[Group], balance: Balance, vantage: Vantage) -> list[Group]:
+def spread(groups: list[LocalityGroup], balance: Balance, vantage: VantageKey) -> list[LocalityGroup]:
     """The groups arranged for a client; groups are split where members of one locality are not equally near."""
     if balance.distribute:
         distribute(groups, balance.distribute, vantage.locality)
@@ -32,7 +32,7 @@ def spread(groups: list[Group], balance: Balance, vantage: Vantage) -> list[Grou
 
 # -- weights -----------------------------------------------------------------------------------------------------------------
 
-def distribute(groups: list[Group], rules: Iterable[Distribute], client: Locality) -> None:
+def distribute(groups: list[LocalityGroup], rules: Iterable[Distribute], client: Locality) -> None:
     """Give localities the weights that the first rule for the client's locality says; others lose their endpoints."""
     rule = next((r for r in rules if matches(client, r.from_)), None)
     if rule is None:
@@ -57,12 +57,12 @@ def matches(locality: Locality, pattern: str) -> bool:
 
 # -- priorities --------------------------------------------------------------------------------------------------------------
 
-def _split(group: Group, asked: tuple[str, ...], client: tuple[str, ...]) -> list[Group]:
+def _split(group: LocalityGroup, asked: tuple[str, ...], client: tuple[str, ...]) -> list[LocalityGroup]:
     """The members of a group by their distance, as groups of that priority."""
     by_distance: dict[int, list[Member]] = {}
     for member in group.members:
         by_distance.setdefault(distance(member.endpoint, asked, client), []).append(member)
-    parts = [Group(group.locality, by_distance[d], d) for d in sorted(by_distance)]
+    parts = [LocalityGroup(group.locality, by_distance[d], d) for d in sorted(by_distance)]
     for part in parts:
         part.weigh()
     return parts
@@ -86,14 +86,14 @@ def _region_rank(locality: Locality, client: Locality, failover: Iterable[Failov
     return 1 if next((f.to for f in failover if f.from_ == client.region), None) == locality.region else 2
 
 
-def _rank(groups: list[Group], steps: int, ranks: list[int]) -> None:
+def _rank(groups: list[LocalityGroup], steps: int, ranks: list[int]) -> None:
     """Priorities by rank within the priorities that the groups have."""
     for group, rank in zip(groups, ranks, strict=True):
         group.priority = group.priority * steps + rank
     _close_ranks(groups)
 
 
-def _close_ranks(groups: list[Group]) -> None:
+def _close_ranks(groups: list[LocalityGroup]) -> None:
     """Envoy wants priorities without gaps, from 0."""
     order = {p: i for i, p in enumerate(sorted({g.priority for g in groups}))}
     for g in groups:

@@ -7,13 +7,13 @@ import msgspec
 
 from pilot.lib import labels as label
 from pilot.model.endpoint import Endpoint, Locality
-from pilot.model.facets import Outbound
+from pilot.model.facets import OutboundFacet
 from pilot.model.proxy import NodeType
 from pilot.translate.endpoint.policy import EndpointPolicy
 
 
-class Vantage(msgspec.Struct, frozen=True, cache_hash=True):
-    """Empty where it does not matter. `nearness`: the client's values of the labels that decide who is near."""
+class VantageKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """The fields are empty where they do not matter. `nearness`: the client's values of the labels that decide who is near."""
 
     locality: Locality = Locality()
     nearness: tuple[str, ...] = ()
@@ -35,17 +35,17 @@ class Vantage(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 @lru_cache(maxsize=256)
-def anywhere(cluster_id: str) -> Vantage:
-    """Of every client of a cluster."""
-    return Vantage(cluster_id=cluster_id)
+def anywhere(cluster_id: str) -> VantageKey:
+    """Returns the vantage of every client of a Kubernetes cluster."""
+    return VantageKey(cluster_id=cluster_id)
 
 
-def build_vantage(policy: EndpointPolicy, outbound: Outbound, multi_network: bool) -> Vantage:
-    """Of a client, for a cluster of this policy."""
+def build_vantage(policy: EndpointPolicy, outbound: OutboundFacet, multi_network: bool) -> VantageKey:
+    """Returns the vantage of a client, for an outbound cluster of this policy."""
     reach, balance = outbound.reach, policy.balance
     if balance is None and not multi_network and not reach.networks and not policy.node_local:
         return anywhere(reach.cluster_id)
-    return Vantage(
+    return VantageKey(
         locality=reach.locality if balance is not None and balance.needs_locality else Locality(),
         nearness=_nearness(balance.failover_priority, outbound) if balance is not None else (),
         node=reach.node if policy.node_local else "",
@@ -58,7 +58,7 @@ def build_vantage(policy: EndpointPolicy, outbound: Outbound, multi_network: boo
     )
 
 
-def _nearness(asked: tuple[str, ...], outbound: Outbound) -> tuple[str, ...]:
+def _nearness(asked: tuple[str, ...], outbound: OutboundFacet) -> tuple[str, ...]:
     """The client's value of each label, or that which stands in its place ("key=value")."""
     if not asked:
         return ()

@@ -1,13 +1,14 @@
 """Which HTTP filters a connection manager has, in their order."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from pilot.model.facets import Features
+from pilot.translate.filter_phase import Phase, in_order
 from pilot.translate.http_filter.alpn import ALPN
 from pilot.translate.http_filter.cors import CORS
 from pilot.translate.http_filter.fault import FAULT
@@ -37,27 +38,25 @@ class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     suppress_envoy_headers: bool = False
 
 
-def build_http_filters(
-    options: FilterOptions, authn: Sequence[hcm_pb2.HttpFilter] = (), forward: Sequence[hcm_pb2.HttpFilter] = ()
-) -> list[hcm_pb2.HttpFilter]:
-    """The filters. Metadata of the peer comes first, so that a request which `authn` turns away is counted with it; `forward` are
-    those that resolve hosts, right before the router."""
-    filters = []
+def build_http_filters(options: FilterOptions, added: Iterable[tuple[Phase, hcm_pb2.HttpFilter]] = ()) -> list[hcm_pb2.HttpFilter]:
+    """Returns the filters of a connection manager; `added`: those of policies, and those that resolve hosts."""
+    return in_order((*_own_filters(options), *added))
+
+
+def _own_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
+    """Yields what every manager has, as far as its proxy has it. Metadata of the peer comes first, so that a request which a policy
+    turns away is counted with it."""
+    outgoing = options.side != "inbound"
     if options.metadata_exchange and options.features.peer_metadata:
-        filters.append(
-            build_inbound_peer_metadata(options.labels)
-            if options.side == "inbound"
-            else build_outbound_peer_metadata(options.labels, options.mesh_only)
-        )
-    filters += authn
+        metadata = build_outbound_peer_metadata(options.labels, options.mesh_only) if outgoing else build_inbound_peer_metadata(options.labels)
+        yield Phase.PEER_METADATA, metadata
     if options.grpc_web:
-        filters.append(GRPC_WEB)
-    filters.append(GRPC_STATS)
-    if options.side != "inbound" and options.alpn and options.features.alpn:
-        filters.append(ALPN)
-    filters += (FAULT, CORS)
-    if options.side != "inbound" and options.sessions:
-        filters.append(STATEFUL_SESSION)
-    filters += forward
-    filters.append(build_router(options.start_child_span, options.suppress_envoy_headers))
-    return filters
+        yield Phase.CODEC, GRPC_WEB
+    yield Phase.CODEC, GRPC_STATS
+    if outgoing and options.alpn and options.features.alpn:
+        yield Phase.ALPN, ALPN
+    yield Phase.FAULT, FAULT
+    yield Phase.CORS, CORS
+    if outgoing and options.sessions:
+        yield Phase.SESSION, STATEFUL_SESSION
+    yield Phase.END, build_router(options.start_child_span, options.suppress_envoy_headers)

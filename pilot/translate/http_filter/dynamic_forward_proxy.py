@@ -16,7 +16,7 @@ NAME = "envoy.filters.http.dynamic_forward_proxy"
 
 
 def build_dynamic_forward_proxy(cache: dns_cache_pb2.DnsCacheConfig) -> hcm_pb2.HttpFilter:
-    """Over a DNS cache."""
+    """Returns the filter over a DNS cache."""
     return hcm_pb2.HttpFilter(name=NAME, typed_config=pack(dynamic_forward_proxy_pb2.FilterConfig(dns_cache_config=cache)))
 
 

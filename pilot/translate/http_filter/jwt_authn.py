@@ -31,7 +31,7 @@ Requirement = config_pb2.JwtRequirement
 
 @lru_cache(maxsize=1024)
 def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2.HttpFilter:
-    """Of at least one rule. `clear_route_cache`: routes depend on claims, so that they are chosen again (gateways).
+    """Returns the filter of at least one rule. `clear_route_cache`: routes depend on claims, so that they are chosen again (gateways).
 
     With several issuers a request passes by one valid token, or by none that is invalid: issuers may share a header.
     """

@@ -21,12 +21,12 @@ def _build(fields: dict[str, Any], labels: tuple[str, ...]) -> hcm_pb2.HttpFilte
 
 @lru_cache(maxsize=64)
 def build_inbound_peer_metadata(labels: tuple[str, ...] = ()) -> hcm_pb2.HttpFilter:
-    """On the side of the server. `labels`: more labels of workloads to exchange."""
+    """Returns the filter of the server's side. `labels`: more labels of workloads to exchange."""
     return _build({"downstream_discovery": _DISCOVERY, "downstream_propagation": [{"istio_headers": {}}]}, labels)
 
 
 @lru_cache(maxsize=64)
 def build_outbound_peer_metadata(labels: tuple[str, ...] = (), mesh_only: bool = False) -> hcm_pb2.HttpFilter:
-    """On the side of the client. `mesh_only`: no headers to services outside of the mesh."""
+    """Returns the filter of the client's side. `mesh_only`: no headers to services outside of the mesh."""
     headers = {"skip_external_clusters": True} if mesh_only else {}
     return _build({"upstream_discovery": _DISCOVERY, "upstream_propagation": [{"istio_headers": headers}]}, labels)

@@ -12,36 +12,36 @@ ANY_IPV4, ANY_IPV6 = "0.0.0.0", "::"
 
 
 def wildcards(ipv4: bool, ipv6: bool) -> tuple[str, ...]:
-    """All addresses, of the families that a proxy has; the first is the one to bind to, the second an additional one."""
+    """Returns the addresses that stand for all, of the families that a proxy has; the first is the one to bind to, the second an additional one."""
     return tuple(a for a, has in ((ANY_IPV4, ipv4), (ANY_IPV6, ipv6)) if has)
 
 
 def loopbacks(ipv4: bool, ipv6: bool) -> tuple[str, ...]:
-    """The addresses of the pod itself, in the same way."""
+    """Returns the addresses of the pod itself, in the same order."""
     return tuple(a for a, has in (("127.0.0.1", ipv4), ("::1", ipv6)) if has)
 
 
 def canonical(bind: str) -> str:
-    """An IPv6 address in the one form that all its spellings have, as Envoy compares them; anything else as it is."""
+    """Returns an IPv6 address in the one form that all its spellings have, as Envoy compares them; anything else as it is."""
     if ":" not in bind or bind.startswith(UNIX):
         return bind
     return str(ipaddress.ip_address(bind))
 
 
 def build_address(bind: str, port: int) -> address_pb2.Address:
-    """A socket address; without a port the path of a Unix socket."""
+    """Returns a socket address; without a port that of a Unix socket's path."""
     if port:
         return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=bind, port_value=port))
     return address_pb2.Address(pipe=address_pb2.Pipe(path=bind.removeprefix(UNIX)))
 
 
 def build_additional(binds: Iterable[str], port: int) -> list[listener_pb2.AdditionalAddress]:
-    """Further addresses of one listener."""
+    """Returns the further addresses of a listener."""
     return [listener_pb2.AdditionalAddress(address=build_address(bind, port)) for bind in binds if bind]
 
 
 def build_cidr(text: str) -> address_pb2.CidrRange | None:
-    """Of an address or a network; None where it is neither. An address that stands for all is no range."""
+    """Returns the range of an address or a network; None where it is neither. An address that stands for all is no range."""
     try:
         network = ipaddress.ip_interface(text)
     except ValueError:
@@ -52,5 +52,5 @@ def build_cidr(text: str) -> address_pb2.CidrRange | None:
 
 
 def listener_name(bind: str, port: int) -> str:
-    """`0.0.0.0_80`."""
+    """Returns the name of a listener, such as `0.0.0.0_80`."""
     return f"{bind}_{port}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pilot.lib.hosts import is_server_name
 from pilot.model.config.object import ObjectKey
 from pilot.model.service import Port, Protocol
-from pilot.translate.listener.http import HttpClass
+from pilot.translate.listener.http import ManagerKey
 from pilot.translate.network_filter.tcp_proxy import TcpRoute
 
 SERVER_FIRST = frozenset({Protocol.MONGO, Protocol.MYSQL})
@@ -18,11 +18,11 @@ RAW_BUFFER = "raw_buffer"
 class HttpRoutes(NamedTuple):
     """A chain of HTTP: its class of managers, and the name of its routes."""
 
-    kind: HttpClass
+    kind: ManagerKey
     routes: str
 
 
-class ChainSpec(NamedTuple):
+class OutboundChainKey(NamedTuple):
     """A filter chain. Conditions first: `()` and "" are none. `protocol`: of a TCP chain, for filters that look into it;
     `source`: the VirtualService that it is from; `dynamic_host`: the wildcard host that its SNI is resolved for."""
 
@@ -48,7 +48,7 @@ class ChainSpec(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Of TLS handshakes, as Envoy compares them: "" is any."""
+        """Returns the names of TLS handshakes as Envoy compares them; "" is any."""
         return ["" if "*" in self.sni else name.lower() for name in self.sni] or [""]
 
     @property
@@ -58,14 +58,14 @@ class ChainSpec(NamedTuple):
 
 
 def _once(texts: Iterable[str], form: Callable[[str], str]) -> tuple[str, ...]:
-    """Without those that are an earlier one in another form."""
+    """Returns texts without those that are an earlier one in another form."""
     found: dict[str, str] = {}
     for text in texts:
         found.setdefault(form(text), text)
     return tuple(found.values())
 
 
-def _cells(chain: ChainSpec, names: Iterable[str], networks: Collection[str]) -> Iterator[tuple[str, str, str, str]]:
+def _cells(chain: OutboundChainKey, names: Iterable[str], networks: Collection[str]) -> Iterator[tuple[str, str, str, str]]:
     """What the chain takes with these names and networks. No two chains of a listener may have one in common."""
     return ((chain.transport, alpn, name, network) for alpn in chain.alpns or ("",) for name in names for network in networks)
 
@@ -79,21 +79,21 @@ def _network(text: str) -> str:
     return "" if text.partition("/")[0] == "0.0.0.0" else str(network)
 
 
-class ListenerSpec(NamedTuple):
+class OutboundListenerKey(NamedTuple):
     """An outbound listener. `unmatched`: the cluster for connections that no chain takes."""
 
     binds: tuple[str, ...]
     port: int
     to_port: bool
-    chains: tuple[ChainSpec, ...]
+    chains: tuple[OutboundChainKey, ...]
     unmatched: str
 
 
-class Draft:
+class ListenerDraft:
     """A listener that the chains of one service after the other are added to."""
 
     def __init__(self) -> None:
-        self.chains: dict[tuple[object, ...], ChainSpec] = {}
+        self.chains: dict[tuple[object, ...], OutboundChainKey] = {}
         self.taken: set[tuple[str, str, str, str]] = set()
         self.protocol: Protocol | None = None
         self.port: Port | None = None
@@ -108,13 +108,13 @@ class Draft:
         """Protocols whose servers speak first share a port with nothing that would have to be told from them."""
         return self.protocol is None or self.protocol is protocol or SERVER_FIRST.isdisjoint((self.protocol, protocol))
 
-    def start(self, port: Port, binds: tuple[str, ...], to_port: bool, protocol: Protocol, chains: list[ChainSpec]) -> None:
+    def start(self, port: Port, binds: tuple[str, ...], to_port: bool, protocol: Protocol, chains: list[OutboundChainKey]) -> None:
         """Begin (anew) with the chains of a service."""
         self.port, self.binds, self.to_port, self.protocol = port, binds, to_port, protocol
         self.chains, self.taken = {}, set()
         self.merge(chains)
 
-    def merge(self, chains: list[ChainSpec]) -> None:
+    def merge(self, chains: list[OutboundChainKey]) -> None:
         """Add chains; the first of those with the same condition stays, and a name or network that is taken is left out of later ones.
 
         Envoy refuses a listener in which two chains share one, or with a name that it cannot tell TLS by.
@@ -127,7 +127,7 @@ class Draft:
                 self.chains.setdefault(rest.condition, rest)
                 self.taken.update(_cells(rest, rest.names, rest.networks))
 
-    def _free(self, chain: ChainSpec) -> ChainSpec | None:
+    def _free(self, chain: OutboundChainKey) -> OutboundChainKey | None:
         """The chain for the names that are free, else for the networks; None where neither is."""
         chain = chain._replace(sni=_once(chain.sni, str.lower), cidrs=_once(chain.cidrs, _network))
         usable = tuple(name for name in chain.sni if is_server_name(name))

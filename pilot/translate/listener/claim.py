@@ -9,7 +9,7 @@ import msgspec
 from pilot.derive import derived
 from pilot.lib.hosts import is_address
 from pilot.model.config.sidecar import SidecarPort
-from pilot.model.facets import OutboundListening
+from pilot.model.facets import OutboundListenersFacet
 from pilot.model.inputs import Mesh
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import Port, Protocol, Registry, Resolution, Service, ServiceRef
@@ -22,10 +22,10 @@ from pilot.translate.listener.address import ANY_IPV4, ANY_IPV6, UNIX, loopbacks
 PRIVILEGED = 1024
 
 
-class Place(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+class PlaceKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Where an egress listener of a proxy may listen.
 
-    `cluster`: as in `OutboundListening`; `binds`: addresses that it names, () for those of the services; `to_port`: it takes a port of
+    `cluster`: as in `OutboundListenersFacet`; `binds`: addresses that it names, () for those of the services; `to_port`: it takes a port of
     the pod, where the others only take what is captured; `refused`: ports that other listeners of the proxy hold on all addresses.
     """
 
@@ -73,12 +73,12 @@ class Claim(NamedTuple):
     of_pod: bool = False
 
 
-def place_of(listener: EgressListener, facet: OutboundListening, refused: frozenset[int], dual_stack: bool, pods_as_chains: bool) -> Place:
-    """Of an egress listener of a proxy."""
+def place_of(listener: EgressListener, facet: OutboundListenersFacet, refused: frozenset[int], dual_stack: bool, pods_as_chains: bool) -> PlaceKey:
+    """Returns where an egress listener of a proxy may listen."""
     listening = facet.listening
     to_port = listening.interception == "NONE" or listener.capture_mode == "NONE" or listener.bind.startswith(UNIX)
     binds: tuple[str, ...] = (listener.bind,) if listener.bind else loopbacks(listening.ipv4, listening.ipv6) if to_port else ()
-    return Place(
+    return PlaceKey(
         ipv4=listening.ipv4,
         ipv6=listening.ipv6,
         dual_stack=dual_stack,
@@ -94,7 +94,7 @@ def place_of(listener: EgressListener, facet: OutboundListening, refused: frozen
 
 
 @derived
-def claims(db: Mesh, item: Import, index: int, place: Place, own: SidecarPort | None) -> tuple[Claim, ...]:
+def claims(db: Mesh, item: Import, index: int, place: PlaceKey, own: SidecarPort | None) -> tuple[Claim, ...]:
     """What an imported service asks for through egress listener `index`, on the port that the listener has of its `own`, or on those
     of the service."""
     found = service(db, item.ref)
@@ -114,13 +114,13 @@ def claims(db: Mesh, item: Import, index: int, place: Place, own: SidecarPort | 
     return tuple(c for c in out if c.port.number not in place.refused or c.binds[0] not in place.wildcards)
 
 
-def is_headless(found: Service, port: Port, place: Place) -> bool:
+def is_headless(found: Service, port: Port, place: PlaceKey) -> bool:
     """Is a port reached at the addresses of its pods? HTTP is routed by host names instead, at all addresses."""
     tcp = port.protocol.is_tcp or port.protocol is Protocol.UNSUPPORTED
     return tcp and found.resolution is Resolution.PASSTHROUGH and all(a[0] == ANY_IPV4 for a in _addresses(found, place))
 
 
-def _pod_claims(db: Mesh, found: Service, port: Port, index: int, place: Place, only: int) -> Iterator[Claim]:
+def _pod_claims(db: Mesh, found: Service, port: Port, index: int, place: PlaceKey, only: int) -> Iterator[Claim]:
     """One a pod, but the proxy's own; without any pod one for all addresses, if nothing says that there should be pods."""
     known = endpoints(db, found.ref, port.number)
     if not known and found.registry is not Registry.KUBERNETES and not found.selector:
@@ -135,8 +135,8 @@ def _pod_claims(db: Mesh, found: Service, port: Port, index: int, place: Place, 
             yield Claim(found.ref, index, port, only or port.number, endpoint.addresses, place.to_port, address, of_pod=True)
 
 
-def _claims(found: Service, port: Port, index: int, place: Place, only: int) -> Iterator[Claim]:
-    """At the listener's own address, for HTTP at all, else at the addresses of the service."""
+def _claims(found: Service, port: Port, index: int, place: PlaceKey, only: int) -> Iterator[Claim]:
+    """Yields claims at the listener's own address, for HTTP at all addresses, else at those of the service."""
     base = Claim(found.ref, index, port, only or port.number, place.binds, place.to_port, "")
     if place.binds or port.protocol.is_http:
         address = _specific(_addresses(found, place)[0][0], found, place)
@@ -151,14 +151,14 @@ def _claims(found: Service, port: Port, index: int, place: Place, only: int) -> 
         yield base._replace(binds=(first, *addresses[1:], *extra), address=first)
 
 
-def _specific(address: str, found: Service, place: Place) -> str:
-    """All addresses, for a service outside of the registry, are those of the proxy's own family; "" for a network."""
+def _specific(address: str, found: Service, place: PlaceKey) -> str:
+    """Returns an address as the proxy binds it: where it stands for all, in the proxy's own family; "" for a network."""
     if "/" in address:
         return ""
     return ANY_IPV6 if address == ANY_IPV4 and found.registry is Registry.EXTERNAL and not place.ipv4 else address
 
 
-def _addresses(found: Service, place: Place) -> list[tuple[str, ...]]:
+def _addresses(found: Service, place: PlaceKey) -> list[tuple[str, ...]]:
     """The addresses of a service as a proxy sees them, each with the further ones that belong to it.
 
     Each address of a ServiceEntry stands for itself; those of a Kubernetes Service are one address of several families.

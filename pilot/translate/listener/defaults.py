@@ -27,7 +27,7 @@ class ListenerDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 @hub
 def listener_defaults(db: Mesh) -> ListenerDefaults:
-    """Of this mesh."""
+    """Returns the defaults of this mesh."""
     mesh = mesh_config(db)
     return ListenerDefaults(
         outbound_port=mesh.proxy_listen_port,

@@ -10,17 +10,17 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import Port, Protocol
-from pilot.model.views.gateway_servers import MergedPort, Selection, ServerKey, sni_hosts
+from pilot.model.views.gateway_servers import GatewaySelectionKey, MergedPort, ServerKey, sni_hosts
 from pilot.model.views.gateways import merged_gateway, server
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.mesh_services import secret_provider
-from pilot.model.views.router import Front, bound_services
+from pilot.model.views.router import GatewayListenersFacet, bound_services
 from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.access_log import build_listener_access_logs
 from pilot.translate.listener.address import listener_name, wildcards
-from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.gateway_chains import (
-    Chain,
+    GatewayChainKey,
+    GatewayListenerKey,
     HttpsChain,
     Layer4,
     MeshChain,
@@ -28,7 +28,6 @@ from pilot.translate.listener.gateway_chains import (
     PlainChain,
     Planned,
     Repeated,
-    Slot,
     SniChain,
     TcpChain,
     plan_chains,
@@ -39,6 +38,7 @@ from pilot.translate.listener.gateway_listener import GatewayChain, GatewayOptio
 from pilot.translate.listener.gateway_passages import build_passage, passages
 from pilot.translate.listener.http import over_rds
 from pilot.translate.listener.options import listener_options
+from pilot.translate.listener.policy_filters import access_logs
 from pilot.translate.names import outbound_cluster
 from pilot.translate.network_filter.chain import build_tcp_filters
 from pilot.translate.resource import Resource
@@ -50,13 +50,13 @@ from pilot.translate.transport_socket.sds import SdsProvider
 # -- which listeners and chains --------------------------------------------------------------------------------------------
 
 @derived
-def _slots(db: Mesh, selected: Selection, front: Front) -> dict[Slot, tuple[MergedPort, ...]]:
+def _slots(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
     everywhere = wildcards(front.listening.ipv4, front.listening.ipv6)[0]
     return plan_slots(merged_gateway(db, selected), everywhere, front.listening.unprivileged)
 
 
 @derived
-def _slot_keys(db: Mesh, selected: Selection, front: Front) -> tuple[Slot, ...]:
+def _slot_keys(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[GatewayListenerKey, ...]:
     return tuple(_slots(db, selected, front))
 
 
@@ -71,7 +71,7 @@ _layer4_services: Gather[ObjectKey, [str, ObjectKey], Layer4] = Gather("layer4_o
 
 
 @derived
-def _planned(db: Mesh, slot: Slot, selected: Selection, front: Front) -> Planned:
+def _planned(db: Mesh, slot: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> Planned:
     ports = _slots(db, selected, front).get(slot, ())
     servers = {m.key: s for p in ports for m in p.servers if (s := server(db, m.key)) is not None}
     gateways = dict.fromkeys(key.gateway for key in servers)
@@ -80,8 +80,8 @@ def _planned(db: Mesh, slot: Slot, selected: Selection, front: Front) -> Planned
 
 
 @derived
-def _chain_keys(db: Mesh, slot: Slot, selected: Selection, front: Front) -> tuple[Chain, ...]:
-    chains: dict[Chain, None] = {}
+def _chain_keys(db: Mesh, slot: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[GatewayChainKey, ...]:
+    chains: dict[GatewayChainKey, None] = {}
     for planned in _planned(db, slot, selected, front).chains:
         if isinstance(planned, Passages):
             found = server(db, planned.server)
@@ -93,13 +93,13 @@ def _chain_keys(db: Mesh, slot: Slot, selected: Selection, front: Front) -> tupl
 
 
 @derived
-def repeated_names(db: Mesh, selected: Selection, front: Front) -> tuple[Repeated, ...]:
+def repeated_names(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[Repeated, ...]:
     """Conditions of TLS rules that have no chain in the listeners of a router."""
     return tuple(again for slot in _slot_keys(db, selected, front) for again in _planned(db, slot, selected, front).repeated)
 
 
 @derived
-def covered_servers(db: Mesh, selected: Selection, front: Front) -> tuple[ServerKey, ...]:
+def covered_servers(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[ServerKey, ...]:
     """Servers that have no chain in the listeners of a router."""
     return tuple(key for slot in _slot_keys(db, selected, front) for key in _planned(db, slot, selected, front).covered)
 
@@ -107,7 +107,7 @@ def covered_servers(db: Mesh, selected: Selection, front: Front) -> tuple[Server
 # -- chains ----------------------------------------------------------------------------------------------------------------
 
 @derived
-def filter_chain(db: Mesh, chain: Chain, slot: Slot, front: Front) -> GatewayChain | None:
+def filter_chain(db: Mesh, chain: GatewayChainKey, slot: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
     """One filter chain; None for one that has nowhere to go."""
     if isinstance(chain, PlainChain):
         return _plain_chain(db, chain, slot, front)
@@ -118,13 +118,13 @@ def filter_chain(db: Mesh, chain: Chain, slot: Slot, front: Front) -> GatewayCha
     return _tcp_chain(db, chain, front)
 
 
-def _plain_chain(db: Mesh, chain: PlainChain, slot: Slot, front: Front) -> GatewayChain | None:
+def _plain_chain(db: Mesh, chain: PlainChain, slot: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
     template = manager(db, front, parse_protocol(chain.protocol) is Protocol.GRPC_WEB, False)
     own = over_rds(_stat_prefix(slot), route_name(chain.route))
     return build_gateway_chain((), manager=template + own, timeout=db.settings.gateways.handshake_timeout)
 
 
-def _https_chain(db: Mesh, chain: HttpsChain, slot: Slot, front: Front) -> GatewayChain | None:
+def _https_chain(db: Mesh, chain: HttpsChain, slot: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
     found = server(db, chain.server)
     if found is None:
         return None
@@ -134,7 +134,7 @@ def _https_chain(db: Mesh, chain: HttpsChain, slot: Slot, front: Front) -> Gatew
     return build_gateway_chain(sni_hosts(found), manager=template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout)
 
 
-def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: Front) -> GatewayChain | None:
+def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: GatewayListenersFacet) -> GatewayChain | None:
     found, service = server(db, chain.server), virtual_service(db, chain.virtual_service)
     if found is None or found.port is None or service is None:
         return None
@@ -155,11 +155,11 @@ def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: Front) -> GatewayCha
     return build_gateway_chain(sni_hosts(found), filters, socket=socket, timeout=db.settings.gateways.handshake_timeout)
 
 
-def _stat_prefix(slot: Slot) -> str:
+def _stat_prefix(slot: GatewayListenerKey) -> str:
     return f"outbound_{slot_name(slot)};"
 
 
-def _socket(db: Mesh, key: ServerKey, front: Front, alpn: tuple[str, ...], quic: bool = False) -> base_pb2.TransportSocket | None:
+def _socket(db: Mesh, key: ServerKey, front: GatewayListenersFacet, alpn: tuple[str, ...], quic: bool = False) -> base_pb2.TransportSocket | None:
     """TLS of a server that ends it."""
     found = server(db, key)
     if found is None or found.tls is None:
@@ -183,36 +183,40 @@ def _sds_provider(db: Mesh) -> SdsProvider | None:
 # -- listeners -------------------------------------------------------------------------------------------------------------
 
 @derived
-def _chain(db: Mesh, chain: Chain, slot: Slot, _selected: Selection, front: Front) -> GatewayChain | None:
+def _chain(
+    db: Mesh, chain: GatewayChainKey, slot: GatewayListenerKey, _: GatewaySelectionKey, front: GatewayListenersFacet
+) -> GatewayChain | None:
     return filter_chain(db, chain, slot, front)
 
 
-_chains: Gather[Chain, [Slot, Selection, Front], GatewayChain] = Gather("gateway_chains", _chain_keys, _chain)
+_chains: Gather[GatewayChainKey, [GatewayListenerKey, GatewaySelectionKey, GatewayListenersFacet], GatewayChain]
+_chains = Gather("gateway_chains", _chain_keys, _chain)
 
 
 @derived
-def _listener(db: Mesh, slot: Slot, selected: Selection, front: Front) -> Resource | None:
+def _listener(db: Mesh, slot: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> Resource | None:
     """The listener of a slot; None where nothing would answer on it."""
     chains = tuple(_chains(db, slot, selected, front).values())
     return build_gateway_listener(slot, slot_name(slot), chains, _options(db, slot, front)) if chains else None
 
 
-def slot_name(slot: Slot) -> str:
+def slot_name(slot: GatewayListenerKey) -> str:
     return ("udp_" if slot.quic else "") + listener_name(slot.bind, slot.number)
 
 
 @derived
-def _options(db: Mesh, slot: Slot, front: Front) -> GatewayOptions:
+def _options(db: Mesh, slot: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayOptions:
     listening = front.listening
     all_addresses = wildcards(listening.ipv4, listening.ipv6)
     return GatewayOptions(
         others=all_addresses[1:] if db.settings.registry.dual_stack and slot.bind == all_addresses[0] else (),
         proxy_protocol=front.topology.proxy_protocol,
-        exact_balance=listening.exact_balance_outbound,
+        exact_balance=listening.exact_balance,
         accepts=db.settings.listeners.connections_per_event,
         buffer_bytes=listening.connections.listener_per_connection_buffer_limit_bytes,
-        access_logs=build_listener_access_logs(listener_defaults(db).access_logs),
+        access_logs=build_listener_access_logs(access_logs(db, listening)),
     )
 
 
-gateway_listeners: Gather[Slot, [Selection, Front], Resource] = Gather("gateway_listeners", _slot_keys, _listener)
+gateway_listeners: Gather[GatewayListenerKey, [GatewaySelectionKey, GatewayListenersFacet], Resource]
+gateway_listeners = Gather("gateway_listeners", _slot_keys, _listener)

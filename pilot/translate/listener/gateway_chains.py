@@ -28,7 +28,7 @@ from pilot.model.views.gateway_servers import (
 UNPRIVILEGED_PORTS = 1024
 
 
-class Slot(NamedTuple):
+class GatewayListenerKey(NamedTuple):
     """A listener; `quic`: on UDP."""
 
     number: int
@@ -90,7 +90,7 @@ class Repeated(NamedTuple):
     names: tuple[str, ...]
 
 
-Chain = PlainChain | HttpsChain | TcpChain | SniChain | MeshChain
+GatewayChainKey = PlainChain | HttpsChain | TcpChain | SniChain | MeshChain
 PlannedChain = PlainChain | HttpsChain | TcpChain | SniChain | Passages
 
 
@@ -109,17 +109,17 @@ class Layer4(NamedTuple):
         return cls(key, spec.hosts, tcp, tuple((i, rule.match) for i, rule in enumerate(spec.tls) if rule.route))
 
 
-def plan_slots(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> dict[Slot, tuple[MergedPort, ...]]:
+def plan_slots(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
     """The listeners of a gateway, each with the merged ports that share it: they differ by protocol.
 
     `everywhere`: the address that stands for all, where a server names none. A pod without privileges cannot listen on low ports.
     """
-    found: dict[Slot, tuple[MergedPort, ...]] = {}
+    found: dict[GatewayListenerKey, tuple[MergedPort, ...]] = {}
     for port in gateway.ports:
         if unprivileged and port.number < UNPRIVILEGED_PORTS:
             continue
         bind = port.bind or everywhere
-        for slot in (Slot(port.number, bind), Slot(port.number, bind, True)):
+        for slot in (GatewayListenerKey(port.number, bind), GatewayListenerKey(port.number, bind, True)):
             if port.quic or not slot.quic:
                 found[slot] = (*found.get(slot, ()), port)
     return found
@@ -206,7 +206,7 @@ class _Planner:
 
 
 def applies(match: L4MatchAttributes | TLSMatchAttributes, server: Server, gateway: ObjectKey) -> bool:
-    """By port and gateway; a gateway's clients have no labels or namespace to go by."""
+    """Can a connection to the server meet the condition? Port and gateway decide; a gateway's clients have no labels or namespace to go by."""
     assert server.port is not None
     named = not match.gateways or f"{gateway.namespace}/{gateway.name}" in match.gateways
     return named and match.port in (0, server.port.number)

@@ -10,12 +10,11 @@ from pilot.model.config.virtual_service import RouteDestination
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, ServiceRef
 from pilot.model.views.destination_rules import destination_rule
-from pilot.model.views.jwt import jwt_rules
-from pilot.model.views.router import Front, Topology
+from pilot.model.views.router import GatewayListenersFacet, TopologyFacet
 from pilot.model.views.services import service
 from pilot.translate.cluster.stat_name import build_stat_name
 from pilot.translate.listener.defaults import listener_defaults
-from pilot.translate.listener.http import HttpClass, http_template, tracing_part
+from pilot.translate.listener.http import ManagerKey, http_template, tracing_part
 from pilot.translate.network_filter.tcp_proxy import TcpRoute, tcp_settings
 from pilot.translate.route.destination import cluster_of
 from pilot.translate.route.gateway_sources import service_in_sight, target_of
@@ -26,14 +25,13 @@ Manager = hcm_pb2.HttpConnectionManager
 # -- HTTP ------------------------------------------------------------------------------------------------------------------
 
 @derived
-def manager(db: Mesh, front: Front, grpc_web: bool, http3: bool) -> bytes:
+def manager(db: Mesh, front: GatewayListenersFacet, grpc_web: bool, http3: bool) -> bytes:
     """The connection manager of a router, serialized, without statistics prefix and routes: protobuf merges these in."""
-    jwt = jwt_rules(db, front.scope.namespace, front.policies)
-    template = http_template(db, HttpClass(side="gateway", grpc_web=grpc_web, http3=http3, jwt=jwt), front.listening)
+    template = http_template(db, ManagerKey(grpc_web=grpc_web, http3=http3), front.listening)
     return template + build_topology(front.topology) + tracing_part(db, front.listening, front.tags)
 
 
-def build_topology(topology: Topology) -> bytes:
+def build_topology(topology: TopologyFacet) -> bytes:
     """A part of a manager: whose word is taken on where requests come from.
 
     What a client's certificate says is passed on only where ours counts.
@@ -51,7 +49,7 @@ def build_topology(topology: Topology) -> bytes:
 
 # -- TCP -------------------------------------------------------------------------------------------------------------------
 
-def tcp_route(db: Mesh, to: tuple[RouteDestination, ...], port: Port, name: str, front: Front) -> TcpRoute | None:
+def tcp_route(db: Mesh, to: tuple[RouteDestination, ...], port: Port, name: str, front: GatewayListenersFacet) -> TcpRoute | None:
     """Where a TCP or TLS rule leads; None where no destination has any weight.
 
     `port`: of the server, for destinations without one of their own. Several destinations are counted together, under `name`.

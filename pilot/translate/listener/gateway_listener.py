@@ -12,7 +12,7 @@ from envoy.extensions.filters.listener.proxy_protocol.v3 import proxy_protocol_p
 from pilot.lib.hosts import is_server_name
 from pilot.translate.listener.filter_chain import ChainMatch, build_chain
 from pilot.translate.listener.frame import Frame, build_frame
-from pilot.translate.listener.gateway_chains import Slot
+from pilot.translate.listener.gateway_chains import GatewayListenerKey
 from pilot.translate.listener.listener_filter import TLS_INSPECTOR
 from pilot.translate.listener.parts import ChainParts, ListenerParts, assemble
 from pilot.translate.resource import Resource
@@ -41,7 +41,7 @@ class GatewayOptions(NamedTuple):
     access_logs: tuple[accesslog_pb2.AccessLog, ...] = ()
 
 
-def build_gateway_listener(slot: Slot, name: str, chains: Sequence[GatewayChain], options: GatewayOptions) -> Resource:
+def build_gateway_listener(slot: GatewayListenerKey, name: str, chains: Sequence[GatewayChain], options: GatewayOptions) -> Resource:
     """Returns the listener of a slot, of at least one chain.
 
     No timeout of the listener filters is set: Envoy's own, 15 s, frees what clients hold that never speak.

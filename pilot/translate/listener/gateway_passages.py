@@ -12,7 +12,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol, ServiceRef
 from pilot.model.views.destination_rules import destination_rule
 from pilot.model.views.imports import scope_services
-from pilot.model.views.router import Front
+from pilot.model.views.router import GatewayListenersFacet
 from pilot.model.views.services import service
 from pilot.translate.listener.gateway_chains import MeshChain
 from pilot.translate.listener.gateway_filters import stat_prefix
@@ -49,7 +49,7 @@ def passages(db: Mesh, names: tuple[str, ...], scope: Scope, labels: Labels) -> 
     return [chain for chains in _all_passages(db, names, scope, labels).values() for chain in chains]
 
 
-def build_passage(db: Mesh, chain: MeshChain, front: Front) -> GatewayChain | None:
+def build_passage(db: Mesh, chain: MeshChain, front: GatewayListenersFacet) -> GatewayChain | None:
     """One of these chains."""
     found = service(db, chain.service)
     port = found.port(chain.port) if found is not None else None

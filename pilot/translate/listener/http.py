@@ -1,51 +1,48 @@
 """HTTP connection managers: a template for each class of them."""
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 from envoy.config.route.v3 import route_pb2
 
 from pilot.derive import derived
-from pilot.model.facets import Listening, Tags
+from pilot.model.facets import ListeningFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
 from pilot.translate import names
 from pilot.translate.access_log import build_http_access_logs
 from pilot.translate.cluster.dns import lookup_family
+from pilot.translate.filter_phase import Phase
 from pilot.translate.http_filter.chain import FilterOptions, build_http_filters
 from pilot.translate.http_filter.dynamic_forward_proxy import build_allow_any_dns_cache, build_dns_cache, build_dynamic_forward_proxy
-from pilot.translate.http_filter.jwt_authn import JwtRules, build_jwt_authn
 from pilot.translate.listener.defaults import internal_networks, listener_defaults
 from pilot.translate.listener.parts import serialize_tracing
+from pilot.translate.listener.policy_filters import access_logs, http_policy_filters, tracing
 from pilot.translate.network_filter.http_connection_manager import HttpOptions, Manager, build_http_connection_manager, rds
 from pilot.translate.tracing import build_tracing
 
 
-class HttpClass(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Managers that are alike but for their routes, statistics and tracing.
 
     `forward_proxy`: its clients name whole URLs; `dynamic_host`: the wildcard host whose requests it resolves; `allow_any`: it
-    resolves any unknown host; `jwt`: what requests must be signed with.
+    resolves any unknown host.
     """
 
-    side: Literal["inbound", "outbound", "gateway"]
     grpc_web: bool = False
     http2: bool = False
     http3: bool = False
     forward_proxy: bool = False
     dynamic_host: str = ""
     allow_any: bool = False
-    jwt: JwtRules = ()
 
 
 @derived
-def http_template(db: Mesh, kind: HttpClass, listening: Listening) -> bytes:
+def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> bytes:
     """A serialized manager without statistics prefix, routes and tracing."""
     settings, defaults = db.settings, listener_defaults(db)
-    gateway = kind.side == "gateway"
-    use_remote_address = gateway or (kind.side == "outbound" and settings.listeners.use_remote_address and not kind.forward_proxy)
+    side = listening.side
+    use_remote_address = side == "gateway" or (side == "outbound" and settings.listeners.use_remote_address and not kind.forward_proxy)
     options = HttpOptions(
-        side=kind.side,
+        side=side,
         headers=listening.headers,
         connections=listening.connections,
         normalization=defaults.normalization,
@@ -61,7 +58,7 @@ def http_template(db: Mesh, kind: HttpClass, listening: Listening) -> bytes:
     headers = listening.headers
     exchange = headers.metadata_exchange_headers
     filters = FilterOptions(
-        side=kind.side,
+        side=side,
         features=listening.features,
         metadata_exchange=settings.telemetry.metadata_exchange,
         labels=settings.telemetry.metadata_exchange_labels,
@@ -72,14 +69,14 @@ def http_template(db: Mesh, kind: HttpClass, listening: Listening) -> bytes:
         suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled),
     )
     family = lookup_family(listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4)
-    resolving = []
+    added = http_policy_filters(db, listening)
     if kind.dynamic_host:
-        resolving.append(build_dynamic_forward_proxy(build_dns_cache(names.dns_cache(kind.dynamic_host), family)))
+        added.append((Phase.RESOLUTION, build_dynamic_forward_proxy(build_dns_cache(names.dns_cache(kind.dynamic_host), family))))
     if kind.allow_any:
         cache = build_allow_any_dns_cache(family, settings.clusters.dynamic_dns_max_hosts, listening.dns_proxy)
-        resolving.append(build_dynamic_forward_proxy(cache))
-    authn = [build_jwt_authn(kind.jwt, clear_route_cache=gateway)] if kind.jwt else []
-    manager = build_http_connection_manager(options, build_http_filters(filters, authn, resolving), build_http_access_logs(defaults.access_logs))
+        added.append((Phase.RESOLUTION, build_dynamic_forward_proxy(cache)))
+    logs = build_http_access_logs(access_logs(db, listening))
+    manager = build_http_connection_manager(options, build_http_filters(filters, added), logs)
     template: bytes = manager.SerializeToString(deterministic=True)
     return template
 
@@ -97,6 +94,7 @@ def with_routes(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes
 
 
 @derived
-def tracing_part(db: Mesh, listening: Listening, tags: Tags) -> bytes:
-    """The tracing of a workload's managers, b"" where there is none."""
-    return serialize_tracing(build_tracing(listening.tracing, tags)) if listening.tracing is not None else b""
+def tracing_part(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet) -> bytes:
+    """Returns the tracing of a workload's managers, b"" where there is none."""
+    spans = tracing(listening)
+    return serialize_tracing(build_tracing(spans, tags)) if spans is not None else b""

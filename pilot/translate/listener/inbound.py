@@ -12,22 +12,20 @@ from envoy.config.core.v3 import base_pb2
 
 from pilot.derive import derived
 from pilot.model.config.gateway import ServerTLSSettings
-from pilot.model.facets import Inbound, Listening, SecretServers, TlsFiles
+from pilot.model.facets import InboundFacet, ListeningFacet, SecretServers, TlsFiles
 from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
-from pilot.model.views.jwt import jwt_rules
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.trust import trust_domains
 from pilot.translate import names
 from pilot.translate.access_log import build_listener_access_logs
-from pilot.translate.http_filter.jwt_authn import JwtRules
 from pilot.translate.listener.address import wildcards
 from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.filter_chain import build_black_hole_chain
 from pilot.translate.listener.frame import Frame, build_frame
-from pilot.translate.listener.http import HttpClass, http_template, tracing_part
-from pilot.translate.listener.inbound_chain import InboundChain, InboundSpec, Materials, build_chains
-from pilot.translate.listener.inbound_ports import passthrough_specs, port_specs
+from pilot.translate.listener.http import ManagerKey, http_template, tracing_part
+from pilot.translate.listener.inbound_chain import InboundChain, InboundChainsKey, Materials, build_chains
+from pilot.translate.listener.inbound_specs import passthrough_specs, port_specs
 from pilot.translate.listener.listener_filter import ORIGINAL_DST, ORIGINAL_SRC, Inspection, build_inspectors
 from pilot.translate.listener.options import ListenerOptions, listener_options
 from pilot.translate.listener.outbound_chains import plaintext_alpns
@@ -40,21 +38,20 @@ from pilot.translate.transport_socket.downstream import HTTP_ALPN, PEER_ALPN
 BLACK_HOLE_CHAIN = "virtualInbound-blackhole"
 
 
-class Guard(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a proxy proves itself with and asks of its clients, beside the mode of its TLS."""
+class ServerIdentityKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """What a proxy proves itself with to its clients."""
 
     tls_files: TlsFiles = TlsFiles()
     secret_servers: SecretServers = SecretServers()
-    jwt: JwtRules = ()
 
 
 # -- chains ------------------------------------------------------------------------------------------------------------------
 
 @derived
-def inbound_chains(db: Mesh, spec: InboundSpec, guard: Guard, listening: Listening) -> tuple[InboundChain, ...]:
+def inbound_chains(db: Mesh, spec: InboundChainsKey, guard: ServerIdentityKey, listening: ListeningFacet) -> tuple[InboundChain, ...]:
     """The chains of one port, shared by all workloads that serve it alike."""
     routes = build_inbound_routes(spec.cluster, spec.host, spec.port.number, spec.protocol, mesh_config(db).default_inbound_http_retry_policy)
-    kind = HttpClass(side="inbound", grpc_web=spec.protocol is Protocol.GRPC_WEB, http2=spec.protocol.is_http2, jwt=guard.jwt)
+    kind = ManagerKey(grpc_web=spec.protocol is Protocol.GRPC_WEB, http2=spec.protocol.is_http2)
     own = server_socket(db, spec.tls, guard) if spec.tls is not None and spec.mode == "DISABLE" else None
     materials = Materials(
         manager=http_template(db, kind, listening),
@@ -66,7 +63,7 @@ def inbound_chains(db: Mesh, spec: InboundSpec, guard: Guard, listening: Listeni
 
 
 @derived
-def mesh_socket(db: Mesh, guard: Guard, peers: bool) -> base_pb2.TransportSocket:
+def mesh_socket(db: Mesh, guard: ServerIdentityKey, peers: bool) -> base_pb2.TransportSocket:
     """Mutual TLS of the mesh. `peers`: TCP, over which the proxies may exchange metadata first."""
     settings = db.settings
     exchange = peers and settings.telemetry.metadata_exchange and not settings.telemetry.disable_metadata_exchange_alpn
@@ -76,7 +73,7 @@ def mesh_socket(db: Mesh, guard: Guard, peers: bool) -> base_pb2.TransportSocket
 
 
 @derived
-def server_socket(db: Mesh, tls: ServerTLSSettings, guard: Guard) -> base_pb2.TransportSocket:
+def server_socket(db: Mesh, tls: ServerTLSSettings, guard: ServerIdentityKey) -> base_pb2.TransportSocket:
     """TLS that a Sidecar ends on a port of its own."""
     certificates = ServerCertificates(guard.tls_files, guard.secret_servers)
     context = build_server_context(tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.tls.compliance_policy)
@@ -84,7 +81,7 @@ def server_socket(db: Mesh, tls: ServerTLSSettings, guard: Guard) -> base_pb2.Tr
 
 
 @derived
-def black_hole_chain(db: Mesh, listening: Listening) -> InboundChain:
+def black_hole_chain(db: Mesh, listening: ListeningFacet) -> InboundChain:
     """Returns the chain for connections to the capturing port itself."""
     port = listener_defaults(db).inbound_port
     parts = build_black_hole_chain(BLACK_HOLE_CHAIN, port, listener_options(db, listening).network, inbound=True)
@@ -94,23 +91,23 @@ def black_hole_chain(db: Mesh, listening: Listening) -> InboundChain:
 # -- listeners ---------------------------------------------------------------------------------------------------------------
 
 @derived
-def inbound_listeners(db: Mesh, inbound: Inbound, listening: Listening) -> Mapping[str, Resource]:
+def inbound_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
     """Returns the inbound listeners of a workload, by name."""
-    guard = Guard(inbound.tls_files, inbound.secret_servers, jwt_rules(db, inbound.scope.namespace, inbound.labels))
+    guard, listening = ServerIdentityKey(inbound.tls_files, inbound.secret_servers), inbound.listening
     options = listener_options(db, listening)
     captured: list[InboundChain] = []
     found: list[ListenerParts] = []
-    for spec in port_specs(db, inbound, listening):
+    for spec in port_specs(db, inbound):
         chains = inbound_chains(db, spec, guard, listening)
         if spec.to_port:
-            found.append(build_inbound_listener(spec.name, spec.bind, spec.number, chains, options, listening, ""))
+            found.append(build_inbound_listener(spec.name, spec.bind, spec.number, chains, options, ""))
         else:
             captured += chains
     if listening.interception != "NONE":
-        unnamed = [c for spec in passthrough_specs(db, inbound, listening) for c in inbound_chains(db, spec, guard, listening)]
+        unnamed = [c for spec in passthrough_specs(db, inbound) for c in inbound_chains(db, spec, guard, listening)]
         everything = [black_hole_chain(db, listening), *unnamed, *captured]
         binds, port = wildcards(listening.ipv4, listening.ipv6), listener_defaults(db).inbound_port
-        found.append(build_inbound_listener(names.VIRTUAL_INBOUND, binds, port, everything, options, listening, listening.interception))
+        found.append(build_inbound_listener(names.VIRTUAL_INBOUND, binds, port, everything, options, listening.interception))
     tracing = tracing_part(db, listening, inbound.tags)
     return {parts.name: assemble(parts, tracing) for parts in found}
 
@@ -121,7 +118,6 @@ def build_inbound_listener(
     port: int,
     chains: Sequence[InboundChain],
     options: ListenerOptions,
-    listening: Listening,
     captures: str,
 ) -> ListenerParts:
     """Returns a listener. `captures`: how traffic is captured for it (REDIRECT, TPROXY), "" for one on a port of the pod."""
@@ -132,7 +128,7 @@ def build_inbound_listener(
         port=port,
         inbound=True,
         accepts=options.accepts,
-        exact_balance=listening.exact_balance_inbound,
+        exact_balance=options.exact_balance,
         filters=(*((ORIGINAL_DST,) if captures else ()), *((ORIGINAL_SRC,) if tproxy else ()), *build_inspectors(_inspections(chains))),
         inspection_timeout=options.detection_timeout,
         access_logs=build_listener_access_logs(options.network.access_logs),

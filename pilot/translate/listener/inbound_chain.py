@@ -69,7 +69,7 @@ def find_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) -> 
     return Match(True, RAW_BUFFER, plaintext), Match(False, RAW_BUFFER)
 
 
-class InboundSpec(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """What the chains of one port are made by.
 
     `number`: that the workload listens on, 0 for all that nothing names; `port`: of the service, `host` its name; `cluster`: where it
@@ -101,7 +101,7 @@ class InboundSpec(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Of a listener of its own, and in statistics."""
+        """Returns the name of a listener of its own, which stands in statistics too."""
         return listener_name(self.bind[0], self.number)
 
     def matches(self, plaintext: tuple[str, ...]) -> tuple[Match, ...]:
@@ -130,7 +130,7 @@ class Materials(NamedTuple):
 
 
 def build_chains(
-    spec: InboundSpec, routes: route_pb2.RouteConfiguration, materials: Materials, plaintext: tuple[str, ...]
+    spec: InboundChainsKey, routes: route_pb2.RouteConfiguration, materials: Materials, plaintext: tuple[str, ...]
 ) -> tuple[InboundChain, ...]:
     """Returns the chains of a port."""
     matches = spec.matches(plaintext)
@@ -139,7 +139,7 @@ def build_chains(
     return tuple(_build_chain(spec, m, materials, manager) for m in matches)
 
 
-def _build_chain(spec: InboundSpec, match: Match, materials: Materials, manager: bytes) -> InboundChain:
+def _build_chain(spec: InboundChainsKey, match: Match, materials: Materials, manager: bytes) -> InboundChain:
     socket = (materials.http_tls if match.http else materials.tcp_tls) if match.ends_tls else None
     condition = ChainMatch(alpns=match.alpns, transport=match.transport, port=spec.number)
     source = build_source("sidecar", spec.source) if spec.source is not None else None
@@ -148,12 +148,12 @@ def _build_chain(spec: InboundSpec, match: Match, materials: Materials, manager:
     return InboundChain(parts, spec.number, Inspection(match.transport == TLS, not DETECTED_HTTP.isdisjoint(match.alpns)))
 
 
-def _tcp_filters(spec: InboundSpec, options: ListenerOptions) -> list[listener_components_pb2.Filter]:
+def _tcp_filters(spec: InboundChainsKey, options: ListenerOptions) -> list[listener_components_pb2.Filter]:
     route = TcpRoute(spec.stat_prefix, ((spec.cluster, 0),), settings=TcpSettings(idle_timeout=options.idle_timeout))
     return build_tcp_filters(route, spec.protocol, options.network, inbound=True)
 
 
-def _name(spec: InboundSpec, http: bool) -> str:
+def _name(spec: InboundChainsKey, http: bool) -> str:
     if spec.passthrough:
         return CATCH_ALL_HTTP_CHAIN if http else names.VIRTUAL_INBOUND
     return spec.name

@@ -37,7 +37,7 @@ class L4Chain(NamedTuple):
     terminal: bool = False
 
 
-class Client(NamedTuple):
+class L4Client(NamedTuple):
     """Who connects: a proxy, by its namespace and labels."""
 
     namespace: str
@@ -55,7 +55,7 @@ _ruled_in: Gather[ObjectKey, [str], Ruled] = Gather("l4_virtual_services", virtu
 
 @hub
 def l4_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[Ruled, ...]:
-    """Those of an egress listener that have TCP or TLS rules, in the order they are tried; none of a listener that is gone."""
+    """Returns the VirtualServices of an egress listener that have TCP or TLS rules, in the order they are tried; none of a listener that is gone."""
     listeners = egress_listeners(db, scope)[index : index + 1]  # a commit looks at a hub even where nobody will ask for it again
     keys = [b.key for listener in listeners for b in egress_bindings(db, scope.namespace, listener.hosts)]
     ruled = {namespace: _ruled_in(db, namespace) for namespace in {k.namespace for k in keys}}
@@ -64,11 +64,11 @@ def l4_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[Ruled, ...]
 
 @derived
 def l4_keys(db: Mesh, scope: Scope, index: int, hostname: str) -> tuple[ObjectKey, ...]:
-    """Those of them that have a host in common with a service's name."""
+    """Returns the VirtualServices of `l4_virtual_services` that have a host in common with a service's name."""
     return tuple(r.key for r in l4_virtual_services(db, scope, index) if any(matches(h, hostname) for h in r.hosts))
 
 
-def applies(match: L4MatchAttributes | TLSMatchAttributes, client: Client, port: int) -> bool:
+def applies(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, port: int) -> bool:
     """Can a connection of the client to the port meet the condition at all?"""
     return (
         (not match.gateways or MESH in match.gateways)
@@ -79,7 +79,7 @@ def applies(match: L4MatchAttributes | TLSMatchAttributes, client: Client, port:
 
 
 def find_tls_chains(
-    services: Iterable[tuple[ObjectKey, VirtualService]], client: Client, port: int, cidrs: tuple[str, ...]
+    services: Iterable[tuple[ObjectKey, VirtualService]], client: L4Client, port: int, cidrs: tuple[str, ...]
 ) -> Iterator[L4Chain]:
     """The chains of TLS rules. A rule's own subnets take the place of the service's networks, from there on: Istio's own way."""
     handled: set[tuple[str, str]] = set()
@@ -97,7 +97,7 @@ def find_tls_chains(
 
 
 def find_tcp_chains(
-    services: Iterable[tuple[ObjectKey, VirtualService]], client: Client, port: int, cidrs: tuple[str, ...]
+    services: Iterable[tuple[ObjectKey, VirtualService]], client: L4Client, port: int, cidrs: tuple[str, ...]
 ) -> Iterator[L4Chain]:
     """The chains of TCP rules, up to the first that takes every connection."""
     for key, spec in services:
@@ -111,7 +111,7 @@ def find_tcp_chains(
                     return
 
 
-def _tcp_chain(key: ObjectKey, rule: TCPRoute, client: Client, port: int, cidrs: tuple[str, ...]) -> L4Chain | None:
+def _tcp_chain(key: ObjectKey, rule: TCPRoute, client: L4Client, port: int, cidrs: tuple[str, ...]) -> L4Chain | None:
     """A condition without subnets takes all; of others the subnets are collected. Where these are just the service's own networks,
     its default chain would repeat the condition and is left out."""
     subnets: list[str] = []

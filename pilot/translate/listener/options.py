@@ -6,10 +6,11 @@ from envoy.config.cluster.v3 import cluster_pb2
 
 from pilot.derive import derived
 from pilot.lib.duration import Duration
-from pilot.model.facets import Listening
+from pilot.model.facets import ListeningFacet
 from pilot.model.inputs import Mesh
 from pilot.translate.cluster.dns import lookup_family
 from pilot.translate.listener.defaults import listener_defaults
+from pilot.translate.listener.policy_filters import access_logs
 from pilot.translate.network_filter.chain import NetworkOptions
 
 
@@ -20,6 +21,7 @@ class ListenerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     network: NetworkOptions = NetworkOptions()
+    exact_balance: bool = False
     detection_timeout: Duration = Duration(0)
     handshake_timeout: int = 0
     accepts: int = 1
@@ -29,11 +31,11 @@ class ListenerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @derived
-def listener_options(db: Mesh, listening: Listening) -> ListenerOptions:
-    """Returns the options of all proxies that listen alike."""
+def listener_options(db: Mesh, listening: ListeningFacet) -> ListenerOptions:
+    """Returns the options of all sides of proxies that listen alike."""
     settings, mesh, features = db.settings, listener_defaults(db), listening.features
     network = NetworkOptions(
-        access_logs=mesh.access_logs,
+        access_logs=access_logs(db, listening),
         mongo=settings.listeners.mongo_filter,
         redis=settings.listeners.redis_filter,
         mysql=settings.listeners.mysql_filter and features.mysql_proxy,
@@ -42,6 +44,7 @@ def listener_options(db: Mesh, listening: Listening) -> ListenerOptions:
     )
     return ListenerOptions(
         network=network,
+        exact_balance=listening.exact_balance,
         detection_timeout=mesh.detection_timeout,
         handshake_timeout=settings.gateways.handshake_timeout,
         accepts=settings.listeners.connections_per_event,

@@ -1,7 +1,7 @@
 """Outbound listeners of sidecars: one for HTTP a port, one for TCP an address, and what becomes of services that share one.
 
 Shared by resolving first: what an egress listener's services ask for (`claim`) is grouped by address (`slots`), the claims of each
-address become a `ListenerSpec` of names only, and that is built once for all scopes in which it comes out the same.
+address become a `OutboundListenerKey` of names only, and that is built once for all scopes in which it comes out the same.
 """
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 
 from pilot.derive import Gather, derived
 from pilot.model.config.virtual_service import Destination
-from pilot.model.facets import Listening, OutboundListening, Tags
+from pilot.model.facets import ListeningFacet, OutboundListenersFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
 from pilot.model.views.imports import egress_services
 from pilot.model.views.sidecar_scope import egress_listeners, outbound_traffic_policy
 from pilot.translate import names
 from pilot.translate.listener.address import canonical, wildcards
-from pilot.translate.listener.chain_spec import Draft, ListenerSpec
+from pilot.translate.listener.chain_spec import ListenerDraft, OutboundListenerKey
 from pilot.translate.listener.claim import Claim, claims, place_of
 from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.http import http_template, tracing_part
@@ -30,7 +30,7 @@ from pilot.translate.names import outbound_cluster
 from pilot.translate.resource import Resource
 
 
-class Slot(msgspec.Struct, frozen=True, cache_hash=True):
+class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
     """An address and what asks for it, in order."""
 
     bind: str
@@ -51,7 +51,7 @@ class Slot(msgspec.Struct, frozen=True, cache_hash=True):
 # -- who asks for which address ----------------------------------------------------------------------------------------------
 
 @derived
-def slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
+def slots(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
     """The addresses of a scope's listeners. An egress listener without a port leaves alone those of the listeners before it."""
     settings, mesh = db.settings, listener_defaults(db)
     refused = frozenset((mesh.outbound_port, mesh.inbound_port))
@@ -75,7 +75,7 @@ def slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
                         continue
                     with_http.add(key)
                 found.setdefault(key, []).append(claim)
-    return tuple(Slot(asking[0].binds[0], port, _apart(asking, found)) for (_, port), asking in found.items())
+    return tuple(ListenerAddressKey(asking[0].binds[0], port, _apart(asking, found)) for (_, port), asking in found.items())
 
 
 def _apart(asking: list[Claim], taken: Container[tuple[str, int]]) -> tuple[Claim, ...]:
@@ -87,30 +87,30 @@ def _apart(asking: list[Claim], taken: Container[tuple[str, int]]) -> tuple[Clai
 
 
 @derived
-def _tcp_slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
+def _tcp_slots(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
     return tuple(s for s in slots(db, facet) if not s.speaks_http)
 
 
 @derived
-def _http_slots(db: Mesh, facet: OutboundListening) -> tuple[Slot, ...]:
+def _http_slots(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
     return tuple(s for s in slots(db, facet) if s.speaks_http)
 
 
 # -- one listener ------------------------------------------------------------------------------------------------------------
 
 @derived
-def listener_spec(db: Mesh, slot: Slot, facet: OutboundListening) -> ListenerSpec | None:
+def listener_spec(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersFacet) -> OutboundListenerKey | None:
     """What the listener at an address is made by, after the claims of all services have been heard."""
-    draft = Draft()
+    draft = ListenerDraft()
     everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
     for claim in slot.claims:
         _hear(db, draft, claim, facet, everywhere)
     if draft.port is None:
         return None
-    return ListenerSpec(draft.binds, draft.port.number, draft.to_port, tuple(draft.chains.values()), unmatched_cluster(db, facet))
+    return OutboundListenerKey(draft.binds, draft.port.number, draft.to_port, tuple(draft.chains.values()), unmatched_cluster(db, facet))
 
 
-def _hear(db: Mesh, draft: Draft, claim: Claim, facet: OutboundListening, everywhere: str) -> None:
+def _hear(db: Mesh, draft: ListenerDraft, claim: Claim, facet: OutboundListenersFacet, everywhere: str) -> None:
     """Add a claim to a listener. HTTP and TCP at one address are told apart by inspection; an unknown protocol is both."""
     protocol, before = claim.port.protocol, draft.protocol
     if protocol is Protocol.HTTP_PROXY:
@@ -135,7 +135,7 @@ def _hear(db: Mesh, draft: Draft, claim: Claim, facet: OutboundListening, everyw
 
 
 @derived
-def unmatched_cluster(db: Mesh, facet: OutboundListening) -> str:
+def unmatched_cluster(db: Mesh, facet: OutboundListenersFacet) -> str:
     """Where connections go that no listener or chain is for."""
     policy = outbound_traffic_policy(db, facet.scope)
     if policy.mode not in ("ALLOW_ANY", "ALLOW_ANY_DYNAMIC_DNS"):
@@ -149,26 +149,26 @@ def egress_proxy_cluster(to: Destination) -> str:
 
 
 @derived
-def listener_parts(db: Mesh, spec: ListenerSpec, listening: Listening) -> ListenerParts:
+def listener_parts(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
     """A listener of all scopes in which it is made by the same."""
     templates = {c.http.kind: http_template(db, c.http.kind, listening) for c in spec.chains if c.http is not None}
-    return build_outbound_listener(spec, listener_options(db, listening), listening.exact_balance_outbound, templates)
+    return build_outbound_listener(spec, listener_options(db, listening), templates)
 
 
 @derived
-def tcp_resource(db: Mesh, spec: ListenerSpec, listening: Listening) -> Resource:
+def tcp_resource(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> Resource:
     """A listener without HTTP, which all workloads share."""
     return assemble(listener_parts(db, spec, listening), b"")
 
 
 @derived
-def _tcp_listener(db: Mesh, slot: Slot, facet: OutboundListening) -> Resource | None:
+def _tcp_listener(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersFacet) -> Resource | None:
     spec = listener_spec(db, slot, facet)
     return tcp_resource(db, spec, facet.listening) if spec is not None else None
 
 
 @derived
-def _http_listener(db: Mesh, slot: Slot, facet: OutboundListening, tags: Tags) -> Resource | None:
+def _http_listener(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Resource | None:
     spec = listener_spec(db, slot, facet)
     if spec is None:
         return None
@@ -177,50 +177,51 @@ def _http_listener(db: Mesh, slot: Slot, facet: OutboundListening, tags: Tags) -
 
 # -- the groups --------------------------------------------------------------------------------------------------------------
 
-tcp_listeners: Gather[Slot, [OutboundListening], Resource] = Gather("tcp_listeners", _tcp_slots, _tcp_listener)
+tcp_listeners: Gather[ListenerAddressKey, [OutboundListenersFacet], Resource] = Gather("tcp_listeners", _tcp_slots, _tcp_listener)
 
 
 @derived
-def _slots_of_workload(db: Mesh, facet: OutboundListening, _: Tags) -> tuple[Slot, ...]:
+def _slots_of_workload(db: Mesh, facet: OutboundListenersFacet, _: SpanTagsFacet) -> tuple[ListenerAddressKey, ...]:
     return _http_slots(db, facet)
 
 
-http_listeners: Gather[Slot, [OutboundListening, Tags], Resource] = Gather("http_listeners", _slots_of_workload, _http_listener)
+http_listeners: Gather[ListenerAddressKey, [OutboundListenersFacet, SpanTagsFacet], Resource]
+http_listeners = Gather("http_listeners", _slots_of_workload, _http_listener)
 
 
 @derived
-def _pod_addresses(db: Mesh, facet: OutboundListening) -> frozenset[str]:
+def _pod_addresses(db: Mesh, facet: OutboundListenersFacet) -> frozenset[str]:
     return frozenset(s.bind for s in slots(db, facet) if s.of_pod)
 
 
 @derived
-def serves_headless(db: Mesh, facet: OutboundListening, address: str) -> bool:
+def serves_headless(db: Mesh, facet: OutboundListenersFacet, address: str) -> bool:
     """Is there a listener at the address of a pod itself? Its own proxy must not have it."""
     return address in _pod_addresses(db, facet)
 
 
 @derived
-def tcp_listeners_of_others(db: Mesh, facet: OutboundListening, address: str) -> Mapping[Slot, Resource]:
-    """Without those at the proxy's own address: traffic to itself does not go through an outbound listener."""
+def tcp_listeners_of_others(db: Mesh, facet: OutboundListenersFacet, address: str) -> Mapping[ListenerAddressKey, Resource]:
+    """Returns the listeners without those at the proxy's own address: traffic to itself does not go through an outbound listener."""
     return {s: r for s, r in tcp_listeners(db, facet).items() if s.bind != address or not s.of_pod}
 
 
 @derived
-def http_listeners_of_others(db: Mesh, facet: OutboundListening, tags: Tags, address: str) -> Mapping[Slot, Resource]:
-    """The same of those with HTTP."""
+def http_listeners_of_others(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet, address: str) -> Mapping[ListenerAddressKey, Resource]:
+    """Returns the listeners with HTTP in the same way."""
     return {s: r for s, r in http_listeners(db, facet, tags).items() if s.bind != address or not s.of_pod}
 
 
 @derived
-def _slot_routes(db: Mesh, slot: Slot, facet: OutboundListening) -> tuple[str, ...] | None:
+def _slot_routes(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersFacet) -> tuple[str, ...] | None:
     spec = listener_spec(db, slot, facet)
     return tuple(dict.fromkeys(c.http.routes for c in spec.chains if c.http is not None)) if spec is not None else None
 
 
-_routes_by_slot: Gather[Slot, [OutboundListening], tuple[str, ...]] = Gather("routes_by_slot", _http_slots, _slot_routes)
+_routes_by_slot: Gather[ListenerAddressKey, [OutboundListenersFacet], tuple[str, ...]] = Gather("routes_by_slot", _http_slots, _slot_routes)
 
 
 @derived
-def route_names(db: Mesh, facet: OutboundListening) -> tuple[str, ...]:
+def route_names(db: Mesh, facet: OutboundListenersFacet) -> tuple[str, ...]:
     """The routes that the listeners of a scope's services ask for over RDS."""
     return tuple(dict.fromkeys(name for found in _routes_by_slot(db, facet).values() for name in found))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pilot.lib.hosts import is_wildcard
 from pilot.model.config.virtual_service import RouteDestination
-from pilot.model.facets import OutboundListening
+from pilot.model.facets import OutboundListenersFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Protocol, Resolution, Service, ServiceRef
 from pilot.model.views.aliases import aliases_of
@@ -14,14 +14,14 @@ from pilot.model.views.sidecar_scope import egress_listeners, outbound_traffic_p
 from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.cluster.stat_name import build_stat_name
 from pilot.translate.listener.address import wildcards
-from pilot.translate.listener.chain_spec import RAW_BUFFER, ChainSpec, HttpRoutes
+from pilot.translate.listener.chain_spec import RAW_BUFFER, HttpRoutes, OutboundChainKey
 from pilot.translate.listener.claim import Claim
 from pilot.translate.listener.defaults import listener_defaults
-from pilot.translate.listener.http import HttpClass
-from pilot.translate.listener.l4_rules import Client, L4Chain, find_tcp_chains, find_tls_chains, l4_keys
+from pilot.translate.listener.http import ManagerKey
+from pilot.translate.listener.l4_rules import L4Chain, L4Client, find_tcp_chains, find_tls_chains, l4_keys
 from pilot.translate.names import outbound_cluster
 from pilot.translate.network_filter.tcp_proxy import PLAIN, TcpRoute, TcpSettings, tcp_settings
-from pilot.translate.route.destination import Target, cluster_of
+from pilot.translate.route.destination import RouteTarget, cluster_of
 from pilot.translate.route.domains import absolute_names, short_names
 
 HTTP_ALPNS = ("http/1.1", "h2c")
@@ -32,7 +32,7 @@ def plaintext_alpns(http10: bool) -> tuple[str, ...]:
     return ("http/1.0", *HTTP_ALPNS) if http10 else HTTP_ALPNS
 
 
-def http_chain(db: Mesh, claim: Claim, facet: OutboundListening, detected: bool) -> ChainSpec:
+def http_chain(db: Mesh, claim: Claim, facet: OutboundListenersFacet, detected: bool) -> OutboundChainKey:
     """The chain of HTTP; `detected`: only where HTTP is detected on the wire."""
     found = service(db, claim.ref)
     everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[:1]
@@ -42,21 +42,20 @@ def http_chain(db: Mesh, claim: Claim, facet: OutboundListening, detected: bool)
         routes = f"{claim.ref.hostname}:{claim.port.number}"
     else:
         routes = str(claim.port.number)
-    kind = HttpClass(
-        side="outbound",
+    kind = ManagerKey(
         grpc_web=claim.port.protocol is Protocol.GRPC_WEB,
         dynamic_host=claim.ref.hostname if found is not None and _is_dynamic(found) else "",
         allow_any=outbound_traffic_policy(db, facet.scope).dynamic_dns,
     )
     alpns, transport = (plaintext_alpns(db.settings.listeners.http10), RAW_BUFFER) if detected else ((), "")
-    return ChainSpec(alpns=alpns, transport=transport, http=HttpRoutes(kind, routes))
+    return OutboundChainKey(alpns=alpns, transport=transport, http=HttpRoutes(kind, routes))
 
 
-def tcp_chains(db: Mesh, claim: Claim, facet: OutboundListening) -> list[ChainSpec]:
+def tcp_chains(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> list[OutboundChainKey]:
     """The chains of TCP or TLS."""
     keys = l4_keys(db, facet.scope, claim.listener, claim.ref.hostname)
     services = [(key, row.spec) for key in keys if (row := virtual_service(db, key)) is not None]
-    client = Client(facet.scope.namespace, facet.labels)
+    client = L4Client(facet.scope.namespace, facet.labels)
     find = find_tls_chains if claim.port.protocol.is_tls else find_tcp_chains
     ruling = list(find(services, client, claim.port.number, claim.cidrs))
     chains = [_ruled_chain(db, chain, claim, facet) for chain in ruling]
@@ -66,8 +65,8 @@ def tcp_chains(db: Mesh, claim: Claim, facet: OutboundListening) -> list[ChainSp
     return chains
 
 
-def _ruled_chain(db: Mesh, chain: L4Chain, claim: Claim, facet: OutboundListening) -> ChainSpec:
-    """By the rule of a VirtualService. The DestinationRule of the first destination counts for all."""
+def _ruled_chain(db: Mesh, chain: L4Chain, claim: Claim, facet: OutboundListenersFacet) -> OutboundChainKey:
+    """Returns the chain of a VirtualService's rule. The DestinationRule of the first destination counts for all."""
     first = chain.route[0].destination
     settings = _settings(db, first.host if first is not None else "", first.subset if first is not None and len(chain.route) == 1 else "", facet)
     if len(chain.route) == 1:
@@ -77,17 +76,17 @@ def _ruled_chain(db: Mesh, chain: L4Chain, claim: Claim, facet: OutboundListenin
         clusters = tuple((_cluster(db, d, claim.port, facet), d.weight) for d in chain.route if d.weight > 0)
         route = TcpRoute(f"{chain.key.name}.{chain.key.namespace}", clusters, weighted=True, settings=settings)
     source = chain.key if chain.named else None
-    return ChainSpec(sni=chain.sni, cidrs=chain.cidrs, tcp=route, protocol=claim.port.protocol, source=source)
+    return OutboundChainKey(sni=chain.sni, cidrs=chain.cidrs, tcp=route, protocol=claim.port.protocol, source=source)
 
 
-def _own_chain(db: Mesh, claim: Claim, facet: OutboundListening) -> ChainSpec:
-    """To the service's own cluster."""
+def _own_chain(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> OutboundChainKey:
+    """Returns the chain to the service's own cluster."""
     found = service(db, claim.ref)
     name = outbound_cluster(claim.cluster_port, "", claim.ref.hostname)
     pattern = listener_defaults(db).outbound_stat_name
     stat_prefix = build_stat_name(pattern, found, Port("", claim.cluster_port, Protocol.TCP)) if pattern and found is not None else name
     dynamic = found is not None and _is_dynamic(found)
-    return ChainSpec(
+    return OutboundChainKey(
         sni=_sni(db, claim, facet, dynamic) if claim.port.protocol.is_tls else (),
         cidrs=claim.cidrs,
         tcp=TcpRoute(stat_prefix, ((name, 0),), settings=_rule_settings(db, claim.ref, "", facet)),
@@ -96,7 +95,7 @@ def _own_chain(db: Mesh, claim: Claim, facet: OutboundListening) -> ChainSpec:
     )
 
 
-def _sni(db: Mesh, claim: Claim, facet: OutboundListening, dynamic: bool) -> tuple[str, ...]:
+def _sni(db: Mesh, claim: Claim, facet: OutboundListenersFacet, dynamic: bool) -> tuple[str, ...]:
     """TLS is told apart by the name in its handshake only where the address does not tell."""
     everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
     shared = claim.address == everywhere and claim.binds[:1] == (everywhere,)
@@ -105,7 +104,7 @@ def _sni(db: Mesh, claim: Claim, facet: OutboundListening, dynamic: bool) -> tup
     return (claim.ref.hostname, *_other_names(db, claim, facet))
 
 
-def _other_names(db: Mesh, claim: Claim, facet: OutboundListening) -> tuple[str, ...]:
+def _other_names(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> tuple[str, ...]:
     """What clients may call the service by its aliases, as far as these are imported with it."""
     aliases = aliases_of(db, claim.ref.hostname)
     if not aliases:
@@ -122,34 +121,34 @@ def _is_dynamic(found: Service) -> bool:
     return found.resolution is Resolution.DYNAMIC_DNS and is_wildcard(found.hostname)
 
 
-def _target(db: Mesh, host: str, facet: OutboundListening) -> tuple[Target, Service] | None:
+def _target(db: Mesh, host: str, facet: OutboundListenersFacet) -> tuple[RouteTarget, Service] | None:
     item = imported(db, facet.scope, host)
     found = service(db, item.ref) if item is not None else None
     if item is None or found is None:
         return None
-    return Target(tuple(p.number for p in item.visible_ports(found)), found.external_name), found
+    return RouteTarget(tuple(p.number for p in item.visible_ports(found)), found.external_name), found
 
 
-def _cluster(db: Mesh, to: RouteDestination, port: Port, facet: OutboundListening) -> str:
+def _cluster(db: Mesh, to: RouteDestination, port: Port, facet: OutboundListenersFacet) -> str:
     known = _target(db, to.destination.host, facet) if to.destination is not None else None
     return cluster_of(to.destination, known[0] if known is not None else None, port.number)
 
 
-def _stat_prefix(db: Mesh, to: RouteDestination, port: Port, facet: OutboundListening) -> str:
-    """As the mesh config names it, "" where it does not."""
+def _stat_prefix(db: Mesh, to: RouteDestination, port: Port, facet: OutboundListenersFacet) -> str:
+    """Returns what the mesh config calls the cluster in metrics, "" where it does not say."""
     pattern = listener_defaults(db).outbound_stat_name
     known = _target(db, to.destination.host, facet) if pattern and to.destination is not None else None
     return build_stat_name(pattern, known[1], port, to.destination.subset) if known is not None and to.destination is not None else ""
 
 
-def _settings(db: Mesh, host: str, subset: str, facet: OutboundListening) -> TcpSettings:
+def _settings(db: Mesh, host: str, subset: str, facet: OutboundListenersFacet) -> TcpSettings:
     item = imported(db, facet.scope, host)
     if item is None:
         return tcp_settings(None, "", facet.listening.idle_timeout)
     return _rule_settings(db, item.ref, subset, facet)
 
 
-def _rule_settings(db: Mesh, ref: ServiceRef, subset: str, facet: OutboundListening) -> TcpSettings:
+def _rule_settings(db: Mesh, ref: ServiceRef, subset: str, facet: OutboundListenersFacet) -> TcpSettings:
     merged = destination_rule(db, facet.scope, ref, facet.labels)
     if merged is None and facet.listening.idle_timeout is None:
         return PLAIN

@@ -10,10 +10,10 @@ from pilot.model.service import Protocol
 from pilot.translate import names
 from pilot.translate.http_filter.dynamic_forward_proxy import build_dns_cache
 from pilot.translate.listener.address import listener_name
-from pilot.translate.listener.chain_spec import ChainSpec, ListenerSpec
+from pilot.translate.listener.chain_spec import OutboundChainKey, OutboundListenerKey
 from pilot.translate.listener.filter_chain import ANY, UNMATCHED_CHAIN, ChainMatch, build_chain, build_source
 from pilot.translate.listener.frame import Frame, build_frame
-from pilot.translate.listener.http import HttpClass, over_rds
+from pilot.translate.listener.http import ManagerKey, over_rds
 from pilot.translate.listener.listener_filter import HTTP_INSPECTOR, TLS_INSPECTOR
 from pilot.translate.listener.options import ListenerOptions
 from pilot.translate.listener.parts import ChainParts, ListenerParts
@@ -22,9 +22,7 @@ from pilot.translate.network_filter.sni_dynamic_forward_proxy import build_sni_d
 from pilot.translate.network_filter.tcp_proxy import TcpSettings, to_cluster
 
 
-def build_outbound_listener(
-    spec: ListenerSpec, options: ListenerOptions, exact_balance: bool, templates: Mapping[HttpClass, bytes]
-) -> ListenerParts:
+def build_outbound_listener(spec: OutboundListenerKey, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]) -> ListenerParts:
     """Returns the listener of a spec. `templates`: the managers of the classes that its chains have."""
     name = listener_name(spec.binds[0], spec.port)
     filters, timeout = _inspection(spec, options)
@@ -34,7 +32,7 @@ def build_outbound_listener(
         port=spec.port,
         takes_port=spec.to_port,
         accepts=options.accepts,
-        exact_balance=exact_balance,
+        exact_balance=options.exact_balance,
         filters=filters,
         inspection_timeout=timeout,
     )
@@ -53,7 +51,7 @@ def build_outbound_listener(
     return ListenerParts(name, build_frame(frame).SerializeToString(deterministic=True), tuple(chains), default)
 
 
-def _inspection(spec: ListenerSpec, options: ListenerOptions) -> tuple[tuple[listener_components_pb2.ListenerFilter, ...], Duration]:
+def _inspection(spec: OutboundListenerKey, options: ListenerOptions) -> tuple[tuple[listener_components_pb2.ListenerFilter, ...], Duration]:
     """Returns the inspectors and how long they may take.
 
     Inspection of HTTP ends after a time only where the mesh says so: a server that speaks first would not be waited for.
@@ -66,7 +64,7 @@ def _inspection(spec: ListenerSpec, options: ListenerOptions) -> tuple[tuple[lis
     return (*filters, HTTP_INSPECTOR), options.detection_timeout
 
 
-def _build_chain(chain: ChainSpec, name: str, port: int, options: ListenerOptions, templates: Mapping[HttpClass, bytes]) -> ChainParts:
+def _build_chain(chain: OutboundChainKey, name: str, port: int, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]) -> ChainParts:
     match = None if chain.matches_all else _match(chain)
     source = build_source("virtual-service", chain.source) if chain.source is not None else None
     filters: list[listener_components_pb2.Filter] = []
@@ -82,7 +80,7 @@ def _build_chain(chain: ChainSpec, name: str, port: int, options: ListenerOption
     return build_chain(match, filters, manager, handshake_timeout=options.handshake_timeout, source=source)
 
 
-def _match(chain: ChainSpec) -> ChainMatch:
+def _match(chain: OutboundChainKey) -> ChainMatch:
     return ChainMatch(
         server_names=tuple(sorted(chain.sni)) if "*" not in chain.sni else (),
         cidrs=tuple(c for c in sorted(chain.cidrs) if c.partition("/")[0] != "0.0.0.0"),

@@ -7,18 +7,18 @@ from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 
 from pilot.derive import derived
-from pilot.model.facets import Listening, OutboundListening, Tags
+from pilot.model.facets import ListeningFacet, OutboundListenersFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
 from pilot.model.views.sidecar_scope import outbound_traffic_policy
 from pilot.translate import names
 from pilot.translate.access_log import build_listener_access_logs
 from pilot.translate.listener.address import ANY_IPV4, loopbacks, wildcards
-from pilot.translate.listener.chain_spec import ChainSpec, HttpRoutes, ListenerSpec
+from pilot.translate.listener.chain_spec import HttpRoutes, OutboundChainKey, OutboundListenerKey
 from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.filter_chain import ChainMatch, build_black_hole_chain, build_chain
 from pilot.translate.listener.frame import Frame, build_frame
-from pilot.translate.listener.http import HttpClass, http_template, tracing_part, with_routes
+from pilot.translate.listener.http import ManagerKey, http_template, tracing_part, with_routes
 from pilot.translate.listener.listener_filter import HTTP_INSPECTOR
 from pilot.translate.listener.options import ListenerOptions, listener_options
 from pilot.translate.listener.outbound import listener_parts, unmatched_cluster
@@ -34,7 +34,7 @@ NONE: Mapping[str, Resource] = {}
 
 
 @derived
-def virtual_outbound_parts(db: Mesh, facet: OutboundListening) -> ListenerParts:
+def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerParts:
     """Returns what takes all outbound traffic that is captured and hands it to the listener of its destination, or does with it what
     the outbound traffic policy says."""
     listening = facet.listening
@@ -49,7 +49,7 @@ def virtual_outbound_parts(db: Mesh, facet: OutboundListening) -> ListenerParts:
 
 
 @derived
-def capture_listeners(db: Mesh, facet: OutboundListening, tags: Tags) -> Mapping[str, Resource]:
+def capture_listeners(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Mapping[str, Resource]:
     """The outbound capture listener of a workload, where its traffic is captured, and its HTTP proxy, where it has one."""
     found: dict[str, Resource] = {}
     tracing = tracing_part(db, facet.listening, tags)
@@ -65,21 +65,21 @@ def capture_listeners(db: Mesh, facet: OutboundListening, tags: Tags) -> Mapping
 
 
 @derived
-def virtual_outbound(db: Mesh, facet: OutboundListening) -> Resource:
+def virtual_outbound(db: Mesh, facet: OutboundListenersFacet) -> Resource:
     """The capture listener, where all workloads share it."""
     return assemble(virtual_outbound_parts(db, facet), b"")
 
 
 @derived
-def http_proxy_spec(db: Mesh, facet: OutboundListening, port: int) -> ListenerSpec:
+def http_proxy_spec(db: Mesh, facet: OutboundListenersFacet, port: int) -> OutboundListenerKey:
     """A forward proxy for HTTP at the pod's own address, over all services of the scope."""
-    kind = HttpClass(side="outbound", forward_proxy=True, allow_any=outbound_traffic_policy(db, facet.scope).dynamic_dns)
-    chain = ChainSpec(http=HttpRoutes(kind, names.HTTP_PROXY), protocol=Protocol.HTTP_PROXY)
-    return ListenerSpec(loopbacks(facet.listening.ipv4, facet.listening.ipv6), port, True, (chain,), names.BLACK_HOLE_CLUSTER)
+    kind = ManagerKey(forward_proxy=True, allow_any=outbound_traffic_policy(db, facet.scope).dynamic_dns)
+    chain = OutboundChainKey(http=HttpRoutes(kind, names.HTTP_PROXY), protocol=Protocol.HTTP_PROXY)
+    return OutboundListenerKey(loopbacks(facet.listening.ipv4, facet.listening.ipv6), port, True, (chain,), names.BLACK_HOLE_CLUSTER)
 
 
 def build_capture(
-    listening: Listening, port: int, options: ListenerOptions, ipv6_only_has_ipv4: bool, detect_http: bool
+    listening: ListeningFacet, port: int, options: ListenerOptions, ipv6_only_has_ipv4: bool, detect_http: bool
 ) -> listener_pb2.Listener:
     """Returns the capture listener without its chains."""
     binds = wildcards(listening.ipv4, listening.ipv6)
@@ -100,7 +100,7 @@ def build_capture(
     ))  # fmt: skip
 
 
-def _dynamic_dns_chain(db: Mesh, facet: OutboundListening) -> ChainParts:
+def _dynamic_dns_chain(db: Mesh, facet: OutboundListenersFacet) -> ChainParts:
     """Unknown HTTP, to whatever host it asks for."""
     headers = facet.listening.headers
     attempt_count = not (headers.attempt_count is not None and headers.attempt_count.disabled)
@@ -109,6 +109,6 @@ def _dynamic_dns_chain(db: Mesh, facet: OutboundListening) -> ChainParts:
     routes = route_pb2.RouteConfiguration(name=host.name, virtual_hosts=[host], ignore_port_in_host_matching=True)
     routes.validate_clusters.value = False
     routes.max_direct_response_body_size_bytes.value = DIRECT_RESPONSE_BYTES
-    template = http_template(db, HttpClass(side="outbound", allow_any=True), facet.listening)
+    template = http_template(db, ManagerKey(allow_any=True), facet.listening)
     manager = template + with_routes("outbound_virtualOutbound_allow_any_dynamic_dns;", routes)
     return build_chain(ChainMatch(alpns=plaintext_alpns(db.settings.listeners.http10)), manager=manager, name=f"{CATCH_ALL_CHAIN}-http")

@@ -11,7 +11,6 @@ from typing import Literal
 import msgspec
 from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import address_pb2, config_source_pb2, extension_pb2, protocol_pb2
-from envoy.config.listener.v3 import listener_components_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.http.header_formatters.preserve_case.v3 import preserve_case_pb2
 from envoy.extensions.request_id.uuid.v3 import uuid_pb2
@@ -118,11 +117,6 @@ def build_http_connection_manager(
 def rds(name: str) -> hcm_pb2.Rds:
     """Routes over ADS, under a name; the listener waits for them."""
     return hcm_pb2.Rds(config_source=_ADS, route_config_name=name)
-
-
-def build_filter(manager: hcm_pb2.HttpConnectionManager) -> listener_components_pb2.Filter:
-    """The network filter that holds a manager."""
-    return listener_components_pb2.Filter(name=NAME, typed_config=pack(manager))
 
 
 def _set_protocols(manager: hcm_pb2.HttpConnectionManager, options: HttpOptions) -> None:

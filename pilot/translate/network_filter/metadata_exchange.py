@@ -15,7 +15,8 @@ CONFIG = "envoy.tcp.metadataexchange.config.MetadataExchange"
 
 @lru_cache(maxsize=64)
 def build_config(labels: tuple[str, ...] = ()) -> any_pb2.Any:
-    """Of the filter of listeners, and of the upstream filter of clusters. `labels`: more labels of workloads to exchange."""
+    """Returns the configuration of the filter of listeners, and of the upstream filter of clusters. `labels`: more labels of workloads to
+    exchange."""
     fields: dict[str, Any] = {"protocol": "istio-peer-exchange", "enable_discovery": True}
     if labels:
         fields["additional_labels"] = sorted(set(labels))

@@ -10,5 +10,5 @@ NAME = "envoy.filters.network.mongo_proxy"
 
 
 def build_mongo_proxy(stat_prefix: str) -> listener_components_pb2.Filter:
-    """A TCP proxy follows it."""
+    """Returns the filter, which a TCP proxy follows."""
     return listener_components_pb2.Filter(name=NAME, typed_config=pack(mongo_proxy_pb2.MongoProxy(stat_prefix=stat_prefix)))

@@ -10,5 +10,5 @@ NAME = "envoy.filters.network.mysql_proxy"
 
 
 def build_mysql_proxy(stat_prefix: str) -> listener_components_pb2.Filter:
-    """A TCP proxy follows it."""
+    """Returns the filter, which a TCP proxy follows."""
     return listener_components_pb2.Filter(name=NAME, typed_config=pack(mysql_proxy_pb2.MySQLProxy(stat_prefix=stat_prefix)))

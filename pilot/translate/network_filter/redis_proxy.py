@@ -12,7 +12,7 @@ OPERATION_TIMEOUT = duration_pb2.Duration(seconds=5)
 
 
 def build_redis_proxy(stat_prefix: str, cluster: str) -> listener_components_pb2.Filter:
-    """Everything to one cluster."""
+    """Returns the filter that sends everything to one cluster."""
     routes = redis_proxy_pb2.RedisProxy.PrefixRoutes(catch_all_route=redis_proxy_pb2.RedisProxy.PrefixRoutes.Route(cluster=cluster))
     proxy = redis_proxy_pb2.RedisProxy(
         stat_prefix=stat_prefix,

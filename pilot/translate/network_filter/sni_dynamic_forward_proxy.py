@@ -11,6 +11,6 @@ NAME = "envoy.extensions.filters.network.sni_dynamic_forward_proxy"
 
 
 def build_sni_dynamic_forward_proxy(port: int, cache: dns_cache_pb2.DnsCacheConfig) -> listener_components_pb2.Filter:
-    """Before a TCP proxy; `port` is the one to connect to."""
+    """Returns the filter, which a TCP proxy follows; `port` is the one to connect to."""
     config = sni_dynamic_forward_proxy_pb2.FilterConfig(dns_cache_config=cache, port_value=port)
     return listener_components_pb2.Filter(name=NAME, typed_config=pack(config))

@@ -19,7 +19,7 @@ SOURCE_IP = hash_policy_pb2.HashPolicy(source_ip=hash_policy_pb2.HashPolicy.Sour
 
 
 class Tunnel(NamedTuple):
-    """Through a forward proxy that is the cluster: to `target`, "host:port", by CONNECT or POST."""
+    """A way through a forward proxy, which is the cluster: to `target`, "host:port", by CONNECT or POST."""
 
     target: str
     post: bool = False
@@ -47,12 +47,13 @@ class TcpRoute(NamedTuple):
 
 
 def to_cluster(cluster: str, settings: TcpSettings = PLAIN) -> TcpRoute:
-    """To one cluster, counted under its name."""
+    """Returns the route to one cluster, counted under its name."""
     return TcpRoute(cluster, ((cluster, 0),), settings=settings)
 
 
 def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout: Duration | None) -> TcpSettings:
-    """Of the rule of the (first) destination. Pool settings are those of the whole rule; hashing and tunnel may be a subset's."""
+    """Returns the settings by the rule of the (first) destination. Pool settings are those of the whole rule; hashing and tunnel may be a
+    subset's."""
     if rule is None:
         return PLAIN if default_idle_timeout is None else TcpSettings(idle_timeout=default_idle_timeout)
     policy = rule.traffic_policy
@@ -73,7 +74,7 @@ def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout
 
 
 def build_tcp_proxy(route: TcpRoute, access_logs: Iterable[accesslog_pb2.AccessLog] = ()) -> listener_components_pb2.Filter:
-    """The filter."""
+    """Returns the filter."""
     proxy = tcp_proxy_pb2.TcpProxy(stat_prefix=route.stat_prefix, access_log=access_logs)
     if route.weighted:
         proxy.weighted_clusters.clusters.extend(

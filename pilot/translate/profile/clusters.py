@@ -1,7 +1,7 @@
 """All clusters of a sidecar, as the groups that its plan names."""
 from __future__ import annotations
 
-from pilot.model.facets import Inbound, Outbound
+from pilot.model.facets import InboundFacet, OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.sidecar_scope import outbound_traffic_policy
 from pilot.translate.cluster.defaults import outbound_traits, without_place
@@ -12,8 +12,8 @@ from pilot.translate.endpoint.inline_clusters import inline_clusters
 from pilot.translate.profile.plan import Group
 
 
-def sidecar_cluster_groups(db: Mesh, outbound: Outbound, inbound: Inbound) -> tuple[Group, ...]:
-    """Of a sidecar; to be called in a derivation."""
+def sidecar_cluster_groups(db: Mesh, outbound: OutboundFacet, inbound: InboundFacet) -> tuple[Group, ...]:
+    """Returns the groups of a sidecar's clusters. No node of its own."""
     traits = outbound_traits(outbound)
     groups = [
         Group(outbound_clusters, (without_place(outbound),)),

@@ -4,10 +4,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pilot.derive import derived
-from pilot.model.facets import Outbound
+from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import outbound_facet
-from pilot.model.views.gateway_servers import Selection
+from pilot.model.views.gateway_servers import GatewaySelectionKey
 from pilot.model.views.gateways import merged_gateway, selection
 from pilot.model.views.router import front, routing
 from pilot.translate.cluster.defaults import without_place
@@ -41,17 +41,17 @@ def gateway_plan(db: Mesh, node_id: str) -> Plan:
 
 
 @derived
-def _passes(db: Mesh, selected: Selection) -> bool:
+def _passes(db: Mesh, selected: GatewaySelectionKey) -> bool:
     """Does some server pass mesh TLS on to any service?"""
     return merged_gateway(db, selected).auto_passthrough
 
 
-def restrict(outbound: Outbound, selected: Selection) -> Outbound:
+def restrict(outbound: OutboundFacet, selected: GatewaySelectionKey) -> OutboundFacet:
     """The facet of a router that gets clusters only for what its Gateways' routes lead to."""
     return replace(outbound, scope=replace(outbound.scope, routed=selected.gateways))
 
 
-def _clusters(routed: Outbound, outbound: Outbound, passes: bool) -> list[Group]:
+def _clusters(routed: OutboundFacet, outbound: OutboundFacet, passes: bool) -> list[Group]:
     groups = [
         Group(outbound_clusters, (without_place(routed),)),
         Group(inline_clusters, (routed,)),

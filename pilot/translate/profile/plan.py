@@ -18,6 +18,6 @@ class Group(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """For each type URL its groups, in order. Names do not repeat across the groups of a type; where they do, the first wins."""
+    """The groups of each type URL, in order. Names do not repeat across the groups of a type; where they do, the first wins."""
 
     groups: Mapping[str, tuple[Group, ...]]

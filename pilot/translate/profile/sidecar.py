@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 from pilot.derive import derived
-from pilot.model.facets import OutboundListening, Tags
+from pilot.model.facets import OutboundListenersFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.classify import inbound_facet, listening, outbound_facet, outbound_listening, tags
+from pilot.model.views.classify import inbound_facet, outbound_facet, outbound_listening, tags
 from pilot.model.views.sidecar_routing import sidecar_routing
 from pilot.translate.endpoint.assignment import endpoints_of
 from pilot.translate.listener.inbound import inbound_listeners
@@ -26,13 +26,13 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
         ENDPOINT: (Group(endpoints_of, (outbound,)), *own_endpoints(db, node_id)),
         LISTENER: (
             *_outbound_listeners(db, outbound_listening(db, node_id), tags(db, node_id), inbound.ips[0]),
-            Group(inbound_listeners, (inbound, listening(db, node_id))),
+            Group(inbound_listeners, (inbound,)),
         ),
         ROUTE: (Group(route_configurations, (outbound_listening(db, node_id), sidecar_routing(db, node_id))),),
     })
 
 
-def _outbound_listeners(db: Mesh, facet: OutboundListening, spans: Tags, address: str) -> tuple[Group, ...]:
+def _outbound_listeners(db: Mesh, facet: OutboundListenersFacet, spans: SpanTagsFacet, address: str) -> tuple[Group, ...]:
     capture = Group(capture_listeners, (facet, spans))
     if serves_headless(db, facet, address):
         return Group(tcp_listeners_of_others, (facet, address)), Group(http_listeners_of_others, (facet, spans, address)), capture

@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 from pilot.derive import Gather, derived
-from pilot.model.facets import OutboundListening
+from pilot.model.facets import OutboundListenersFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.sidecar_routing import SidecarRouting
+from pilot.model.views.sidecar_routing import SidecarRoutesFacet
 from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.outbound import route_names
 from pilot.translate.names import HTTP_PROXY
@@ -13,7 +13,7 @@ from pilot.translate.route.sidecar import sidecar_routes
 
 
 @derived
-def _names(db: Mesh, listens: OutboundListening, _: SidecarRouting) -> tuple[str, ...]:
+def _names(db: Mesh, listens: OutboundListenersFacet, _: SidecarRoutesFacet) -> tuple[str, ...]:
     """What the proxy's listeners ask for; its HTTP proxy too, where it has one."""
     port = listens.listening.http_proxy_port
     proxy = listener_defaults(db).http_proxy_port if port is None else port
@@ -21,8 +21,8 @@ def _names(db: Mesh, listens: OutboundListening, _: SidecarRouting) -> tuple[str
 
 
 @derived
-def _named(db: Mesh, name: str, _: OutboundListening, routing: SidecarRouting) -> Resource | None:
+def _named(db: Mesh, name: str, _: OutboundListenersFacet, routing: SidecarRoutesFacet) -> Resource | None:
     return sidecar_routes(db, name, routing)
 
 
-route_configurations: Gather[str, [OutboundListening, SidecarRouting], Resource] = Gather("route_configurations", _names, _named)
+route_configurations: Gather[str, [OutboundListenersFacet, SidecarRoutesFacet], Resource] = Gather("route_configurations", _names, _named)

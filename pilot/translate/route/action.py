@@ -47,7 +47,7 @@ def build_action(rule: HTTPRoute, context: RouteContext, authority: str) -> rout
 
 
 def destinations(rule: HTTPRoute) -> Sequence[HTTPRouteDestination]:
-    """Those that get requests: a single one whatever its weight, of several those that have a weight."""
+    """Returns the destinations that get requests: a single one whatever its weight, of several those that have a weight."""
     return rule.route if len(rule.route) == 1 else [d for d in rule.route if d.weight]
 
 

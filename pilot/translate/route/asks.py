@@ -31,7 +31,7 @@ class Asks(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def plain(self) -> bool:
-        """Nothing of the source, and no hashing."""
+        """Do the routes ask for nothing of the source, and for no hashing?"""
         return not (self.namespace or self.labels or self.hashed)
 
     def source(self, namespace: str, labels: Labels) -> tuple[str, Labels]:

@@ -20,7 +20,8 @@ def as_field(virtual_host: bytes) -> bytes:
 
 
 def build_route_configuration(name: str, virtual_hosts: Iterable[bytes]) -> Resource:
-    """Of virtual hosts as fields. Envoy looks for the host of a request without its port; clusters may come later than routes."""
+    """Returns the configuration of virtual hosts that are given as fields. Envoy looks for the host of a request without its port;
+    clusters may come later than routes."""
     configuration = route_pb2.RouteConfiguration(
         name=name,
         validate_clusters=_FALSE,

@@ -8,7 +8,7 @@ import msgspec
 from pilot.model.config.destination_rule import ConsistentHashLB
 from pilot.model.config.virtual_service import HTTPRetry
 from pilot.model.facets import Labels
-from pilot.translate.route.destination import DestinationKey, Target
+from pilot.translate.route.destination import DestinationKey, RouteTarget
 
 
 class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
     gateways: frozenset[str] = frozenset(("mesh",))
     namespace: str = ""
     labels: Labels = frozenset()
-    targets: Mapping[str, Target] = {}
+    targets: Mapping[str, RouteTarget] = {}
     hashes: Mapping[DestinationKey, ConsistentHashLB] = {}
     retries: HTTPRetry | None = None
     forwarded_host: bool = False

@@ -5,17 +5,17 @@ from typing import NamedTuple
 
 from pilot.model.config.virtual_service import Destination
 from pilot.translate.names import outbound_cluster
-from pilot.translate.route.session import Session
+from pilot.translate.route.session import StickySession
 
 UNKNOWN_SERVICE = "UnknownService"
 
 
-class Target(NamedTuple):
+class RouteTarget(NamedTuple):
     """A service that destinations name, as far as routes depend on it; `ports` are those that the listener sees."""
 
     ports: tuple[int, ...] = ()
     external_name: str = ""
-    session: Session | None = None
+    session: StickySession | None = None
 
 
 class DestinationKey(NamedTuple):
@@ -30,7 +30,7 @@ def destination_key(destination: Destination) -> DestinationKey:
     return DestinationKey(destination.host, destination.subset, destination.port.number if destination.port is not None else 0)
 
 
-def cluster_of(destination: Destination | None, target: Target | None, port: int) -> str:
+def cluster_of(destination: Destination | None, target: RouteTarget | None, port: int) -> str:
     """The cluster's name. Without a port of its own the destination has the one that its service has, else the listener's.
 
     `target` is None for a host that is no service in sight: it may be a cluster of the proxy's bootstrap.

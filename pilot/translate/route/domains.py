@@ -17,7 +17,7 @@ _MARK = ".svc."
 
 
 class Domains(NamedTuple):
-    """In order; `short` are those that were derived: the names of other services come before them."""
+    """The domains are in order; `short` are those that were derived: the names of other services come before them."""
 
     names: tuple[str, ...]
     short: frozenset[str]
@@ -26,7 +26,7 @@ class Domains(NamedTuple):
 def build_domains(
     service: Service, aliases: tuple[str, ...], dns_domain: str, families: Families, absolute: bool, port: int = 0
 ) -> Domains:
-    """For clients of a DNS domain. `absolute`: names with the final dot too. `port`: add `name:port` to each; 0: do not."""
+    """Returns the names that clients of a DNS domain use. `absolute`: names with the final dot too. `port`: add `name:port` to each; 0: do not."""
     names: list[str] = []
     short: list[str] = []
     for hostname in (service.hostname.lower(), *aliases):

@@ -35,7 +35,7 @@ def _delay(delay: Delay | None) -> delay_pb2.FaultDelay | None:
 
 
 def _abort(abort: Abort | None) -> fault_pb2.FaultAbort | None:
-    """Without a percentage Envoy aborts no request."""
+    """Returns the abort; without a percentage Envoy aborts no request."""
     if abort is None or (abort.http_status is None and abort.grpc_status is None):
         return None
     share = build_fraction(abort.percentage) if abort.percentage is not None else None

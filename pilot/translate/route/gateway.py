@@ -14,16 +14,16 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.views.gateway_servers import MergedGateway, RouteRef, ServerKey
 from pilot.model.views.gateways import merged_gateway, server
-from pilot.model.views.router import Routing, bound_services
+from pilot.model.views.router import GatewayRoutesFacet, bound_services
 from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.http_filter import stateful_session
 from pilot.translate.names import gateway_routes, gateway_tls_routes
 from pilot.translate.resource import Resource, length_delimited
 from pilot.translate.route.configuration import as_field, build_route_configuration
 from pilot.translate.route.gateway_hosts import Bound, PlannedHost, ServerHosts, plan_hosts
-from pilot.translate.route.gateway_sources import Offer, RouteBytes, session_of_host, source_routes
+from pilot.translate.route.gateway_sources import OfferKey, RouteBytes, session_of_host, source_routes
 from pilot.translate.route.route import has_routes
-from pilot.translate.route.session import Session, build_session
+from pilot.translate.route.session import StickySession, build_session
 
 _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
@@ -37,12 +37,12 @@ def route_name(ref: RouteRef) -> str:
 # -- which virtual hosts ---------------------------------------------------------------------------------------------------
 
 @derived
-def _route_refs(db: Mesh, routing: Routing) -> tuple[RouteRef, ...]:
+def _route_refs(db: Mesh, routing: GatewayRoutesFacet) -> tuple[RouteRef, ...]:
     return tuple(ref for ref, _ in merged_gateway(db, routing.selected).routes)
 
 
 @derived
-def _servers(db: Mesh, ref: RouteRef, routing: Routing) -> tuple[ServerHosts, ...]:
+def _servers(db: Mesh, ref: RouteRef, routing: GatewayRoutesFacet) -> tuple[ServerHosts, ...]:
     """The servers that share a route configuration."""
     merged: MergedGateway = merged_gateway(db, routing.selected)
     keys = next((keys for other, keys in merged.routes if other == ref), ())
@@ -57,12 +57,12 @@ def _server_hosts(db: Mesh, key: ServerKey) -> ServerHosts | None:
 
 
 @derived
-def _bound_keys(db: Mesh, gateway: ObjectKey, _ports: frozenset[int], routing: Routing) -> tuple[ObjectKey, ...]:
+def _bound_keys(db: Mesh, gateway: ObjectKey, _ports: frozenset[int], routing: GatewayRoutesFacet) -> tuple[ObjectKey, ...]:
     return bound_services(db, routing.scope.namespace, gateway)
 
 
 @derived
-def _bound(db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], routing: Routing) -> Bound | None:
+def _bound(db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], routing: GatewayRoutesFacet) -> Bound | None:
     """A VirtualService that has routes for one of the ports."""
     found = virtual_service(db, key)
     if found is None:
@@ -72,11 +72,11 @@ def _bound(db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], 
     return Bound(key, found.spec.hosts, routed) if routed else None
 
 
-_bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], Routing], Bound] = Gather("bound_to_gateway", _bound_keys, _bound)
+_bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFacet], Bound] = Gather("bound_to_gateway", _bound_keys, _bound)
 
 
 @derived
-def planned_hosts(db: Mesh, ref: RouteRef, routing: Routing) -> tuple[PlannedHost, ...]:
+def planned_hosts(db: Mesh, ref: RouteRef, routing: GatewayRoutesFacet) -> tuple[PlannedHost, ...]:
     """The virtual hosts of a route configuration, by name."""
     servers = _servers(db, ref, routing)
     if not servers:
@@ -91,20 +91,20 @@ def planned_hosts(db: Mesh, ref: RouteRef, routing: Routing) -> tuple[PlannedHos
 # -- their content ---------------------------------------------------------------------------------------------------------
 
 @derived
-def _advertises(db: Mesh, ref: RouteRef, routing: Routing) -> bool:
+def _advertises(db: Mesh, ref: RouteRef, routing: GatewayRoutesFacet) -> bool:
     return ref in merged_gateway(db, routing.selected).http3
 
 
 @derived
-def _virtual_host(db: Mesh, planned: PlannedHost, ref: RouteRef, routing: Routing) -> bytes | None:
+def _virtual_host(db: Mesh, planned: PlannedHost, ref: RouteRef, routing: GatewayRoutesFacet) -> bytes | None:
     """One virtual host, as the field of its configuration."""
-    offer = Offer(routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, ref, routing))
+    offer = OfferKey(routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, ref, routing))
     routes = [route for source in planned.sources for route in source_routes(db, source, offer)]
     session = session_of_host(db, planned.domains[0], planned.sources[0], offer) if planned.sources else None
     return as_field(build_virtual_host(planned, routes, routing.attempt_count, session))
 
 
-def build_virtual_host(planned: PlannedHost, routes: Iterable[RouteBytes], attempt_count: bool, session: Session | None = None) -> bytes:
+def build_virtual_host(planned: PlannedHost, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None) -> bytes:
     """Serialized, of serialized routes; those that take everything come last, for none behind one would ever be tried."""
     host = route_components_pb2.VirtualHost(
         name=planned.name,
@@ -118,12 +118,12 @@ def build_virtual_host(planned: PlannedHost, routes: Iterable[RouteBytes], attem
     return b"".join((host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in last)))
 
 
-_virtual_hosts: Gather[PlannedHost, [RouteRef, Routing], bytes] = Gather("gateway_virtual_hosts", planned_hosts, _virtual_host)
+_virtual_hosts: Gather[PlannedHost, [RouteRef, GatewayRoutesFacet], bytes] = Gather("gateway_virtual_hosts", planned_hosts, _virtual_host)
 
 
 @derived
-def _route_configuration(db: Mesh, ref: RouteRef, routing: Routing) -> Resource | None:
+def _route_configuration(db: Mesh, ref: RouteRef, routing: GatewayRoutesFacet) -> Resource | None:
     return build_route_configuration(route_name(ref), _virtual_hosts(db, ref, routing).values())
 
 
-gateway_route_configurations: Gather[RouteRef, [Routing], Resource] = Gather("gateway_routes", _route_refs, _route_configuration)
+gateway_route_configurations: Gather[RouteRef, [GatewayRoutesFacet], Resource] = Gather("gateway_routes", _route_refs, _route_configuration)

@@ -1,6 +1,6 @@
 """Which virtual hosts a route configuration of a gateway has, and which VirtualServices each gets its routes from.
 
-Planned by names alone: routes themselves are built once for each `Source` and shared by the virtual hosts that name it.
+Planned by names alone: routes themselves are built once for each `RouteSourceKey` and shared by the virtual hosts that name it.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilot.lib import hosts
 from pilot.model.config.object import ObjectKey
 
 
-class Source(NamedTuple):
+class RouteSourceKey(NamedTuple):
     """The routes of a VirtualService as a server of a Gateway offers them: for its port, behind TLS or not."""
 
     gateway: ObjectKey
@@ -43,13 +43,13 @@ class PlannedHost(NamedTuple):
 
     name: str
     domains: tuple[str, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[RouteSourceKey, ...]
     redirects: bool
 
 
 class _Host:
     def __init__(self, port: int) -> None:
-        self.port, self.sources, self.redirects = port, list[Source](), False
+        self.port, self.sources, self.redirects = port, list[RouteSourceKey](), False
 
 
 def plan_hosts(servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterable[Bound]], collapse: bool) -> tuple[PlannedHost, ...]:
@@ -59,7 +59,7 @@ def plan_hosts(servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterabl
     there is one that answers 404 to everything.
     """
     found: dict[str, _Host] = {}
-    sources: dict[tuple[ObjectKey, ObjectKey], Source] = {}
+    sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey] = {}
     for server in servers:
         for service in bound.get(server.gateway, ()):
             _offer(found, sources, server, service)
@@ -72,7 +72,7 @@ def plan_hosts(servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterabl
     return tuple(sorted(_collapse(planned) if collapse else planned))
 
 
-def _offer(found: dict[str, _Host], sources: dict[tuple[ObjectKey, ObjectKey], Source], server: ServerHosts, service: Bound) -> None:
+def _offer(found: dict[str, _Host], sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey], server: ServerHosts, service: Bound) -> None:
     """Add the routes of a VirtualService to the hosts that a server shares with it.
 
     The first server of a Gateway for whose port there are routes says for which port they are built: the others of the same
@@ -85,7 +85,7 @@ def _offer(found: dict[str, _Host], sources: dict[tuple[ObjectKey, ObjectKey], S
     if key not in sources:
         if server.port not in service.ports:
             return
-        sources[key] = Source(server.gateway, service.key, server.port, server.tls)
+        sources[key] = RouteSourceKey(server.gateway, service.key, server.port, server.tls)
     for name in shared:
         host = found.setdefault(name.lower(), _Host(server.port))
         host.sources.append(sources[key])
@@ -95,7 +95,7 @@ def _offer(found: dict[str, _Host], sources: dict[tuple[ObjectKey, ObjectKey], S
 def _collapse(planned: list[PlannedHost]) -> list[PlannedHost]:
     """Merge hosts of the same routes into the most specific of them."""
     merged: dict[str, PlannedHost] = {}
-    known: dict[tuple[Source, ...], str] = {}
+    known: dict[tuple[RouteSourceKey, ...], str] = {}
     for host in sorted(planned, key=lambda h: hosts.specificity(h.domains[0])):
         primary = merged.get(known.get(host.sources, ""))
         if primary is not None and primary.redirects == host.redirects:
@@ -113,7 +113,7 @@ def of_namespace(server_hosts: Iterable[str], namespace: str) -> list[str]:
 
 
 def intersect(first: Iterable[str], second: Sequence[str]) -> list[str]:
-    """Of every pair of hosts the one that the other covers, once each."""
+    """Returns, of every pair of hosts where one covers the other, the narrower one, once each."""
     out: dict[str, None] = {}
     for a in first:
         for b in second:

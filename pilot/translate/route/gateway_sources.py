@@ -16,11 +16,11 @@ from pilot.model.views.services import is_visible, listing, refs_by_hostname, se
 from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.route.asks import asks_of
 from pilot.translate.route.context import RouteContext
-from pilot.translate.route.destination import DestinationKey, Target
-from pilot.translate.route.gateway_hosts import Source
+from pilot.translate.route.destination import DestinationKey, RouteTarget
+from pilot.translate.route.gateway_hosts import RouteSourceKey
 from pilot.translate.route.match import is_catch_all
 from pilot.translate.route.route import build_routes
-from pilot.translate.route.session import Session, session_of
+from pilot.translate.route.session import StickySession, session_of
 from pilot.translate.route.virtual_host import default_retries
 
 
@@ -31,7 +31,7 @@ class RouteBytes(NamedTuple):
     catch_all: bool
 
 
-class Offer(msgspec.Struct, frozen=True, cache_hash=True):
+class OfferKey(msgspec.Struct, frozen=True, cache_hash=True):
     """What the routes of a source depend on beside it. `alt_svc`: answers tell of HTTP/3; the others are as in `Routing`."""
 
     scope: Scope
@@ -42,7 +42,7 @@ class Offer(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 @derived
-def source_routes(db: Mesh, source: Source, offer: Offer) -> tuple[RouteBytes, ...]:
+def source_routes(db: Mesh, source: RouteSourceKey, offer: OfferKey) -> tuple[RouteBytes, ...]:
     """The routes of a source, in order."""
     found, asks = virtual_service(db, source.virtual_service), asks_of(db, source.virtual_service)
     if found is None or asks is None:
@@ -64,7 +64,7 @@ def source_routes(db: Mesh, source: Source, offer: Offer) -> tuple[RouteBytes, .
     return tuple(RouteBytes(r.SerializeToString(deterministic=True), is_catch_all(r.match)) for r in build_routes(found, context))
 
 
-def _settings(db: Mesh, key: DestinationKey, offer: Offer) -> ConsistentHashLB | None:
+def _settings(db: Mesh, key: DestinationKey, offer: OfferKey) -> ConsistentHashLB | None:
     """What the DestinationRule that a router follows for a destination says of hashing."""
     ref = service_in_sight(db, key.host, offer.scope.namespace)
     rule = destination_rule(db, offer.scope, ref, offer.labels) if ref is not None else None
@@ -83,7 +83,7 @@ def destination_service(db: Mesh, host: str, owner: str, viewer: str) -> Service
 
 @derived
 def service_in_sight(db: Mesh, host: str, viewer: str) -> ServiceRef | None:
-    """Of the services of a host name the one that a namespace means: its own, else Kubernetes' own, else the oldest.
+    """Returns the service that a namespace means by a host name: its own, else Kubernetes' own, else the oldest.
 
     Those that are exported to it by name count as older than those that everybody sees.
     """
@@ -106,16 +106,17 @@ def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
 
 
 @derived
-def target_of(db: Mesh, ref: ServiceRef) -> Target:
+def target_of(db: Mesh, ref: ServiceRef) -> RouteTarget:
     """A service, as far as routes to it depend on it."""
     found = service(db, ref)
     if found is None:
-        return Target()
-    return Target(tuple(p.number for p in found.ports), found.external_name, session_of(found) if db.settings.listeners.persistent_sessions else None)
+        return RouteTarget()
+    session = session_of(found) if db.settings.listeners.persistent_sessions else None
+    return RouteTarget(tuple(p.number for p in found.ports), found.external_name, session)
 
 
 @derived
-def session_of_host(db: Mesh, host: str, source: Source, offer: Offer) -> Session | None:
+def session_of_host(db: Mesh, host: str, source: RouteSourceKey, offer: OfferKey) -> StickySession | None:
     """Sticky sessions of the host of a virtual host, where its VirtualService leads to the service of that very name."""
     asks = asks_of(db, source.virtual_service) if db.settings.listeners.persistent_sessions else None
     if asks is None or host not in asks.targets:

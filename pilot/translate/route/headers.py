@@ -26,7 +26,7 @@ class Operations(NamedTuple):
     authority: str = ""
 
     def fields(self) -> dict[str, list[base_pb2.HeaderValueOption] | list[str]]:
-        """By the names of Envoy's fields."""
+        """Returns the operations by the names of Envoy's fields."""
         return {
             "request_headers_to_add": self.request_add,
             "request_headers_to_remove": self.request_remove,

@@ -18,7 +18,7 @@ _GRPC = (Protocol.GRPC, Protocol.GRPC_WEB)
 
 
 def build_inbound_routes(cluster: str, hostname: str, port: int, protocol: Protocol, retries: HTTPRetry | None) -> route_pb2.RouteConfiguration:
-    """To a cluster, for a port of the service `hostname` ("" where there is none). The client's side sets timeouts.
+    """Returns the routes to a cluster, for a port of the service `hostname` ("" where there is none). The client's side sets timeouts.
 
     `retries`: the mesh's default for inbound requests, None for the built-in one. gRPC is not retried: to a stream that is open
     the conditions mean something else.

@@ -35,7 +35,7 @@ def _mirror(
 
 
 def _share(percentage: Percent | None, whole: int | None) -> base_pb2.RuntimeFractionalPercent | None:
-    """All requests where nothing is said, None for a share of 0."""
+    """Returns the share that is mirrored: all requests where nothing is said, None for a share of 0."""
     if percentage is not None:
         return build_runtime(build_fraction(percentage)) if percentage.value > 0 else None
     if whole is not None:

@@ -8,14 +8,14 @@ from pilot.translate.names import parse_cluster
 
 
 def operation_of(route: route_components_pb2.Route, virtual_service: str, port: int) -> str:
-    """By the cluster where there is one, else by the VirtualService and the listener's port."""
+    """Returns how spans name a route: by the cluster where there is one, else by the VirtualService and the listener's port."""
     cluster = parse_cluster(route.route.cluster) if route.route.cluster else None
     path = _path(route.match)
     return f"{cluster.host}:{cluster.port}{path}" if cluster is not None else f"{virtual_service}:{port}{path}"
 
 
 def operation_of_service(hostname: str, port: int) -> str:
-    """Of the route to all of a service."""
+    """Returns how spans name the route to all of a service."""
     return with_port(hostname, port) + "/*"
 
 

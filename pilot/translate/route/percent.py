@@ -10,12 +10,12 @@ ALL = base_pb2.RuntimeFractionalPercent(default_value=percent_pb2.FractionalPerc
 
 
 def build_fraction(percent: Percent) -> percent_pb2.FractionalPercent:
-    """Of a percentage with up to four decimals; what is beyond is cut off."""
+    """Returns the fraction of a percentage, to four decimals; what is beyond is cut off."""
     return percent_pb2.FractionalPercent(numerator=int(percent.value * 10_000), denominator=percent_pb2.FractionalPercent.MILLION)
 
 
 def build_whole(percent: int) -> percent_pb2.FractionalPercent:
-    """Of a whole percentage."""
+    """Returns the fraction of a whole percentage."""
     return percent_pb2.FractionalPercent(numerator=percent, denominator=percent_pb2.FractionalPercent.HUNDRED)
 
 

@@ -18,7 +18,7 @@ _IMPLIED_PORTS = {"http": 80, "https": 443}
 
 
 def build_redirect(redirect: HTTPRedirect, port: int, tls: bool) -> route_components_pb2.RedirectAction | None:
-    """For requests on a listener port, behind TLS or not; None for a code that Envoy has no redirect for."""
+    """Returns the redirect of requests on a listener port, behind TLS or not; None for a code that Envoy has no redirect for."""
     code = _CODES.get(redirect.redirect_code)
     if code is None:
         return None

@@ -34,7 +34,7 @@ _OTHER_PRIORITIES = _Policy.RetryPriority(
 
 
 def build_retry(policy: HTTPRetry | None, hashed: bool = False) -> route_components_pb2.RetryPolicy | None:
-    """Of an outbound route; None where the user turned retries off. `hashed`: a hash picks the host, so trying it again is right."""
+    """Returns the retries of an outbound route; None where the user turned them off. `hashed`: a hash picks the host, so trying it again is right."""
     if policy is None:
         return _HASHED_DEFAULT if hashed else _DEFAULT
     if policy.attempts <= 0:
@@ -53,7 +53,7 @@ def build_retry(policy: HTTPRetry | None, hashed: bool = False) -> route_compone
 
 
 def build_inbound_retry(policy: HTTPRetry | None) -> route_components_pb2.RetryPolicy | None:
-    """Of a route to the workload itself: there is one host, and a request that it has seen is not sent again unless told so."""
+    """Returns the retries of a route to the workload itself: there is one host, and a request that it has seen is not sent again unless told so."""
     if policy is None:
         return _INBOUND_DEFAULT
     if policy.attempts <= 0:

@@ -20,7 +20,7 @@ from pilot.translate.route.headers import build_operations, build_value
 from pilot.translate.route.match import applies, build_match, is_catch_all
 from pilot.translate.route.operation import operation_of
 from pilot.translate.route.redirect import build_redirect
-from pilot.translate.route.session import Session, build_session
+from pilot.translate.route.session import StickySession, build_session
 from pilot.translate.typed import pack
 
 ALT_SVC_SECONDS = 86_400
@@ -122,9 +122,9 @@ def _set_filters(route: route_components_pb2.Route, rule: HTTPRoute, context: Ro
         route.typed_per_filter_config[stateful_session.NAME].CopyFrom(build_session(session))
 
 
-def _session(rule: HTTPRoute, context: RouteContext) -> Session | None:
+def _session(rule: HTTPRoute, context: RouteContext) -> StickySession | None:
     """The first of two sessions that destinations ask for; a destination behind one, without a session, ends it."""
-    found: Session | None = None
+    found: StickySession | None = None
     for destination in destinations(rule):
         target = context.targets.get(destination.destination.host) if destination.destination is not None else None
         session = target.session if target is not None else None

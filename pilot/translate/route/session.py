@@ -17,19 +17,19 @@ from pilot.model.service import Service
 from pilot.translate.typed import pack
 
 
-class Session(NamedTuple):
-    """By a cookie, `name` or `name:path`, or by a header."""
+class StickySession(NamedTuple):
+    """What a session is kept by: a cookie, `name` or `name:path`, or a header."""
 
     cookie: str = ""
     header: str = ""
 
 
-def session_of(service: Service) -> Session | None:
+def session_of(service: Service) -> StickySession | None:
     """What a service's labels ask for; a cookie comes before a header."""
-    return Session(service.session_label, service.session_header_label) if service.session_label or service.session_header_label else None
+    return StickySession(service.session_label, service.session_header_label) if service.session_label or service.session_header_label else None
 
 
-def build_session(session: Session) -> any_pb2.Any:
+def build_session(session: StickySession) -> any_pb2.Any:
     """The configuration of the filter for a route or virtual host."""
     if session.cookie:
         name, colon, path = session.cookie.partition(":")

@@ -14,7 +14,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import Protocol
 from pilot.model.views.imports import egress_services
-from pilot.model.views.sidecar_routing import SidecarRouting
+from pilot.model.views.sidecar_routing import SidecarRoutesFacet
 from pilot.model.views.sidecar_scope import EgressListener, egress_listeners, outbound_traffic_policy
 from pilot.model.views.virtual_services import Lens, viewers
 from pilot.translate.names import HTTP_PROXY
@@ -23,8 +23,8 @@ from pilot.translate.route.catch_all import build_catch_all
 from pilot.translate.route.configuration import as_field, build_route_configuration
 from pilot.translate.route.domains import far
 from pilot.translate.route.segment import SegmentKey, host_asks, segment_hosts
-from pilot.translate.route.table import TableKey, refs_by_port, table
-from pilot.translate.route.view import View, build_view, host_key, segment_view
+from pilot.translate.route.table import RouteTableKey, refs_by_port, table
+from pilot.translate.route.view import VirtualHostViewKey, build_view, host_key, segment_view
 from pilot.translate.route.virtual_host import virtual_host
 
 UNIX = "unix://"
@@ -54,7 +54,7 @@ def find_listener(listeners: Iterable[EgressListener], name: str, port: int) -> 
 # -- configurations --------------------------------------------------------------------------------------------------------
 
 @derived
-def sidecar_routes(db: Mesh, name: str, routing: SidecarRouting) -> Resource | None:
+def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
     """The route configuration that a listener asks for by name; None for a name that no listener has."""
     parsed = parse_name(name)
     if parsed is None:
@@ -70,7 +70,7 @@ def sidecar_routes(db: Mesh, name: str, routing: SidecarRouting) -> Resource | N
 
 
 @derived
-def table_key(db: Mesh, routing: SidecarRouting, index: int, port: int) -> TableKey:
+def table_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> RouteTableKey:
     """What a proxy sees of a port through an egress listener."""
     listener = egress_listeners(db, routing.scope)[index]
     if listener.port is not None and parse_protocol(listener.port.protocol) is Protocol.HTTP_PROXY:
@@ -80,12 +80,12 @@ def table_key(db: Mesh, routing: SidecarRouting, index: int, port: int) -> Table
     if listener.hosts.everything:
         lens = Lens(namespace if namespace in viewers(db) else "")
     refs = refs_by_port(db, egress_services(db, routing.scope, index)).get(port, ())
-    return TableKey(refs, port, lens, far(routing.dns_domain) if port else routing.dns_domain, routing.families)
+    return RouteTableKey(refs, port, lens, far(routing.dns_domain) if port else routing.dns_domain, routing.families)
 
 
-def _virtual_hosts(db: Mesh, key: TableKey, routing: SidecarRouting) -> Iterable[bytes]:
+def _virtual_hosts(db: Mesh, key: RouteTableKey, routing: SidecarRoutesFacet) -> Iterable[bytes]:
     found = table(db, key)
-    plain: dict[str, View] = {}
+    plain: dict[str, VirtualHostViewKey] = {}
     for segment in found.segments:
         yield segment_bytes(db, segment, segment_view(db, segment, found, routing, plain))
     for host in found.others:
@@ -96,12 +96,12 @@ def _virtual_hosts(db: Mesh, key: TableKey, routing: SidecarRouting) -> Iterable
 
 
 @derived
-def segment_bytes(db: Mesh, segment: SegmentKey, view: View) -> bytes:
+def segment_bytes(db: Mesh, segment: SegmentKey, view: VirtualHostViewKey) -> bytes:
     """The virtual hosts of a segment, as fields."""
     return b"".join([virtual_host(db, host_key(h, host_asks(db, h), segment.port, view)) for h in segment_hosts(db, segment)])
 
 
-def _sniffed(db: Mesh, key: TableKey, hostname: str, routing: SidecarRouting) -> Iterable[bytes]:
+def _sniffed(db: Mesh, key: RouteTableKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
     """The virtual host of one service, for any domain: the listener is for its addresses alone."""
     found = table(db, key)
     segment = found.by_hostname.get(hostname)
@@ -114,7 +114,7 @@ def _sniffed(db: Mesh, key: TableKey, hostname: str, routing: SidecarRouting) ->
 
 
 @derived
-def catch_all(db: Mesh, routing: SidecarRouting) -> bytes:
+def catch_all(db: Mesh, routing: SidecarRoutesFacet) -> bytes:
     """The virtual host for all that is not known, as a field."""
     policy = outbound_traffic_policy(db, routing.scope)
     return as_field(build_catch_all(policy, routing.attempt_count, routing.forwarded_host).SerializeToString(deterministic=True))

@@ -9,7 +9,7 @@ ANYTHING = "*"  # not a regular expression: users write it for "is there"
 
 
 def build_string_matcher(match: StringMatch) -> string_pb2.StringMatcher | None:
-    """None for a match that says nothing."""
+    """Returns None for a match that says nothing."""
     if match.exact is not None:
         return string_pb2.StringMatcher(exact=match.exact)
     if match.prefix is not None:

@@ -22,7 +22,7 @@ from pilot.model.views.virtual_services import Binding, Lens, egress_bindings
 from pilot.model.virtual_addresses import Families
 from pilot.translate.route.asks import asks_of
 from pilot.translate.route.conflicts import NEAR, Claimant, settle
-from pilot.translate.route.destination import Target
+from pilot.translate.route.destination import RouteTarget
 from pilot.translate.route.domains import Domains, kubernetes_namespace
 from pilot.translate.route.segment import Host, SegmentKey, host_domains, segment_claims, segment_hosts
 from pilot.translate.route.session import session_of
@@ -30,7 +30,7 @@ from pilot.translate.route.session import session_of
 DEFAULT_PORT = 80
 
 
-class TableKey(msgspec.Struct, frozen=True, cache_hash=True):
+class RouteTableKey(msgspec.Struct, frozen=True, cache_hash=True):
     """`refs`: services in sight that have the port, by age. `port`: 0 for all ports, which then are told apart by Host headers.
 
     `dns_domain`: of clients of no namespace in particular, as far as that can be told from the proxy's.
@@ -43,7 +43,7 @@ class TableKey(msgspec.Struct, frozen=True, cache_hash=True):
     families: Families
 
 
-class Table(NamedTuple):
+class RouteTable(NamedTuple):
     """`dropped`: domains that a host does not get because another one has them, by host and port.
 
     `targets`: services in sight of which routes to them must know more than the name. `dotless`: host names that may look like the
@@ -54,7 +54,7 @@ class Table(NamedTuple):
     by_hostname: Mapping[str, SegmentKey]
     others: tuple[Host, ...]
     dropped: Mapping[tuple[str, int], tuple[str, ...]]
-    targets: Mapping[str, Target]
+    targets: Mapping[str, RouteTarget]
     dotless: frozenset[str]
 
 
@@ -71,7 +71,7 @@ def refs_by_port(db: Mesh, imports: tuple[Import, ...]) -> Mapping[int, tuple[Se
 
 
 @derived
-def table(db: Mesh, key: TableKey) -> Table:
+def table(db: Mesh, key: RouteTableKey) -> RouteTable:
     """The virtual hosts of a route configuration."""
     by_namespace: dict[str, list[ServiceRef]] = {}
     for ref in key.refs:
@@ -80,7 +80,7 @@ def table(db: Mesh, key: TableKey) -> Table:
     bindings = egress_bindings(db, key.lens.viewer, key.lens.hosts)
     hosts = [host for segment in segments for host in segment_hosts(db, segment)]
     others = _other_hosts(db, key, bindings, hosts)
-    return Table(
+    return RouteTable(
         segments=segments,
         by_hostname={ref.hostname: segment for segment in segments for ref in segment.refs},
         others=others,
@@ -92,7 +92,7 @@ def table(db: Mesh, key: TableKey) -> Table:
 
 # -- hosts of VirtualServices that are no services in sight ----------------------------------------------------------------
 
-def _other_hosts(db: Mesh, key: TableKey, bindings: tuple[Binding, ...], hosts: list[Host]) -> tuple[Host, ...]:
+def _other_hosts(db: Mesh, key: RouteTableKey, bindings: tuple[Binding, ...], hosts: list[Host]) -> tuple[Host, ...]:
     """They are on the ports of the services that the same VirtualService routes; without any such service on port 80."""
     services: dict[str, list[int]] = {ref.hostname.lower(): [] for ref in key.refs}
     by_rule: dict[ObjectKey, set[int]] = {}
@@ -133,7 +133,7 @@ def _tried(db: Mesh, rules: list[ObjectKey]) -> tuple[ObjectKey, ...]:
 # -- domains that several hosts claim --------------------------------------------------------------------------------------
 
 def _dropped(
-    db: Mesh, key: TableKey, segments: tuple[SegmentKey, ...], bindings: tuple[Binding, ...], hosts: list[Host], others: tuple[Host, ...]
+    db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], bindings: tuple[Binding, ...], hosts: list[Host], others: tuple[Host, ...]
 ) -> Mapping[tuple[str, int], tuple[str, ...]]:
     contested = _contested(db, key, segments, others)
     if not contested and key.port:
@@ -145,7 +145,7 @@ def _dropped(
     return settle(claimants, contested if key.port else None)
 
 
-def _claims(db: Mesh, host: Host, key: TableKey) -> Domains:
+def _claims(db: Mesh, host: Host, key: RouteTableKey) -> Domains:
     """What a host claims. Its short names are claimed from other hosts of the same namespace alone: they are marked with it."""
     names, short = host_domains(db, host, key.dns_domain, key.families, key.port)
     if key.port:
@@ -155,7 +155,7 @@ def _claims(db: Mesh, host: Host, key: TableKey) -> Domains:
     return Domains(names, short)
 
 
-def _contested(db: Mesh, key: TableKey, segments: tuple[SegmentKey, ...], others: tuple[Host, ...]) -> frozenset[str]:
+def _contested(db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], others: tuple[Host, ...]) -> frozenset[str]:
     """Domains that more than one host claims."""
     seen = {host.host for host in others}
     contested: set[str] = set()
@@ -187,7 +187,7 @@ def _peculiar(db: Mesh) -> frozenset[str]:
     return frozenset(r.hostname for r in (*external_names(db), *refs))
 
 
-def _targets(db: Mesh, key: TableKey) -> Mapping[str, Target]:
+def _targets(db: Mesh, key: RouteTableKey) -> Mapping[str, RouteTarget]:
     """The services that routes to them must know: where all ports are served, each, for its port may have to be inferred."""
     peculiar = _peculiar(db)
     if key.port and not peculiar:
@@ -195,10 +195,10 @@ def _targets(db: Mesh, key: TableKey) -> Mapping[str, Target]:
     return {ref.hostname: target_of(db, ref, key.port) for ref in key.refs if not key.port or ref.hostname in peculiar}
 
 
-def target_of(db: Mesh, ref: ServiceRef, port: int) -> Target:
+def target_of(db: Mesh, ref: ServiceRef, port: int) -> RouteTarget:
     """A service as routes to it see it from a listener port."""
     found = service(db, ref)
     if found is None:
-        return Target()
+        return RouteTarget()
     ports = (port,) if port else tuple(p.number for p in found.ports)
-    return Target(ports, found.external_name, session_of(found) if db.settings.listeners.persistent_sessions else None)
+    return RouteTarget(ports, found.external_name, session_of(found) if db.settings.listeners.persistent_sessions else None)

@@ -10,33 +10,35 @@ from pilot.model.facets import Labels
 from pilot.model.inputs import Mesh
 from pilot.model.views.destination_rules import merged_rule, rule_ref
 from pilot.model.views.imports import scope_services
-from pilot.model.views.sidecar_routing import SidecarRouting
+from pilot.model.views.sidecar_routing import SidecarRoutesFacet
 from pilot.model.virtual_addresses import Families
 from pilot.translate.route.asks import Asks
-from pilot.translate.route.destination import DestinationKey, Target
+from pilot.translate.route.destination import DestinationKey, RouteTarget
 from pilot.translate.route.domains import reduced, short_names
 from pilot.translate.route.segment import Host, SegmentKey, domain_for, segment_hosts, segment_needs
-from pilot.translate.route.table import Table
+from pilot.translate.route.table import RouteTable
 from pilot.translate.route.virtual_host import VirtualHostKey
 
 Dropped = tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
 
 
-class View(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+class VirtualHostViewKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """The fields of `VirtualHostKey`, for all hosts of a segment; `dropped` by host and port."""
 
     dns_domain: str
     families: Families
     namespace: str
     labels: Labels
-    targets: tuple[tuple[str, Target], ...]
+    targets: tuple[tuple[str, RouteTarget], ...]
     hashes: tuple[tuple[DestinationKey, ConsistentHashLB], ...]
     dropped: Dropped
     attempt_count: bool
     forwarded_host: bool
 
 
-def segment_view(db: Mesh, segment: SegmentKey, table: Table, routing: SidecarRouting, plain: dict[str, View]) -> View:
+def segment_view(
+    db: Mesh, segment: SegmentKey, table: RouteTable, routing: SidecarRoutesFacet, plain: dict[str, VirtualHostViewKey]
+) -> VirtualHostViewKey:
     """What a segment needs. `plain`: views by DNS domain, for segments that ask for nothing else; it is added to."""
     needs = segment_needs(db, segment)
     domain = domain_for(routing.dns_domain, needs) if segment.port else routing.dns_domain
@@ -51,10 +53,10 @@ def segment_view(db: Mesh, segment: SegmentKey, table: Table, routing: SidecarRo
     return view
 
 
-def build_view(db: Mesh, asks: Asks, domain: str, dropped: Dropped, table: Table, routing: SidecarRouting) -> View:
+def build_view(db: Mesh, asks: Asks, domain: str, dropped: Dropped, table: RouteTable, routing: SidecarRoutesFacet) -> VirtualHostViewKey:
     namespace, labels = asks.source(routing.scope.namespace, routing.labels)
     settled = ((key, _settings(db, key, routing)) for key in asks.hashed)
-    return View(
+    return VirtualHostViewKey(
         dns_domain=domain,
         families=routing.families,
         namespace=namespace,
@@ -67,7 +69,7 @@ def build_view(db: Mesh, asks: Asks, domain: str, dropped: Dropped, table: Table
     )
 
 
-def _dropped(hosts: tuple[Host, ...], table: Table, domain: str) -> Dropped:
+def _dropped(hosts: tuple[Host, ...], table: RouteTable, domain: str) -> Dropped:
     """What the table says, and short names that are names of other services."""
     found = {(h.host, h.port): table.dropped.get((h.host, h.port), ()) for h in hosts}
     if table.dotless:
@@ -76,7 +78,7 @@ def _dropped(hosts: tuple[Host, ...], table: Table, domain: str) -> Dropped:
 
 
 @derived
-def _settings(db: Mesh, key: DestinationKey, routing: SidecarRouting) -> ConsistentHashLB | None:
+def _settings(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet) -> ConsistentHashLB | None:
     """What the DestinationRule that a proxy follows for a destination says of hashing."""
     item = scope_services(db, routing.scope).get(key.host)
     sources = rule_ref(db, routing.scope.namespace, item.ref, routing.labels) if item is not None else ()
@@ -84,7 +86,7 @@ def _settings(db: Mesh, key: DestinationKey, routing: SidecarRouting) -> Consist
     return hash_of_destination(found.spec, key.subset, key.port) if found is not None else None
 
 
-def host_key(host: Host, asks: Asks, listener: int, view: View) -> VirtualHostKey:
+def host_key(host: Host, asks: Asks, listener: int, view: VirtualHostViewKey) -> VirtualHostKey:
     """One host, as far as the view matters to it."""
     namespace, labels = asks.source(view.namespace, view.labels)
     names = (host.host, *host.aliases)

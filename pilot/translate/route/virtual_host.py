@@ -22,14 +22,14 @@ from pilot.translate.http_filter import stateful_session
 from pilot.translate.names import outbound_cluster
 from pilot.translate.route.configuration import as_field
 from pilot.translate.route.context import RouteContext
-from pilot.translate.route.destination import DestinationKey, Target
+from pilot.translate.route.destination import DestinationKey, RouteTarget
 from pilot.translate.route.hash_policy import build_hash_policy
 from pilot.translate.route.match import EVERYTHING
 from pilot.translate.route.operation import operation_of_service
 from pilot.translate.route.retry import build_retry
 from pilot.translate.route.route import build_routes, has_routes
 from pilot.translate.route.segment import Host, default_destination, host_domains
-from pilot.translate.route.session import Session, build_session, session_of
+from pilot.translate.route.session import StickySession, build_session, session_of
 
 MESH_GATEWAYS = frozenset(("mesh",))
 
@@ -48,7 +48,7 @@ class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     families: Families
     namespace: str = ""
     labels: Labels = frozenset()
-    targets: tuple[tuple[str, Target], ...] = ()
+    targets: tuple[tuple[str, RouteTarget], ...] = ()
     hashes: tuple[tuple[DestinationKey, ConsistentHashLB], ...] = ()
     dropped: tuple[str, ...] = ()
     attempt_count: bool = True
@@ -104,13 +104,13 @@ def default_retries(db: Mesh) -> HTTPRetry | None:
     return mesh_config(db).default_http_retry_policy
 
 
-def _session(db: Mesh, key: VirtualHostKey) -> Session | None:
+def _session(db: Mesh, key: VirtualHostKey) -> StickySession | None:
     found = service(db, key.host.ref) if key.host.ref is not None and db.settings.listeners.persistent_sessions else None
     return session_of(found) if found is not None else None
 
 
 def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route_components_pb2.Route:
-    """To all of a service that no VirtualService routes."""
+    """Returns the route to all of a service that no VirtualService routes."""
     assert key.host.ref is not None
     hostname, port = key.host.ref.hostname, key.host.port
     own = default_destination(key.host.ref, port)
@@ -130,7 +130,7 @@ def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route
 
 
 def build_virtual_host(
-    name: str, domains: Iterable[str], routes: Iterable[route_components_pb2.Route], attempt_count: bool, session: Session | None = None
+    name: str, domains: Iterable[str], routes: Iterable[route_components_pb2.Route], attempt_count: bool, session: StickySession | None = None
 ) -> route_components_pb2.VirtualHost:
     """`attempt_count`: upstreams are told how often the request was tried."""
     out = route_components_pb2.VirtualHost(name=name, domains=domains, routes=routes, include_request_attempt_count=attempt_count)

@@ -74,7 +74,7 @@ def build_inbound_context(
 
 
 def minimum_version(config: TLSConfig | None) -> common_pb2.TlsParameters.TlsProtocol:
-    """Of a part of the mesh config: TLS 1.2 unless it asks for 1.3."""
+    """Returns the lowest version of TLS by a part of the mesh config: 1.2 unless it asks for 1.3."""
     return common_pb2.TlsParameters.TLSv1_3 if config and config.min_protocol_version == "TLSV1_3" else common_pb2.TlsParameters.TLSv1_2
 
 

@@ -1,0 +1,39 @@
+"""The one order of filters in chains, of HTTP as of network filters.
+
+Whoever adds a filter says its phase; nobody else needs to know of it. A policy says no to a request before anything looks into it, what
+is counted is counted whoever said no, and the filter that sends the request on comes last.
+"""
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Phase(enum.IntEnum):
+    """Where a filter stands. Extensions of users name one of four phases: before authentication, before authorization, before
+    statistics, or none."""
+
+    PEER_METADATA = enum.auto()  # who the peer is, for all that follow
+    EXTENSION_AUTHN = enum.auto()
+    AUTHN = enum.auto()
+    EXTENSION_AUTHZ = enum.auto()
+    AUTHZ = enum.auto()
+    EXTENSION_STATS = enum.auto()
+    EXTENSION = enum.auto()
+    CODEC = enum.auto()  # gRPC-Web, and counts of gRPC messages
+    ALPN = enum.auto()
+    FAULT = enum.auto()
+    CORS = enum.auto()
+    STATS = enum.auto()
+    PROTOCOL = enum.auto()  # looks into a protocol over TCP
+    SESSION = enum.auto()
+    RESOLUTION = enum.auto()  # looks up the host to send to
+    END = enum.auto()  # sends it on
+
+
+def in_order(filters: Iterable[tuple[Phase, T]]) -> list[T]:
+    """Returns filters by their phase; those of one phase in the order in which they come."""
+    return [f for _, f in sorted(filters, key=lambda item: item[0])]

@@ -1,0 +1,41 @@
+"""What policies add to the chains of a proxy. A kind of policy that becomes filters is a function here, and nothing else changes."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+
+from pilot.model.facets import ListeningFacet, TracingFacet
+from pilot.model.inputs import Mesh
+from pilot.model.views.jwt import jwt_rules
+from pilot.model.views.policies import REQUEST_AUTHENTICATION
+from pilot.translate.access_log import AccessLogs
+from pilot.translate.filter_phase import Phase
+from pilot.translate.http_filter.jwt_authn import build_jwt_authn
+from pilot.translate.listener.defaults import listener_defaults
+
+HttpFilters = Iterator[tuple[Phase, hcm_pb2.HttpFilter]]
+
+
+def _jwt_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
+    """Yields the filter of RequestAuthentications; routes of gateways may depend on claims."""
+    if rules := jwt_rules(db, listening.policies.of(REQUEST_AUTHENTICATION)):
+        yield Phase.AUTHN, build_jwt_authn(rules, clear_route_cache=listening.side == "gateway")
+
+
+_HTTP: tuple[Callable[[Mesh, ListeningFacet], HttpFilters], ...] = (_jwt_filters,)
+
+
+def http_policy_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Phase, hcm_pb2.HttpFilter]]:
+    """Returns the HTTP filters of the policies of one side of a proxy. No node of its own."""
+    return [found for filters in _HTTP for found in filters(db, listening)]
+
+
+def access_logs(db: Mesh, _: ListeningFacet) -> AccessLogs:
+    """Returns what one side of a proxy logs: what the mesh config says. No node of its own."""
+    return listener_defaults(db).access_logs
+
+
+def tracing(listening: ListeningFacet) -> TracingFacet | None:
+    """Returns the spans of one side of a proxy: what its proxy config says; None for no spans."""
+    return listening.tracing

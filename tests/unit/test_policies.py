@@ -1,0 +1,151 @@
+"""Which policies apply to a workload, and where what they ask for goes."""
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from pilot.model.facets import PolicySubjectKey
+from pilot.model.service import Protocol
+from pilot.model.views.classify import inbound_facet, outbound_listening
+from pilot.model.views.policies import PEER_AUTHENTICATION, POLICIES, REQUEST_AUTHENTICATION, policies_of, proxy_policies
+from pilot.model.views.router import front
+from pilot.translate.filter_phase import Phase, in_order
+from pilot.translate.network_filter.chain import NetworkOptions, build_tcp_filters
+from pilot.translate.network_filter.metadata_exchange import build_metadata_exchange
+from pilot.translate.network_filter.tcp_proxy import to_cluster
+from pilot.translate.resource import LISTENER
+from tests.support.listeners import WEB_POD, http_filters, listeners, service
+from tests.support.objects import make, world
+from tests.support.world import proxy
+
+WEB = frozenset((("app", "web"),))
+SUBJECT = PolicySubjectKey("a", WEB)
+WEB_ONLY, OTHER_ONLY = "selector: {matchLabels: {app: web}}", "selector: {matchLabels: {app: other}}"
+JWT = "jwtRules: [{issuer: me, jwks: '{\"keys\": []}'}]"
+MESH, HERE, ELSEWHERE = "istio-system", "a", "b"
+
+
+def applied(kind: str, *policies: Any, subject: PolicySubjectKey = SUBJECT) -> list[str]:
+    """The names of the policies that apply, in order."""
+    return [key.name for key in policies_of(world(*policies).mesh, subject).of(kind)]
+
+
+def policy(kind: str, name: str, namespace: str, spec: str = "", day: int = 1) -> Any:
+    return make(kind, name, f"{{{spec}}}", namespace, day)
+
+
+LEVELS = [
+    ("web", HERE, WEB_ONLY, 1),
+    ("younger-web", HERE, WEB_ONLY, 2),
+    ("here", HERE, "", 1),
+    ("younger-here", HERE, "", 2),
+    ("other", HERE, OTHER_ONLY, 1),
+    ("mesh", MESH, "", 1),
+    ("younger-mesh", MESH, "", 2),
+    ("mesh-web", MESH, WEB_ONLY, 1),
+    ("elsewhere", ELSEWHERE, "", 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (PEER_AUTHENTICATION, ["mesh", "here", "web"]),
+        (REQUEST_AUTHENTICATION, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
+    ],
+)
+def test_policies_of_the_mesh_come_before_those_of_the_namespace(kind: str, names: list[str]) -> None:
+    """Of PeerAuthentications one a level counts, and none of the root namespace selects; of RequestAuthentications all count."""
+    assert applied(kind, *(policy(kind, *level) for level in LEVELS)) == names
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_the_order_in_which_objects_arrive_does_not_matter(kind: str) -> None:
+    objects = [policy(kind, *level) for level in LEVELS[:4]]
+    assert len({tuple(applied(kind, *order)) for order in itertools.permutations(objects)}) == 1
+
+
+@pytest.mark.parametrize(("kind", "names"), [(PEER_AUTHENTICATION, ["mesh"]), (REQUEST_AUTHENTICATION, ["mesh", "mesh-web"])])
+def test_the_root_namespace_is_not_asked_twice(kind: str, names: list[str]) -> None:
+    policies = (policy(kind, *level) for level in LEVELS if level[:1] != ("younger-mesh",))
+    assert applied(kind, *policies, subject=PolicySubjectKey(MESH, WEB)) == names
+
+
+def to_gateway(name: str) -> str:
+    return f"targetRefs: [{{group: gateway.networking.k8s.io, kind: Gateway, name: {name}}}], {JWT}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "namespace", "counts"),
+    [
+        (to_gateway("edge"), HERE, True),
+        (to_gateway("other"), HERE, False),
+        (to_gateway("edge"), MESH, False),
+        (f"targetRef: {{group: gateway.networking.k8s.io, kind: Gateway, name: edge}}, {JWT}", HERE, True),
+        (f"targetRefs: [{{group: '', kind: Service, name: edge}}], {JWT}", HERE, False),
+    ],
+)
+def test_a_policy_with_targets_is_for_the_router_of_that_gateway(spec: str, namespace: str, counts: bool) -> None:
+    made = world(policy(REQUEST_AUTHENTICATION, "p", namespace, spec))
+    labels = {"gateway.networking.k8s.io/gateway-name": "edge"}
+    router = made.connect(proxy("router", "edge-0", HERE, "10.9.0.1", labels))
+    unnamed = made.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"istio": "edge"}))
+    sidecar = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.3", labels))
+    assert bool(front(made.mesh, router).listening.policies.of(REQUEST_AUTHENTICATION)) is counts
+    assert not proxy_policies(made.mesh, unnamed).applied
+    assert not proxy_policies(made.mesh, sidecar).applied
+
+
+def test_workloads_with_the_same_policies_share_what_is_built() -> None:
+    """Labels decide which policies apply, and nothing else."""
+    made = world(policy(REQUEST_AUTHENTICATION, "mesh", MESH, JWT), policy(REQUEST_AUTHENTICATION, "x", HERE, f"{OTHER_ONLY}, {JWT}"))
+    one, two = (made.connect(proxy("sidecar", f"p-{n}", HERE, f"10.9.0.{n}", {"app": f"app-{n}"})) for n in (1, 2))
+    assert proxy_policies(made.mesh, one) == proxy_policies(made.mesh, two)
+    assert inbound_facet(made.mesh, one).listening == inbound_facet(made.mesh, two).listening
+
+
+def test_a_policy_for_servers_leaves_the_outbound_side_alone() -> None:
+    made = world(policy(PEER_AUTHENTICATION, "p", HERE, "mtls: {mode: STRICT}"), policy(REQUEST_AUTHENTICATION, "r", HERE, JWT))
+    node = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.1", {"app": "web"}))
+    assert not outbound_listening(made.mesh, node).listening.policies.applied
+    assert [kind for kind, _ in inbound_facet(made.mesh, node).listening.policies.applied] == [REQUEST_AUTHENTICATION]
+    assert [kind for kind, _ in inbound_facet(made.mesh, node).policies.applied] == [PEER_AUTHENTICATION]
+
+
+def test_a_policy_that_does_not_apply_any_more_goes() -> None:
+    """Each read of the carrier is tracked: selector, labels, root namespace, content."""
+    rule = policy(REQUEST_AUTHENTICATION, "r", HERE, f"{WEB_ONLY}, {JWT}")
+    made = world(service("web", "[{name: http, port: 80}]"), WEB_POD, rule)
+    node = made.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
+
+    def checks_tokens() -> bool:
+        return b"envoy.filters.http.jwt_authn" in made.resources(node)[LISTENER]["virtualInbound"].any
+
+    assert checks_tokens()
+    made.apply_objects(policy(REQUEST_AUTHENTICATION, "r", HERE, f"{OTHER_ONLY}, {JWT}"))
+    assert not checks_tokens()
+    made.apply_objects(policy(REQUEST_AUTHENTICATION, "r", HERE, WEB_ONLY))
+    assert not checks_tokens()
+    made.apply_objects(rule)
+    assert checks_tokens()
+
+
+def test_who_a_request_is_from_is_known_before_its_token_is_judged() -> None:
+    found = listeners(service("web", "[{name: http, port: 80}]"), WEB_POD, policy(REQUEST_AUTHENTICATION, "r", HERE, JWT))
+    names = [n.rpartition(".")[2] for n in http_filters(found["virtualInbound"])]
+    assert names == ["metadata_exchange", "jwt_authn", "grpc_stats", "fault", "cors", "router"]
+
+
+def test_a_filter_of_a_policy_stands_between_the_peer_and_the_protocol() -> None:
+    checks = build_metadata_exchange(("check",))
+    options = NetworkOptions(exchange=True, mongo=True, policies=((Phase.STATS, checks), (Phase.AUTHZ, checks)))
+    built = build_tcp_filters(to_cluster("c"), Protocol.MONGO, options, inbound=True)
+    assert [f.name.rpartition(".")[2] for f in built] == ["metadata_exchange", "metadata_exchange", "metadata_exchange", "mongo_proxy", "tcp_proxy"]
+    assert built[1:3] == [checks, checks]
+
+
+def test_filters_of_one_phase_keep_their_order() -> None:
+    given = [(Phase.END, "router"), (Phase.AUTHZ, "deny"), (Phase.AUTHN, "jwt"), (Phase.AUTHZ, "allow"), (Phase.PEER_METADATA, "peer")]
+    assert in_order(given) == ["peer", "jwt", "deny", "allow", "router"]

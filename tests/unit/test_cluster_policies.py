@@ -113,6 +113,44 @@ def test_connections() -> None:
     assert plain["upstreamConnectionOptions"] == {"tcpKeepalive": {}}
 
 
+MESH_KEEPALIVE = "tcpKeepalive: {probes: 3, time: 10s, interval: 5s}"
+
+
+@pytest.mark.parametrize(
+    ("mesh", "own", "expected"),
+    [
+        ("", "", None),
+        (MESH_KEEPALIVE, "", (3, 10, 5)),
+        ("", "{probes: 7, time: 20s, interval: 8s}", (7, 20, 8)),
+        (MESH_KEEPALIVE, "{time: 20s}", (3, 20, 5)),
+        (MESH_KEEPALIVE, "{probes: 7}", (7, 10, 5)),
+        (MESH_KEEPALIVE, "{interval: 8s}", (3, 10, 8)),
+        (MESH_KEEPALIVE, "{probes: 7, time: 20s, interval: 8s}", (7, 20, 8)),
+        (MESH_KEEPALIVE, "{}", (3, 10, 5)),
+        ("tcpKeepalive: {time: 10s}", "{interval: 8s}", (None, 10, 8)),
+        ("", "{}", (None, None, None)),
+    ],
+)
+def test_what_a_rule_says_of_keepalive_comes_before_the_mesh(mesh: str, own: str, expected: tuple[int | None, ...] | None) -> None:
+    found = cluster(rule(f"{{connectionPool: {{tcp: {{tcpKeepalive: {own}}}}}}}") if own else "", mesh=mesh)
+    keepalive = found.get("upstreamConnectionOptions", {}).get("tcpKeepalive")
+    fields = ("keepaliveProbes", "keepaliveTime", "keepaliveInterval")
+    assert (None if keepalive is None else tuple(keepalive.get(f) for f in fields)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pool", "common"),
+    [
+        ("tcp: {idleTimeout: 5s}, http: {idleTimeout: 9s}", {"idleTimeout": "9s"}),
+        ("tcp: {idleTimeout: 5s}, http: {maxRetries: 1}", {"idleTimeout": "5s"}),
+        ("http: {maxRequestsPerConnection: 0}", None),
+        ("http: {maxRequestsPerConnection: 1}", {"maxRequestsPerConnection": 1}),
+    ],
+)
+def test_lifetimes_of_connections(pool: str, common: dict[str, Any] | None) -> None:
+    assert http_options(cluster(rule(f"{{connectionPool: {{{pool}}}}}"))).get("commonHttpProtocolOptions") == common
+
+
 def test_http_options() -> None:
     settings = "http: {idleTimeout: 9s, maxRequestsPerConnection: 5, maxConcurrentStreams: 6, http2KeepAlive: {interval: 1s, timeout: 2s}}"
     policy = f"{{connectionPool: {{{settings}}}}}"
@@ -168,7 +206,17 @@ def test_header_case() -> None:
         ("interval: 1s, baseEjectionTime: 2s, maxEjectionPercent: 3", {"interval": "1s", "baseEjectionTime": "2s", "maxEjectionPercent": 3}),
         ("consecutive5xxErrors: 4", {"consecutive5xx": 4, "enforcingConsecutive5xx": 100}),
         ("consecutive5xxErrors: 0", {"consecutive5xx": 0, "enforcingConsecutive5xx": 0}),
+        ("consecutive5xxErrors: 1", {"consecutive5xx": 1, "enforcingConsecutive5xx": 100}),
         ("consecutiveGatewayErrors: 4", {"consecutiveGatewayFailure": 4, "enforcingConsecutiveGatewayFailure": 100}),
+        ("consecutiveGatewayErrors: 1", {"consecutiveGatewayFailure": 1, "enforcingConsecutiveGatewayFailure": 100}),
+        ("consecutiveGatewayErrors: 0", {"consecutiveGatewayFailure": 0, "enforcingConsecutiveGatewayFailure": 0}),
+        ("maxEjectionPercent: 0", {}),
+        ("maxEjectionPercent: 1", {"maxEjectionPercent": 1}),
+        ("splitExternalLocalOriginErrors: true", {"splitExternalLocalOriginErrors": True, "enforcingLocalOriginSuccessRate": 0}),
+        (
+            "splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailures: 0",
+            {"splitExternalLocalOriginErrors": True, "enforcingLocalOriginSuccessRate": 0},
+        ),
         (
             "splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailures: 4",
             {
@@ -187,6 +235,9 @@ def test_outlier_detection(settings: str, expected: dict[str, Any]) -> None:
 def test_panic_thresholds() -> None:
     assert cluster()["commonLbConfig"] == {"healthyPanicThreshold": {}}
     assert cluster(rule("{outlierDetection: {minHealthPercent: 40}}"))["commonLbConfig"] == {"healthyPanicThreshold": {"value": 40.0}}
+    off = {"PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS": "false"}
+    assert cluster(rule("{outlierDetection: {minHealthPercent: 0}}"), environ=off)["commonLbConfig"] == {"healthyPanicThreshold": {}}
+    assert cluster(rule("{outlierDetection: {minHealthPercent: 1}}"), environ=off)["commonLbConfig"] == {"healthyPanicThreshold": {"value": 1.0}}
     assert cluster(environ={"PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS": "false"})["commonLbConfig"] == {}
     always = cluster(rule("{outlierDetection: {minHealthPercent: 40}}"), environ={"PILOT_SEND_UNHEALTHY_ENDPOINTS": "true"})
     assert always["commonLbConfig"] == {"healthyPanicThreshold": {}}

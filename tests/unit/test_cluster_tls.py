@@ -131,6 +131,35 @@ def test_tls_by_rule(settings: str, sni: str | None, certificate: list[str], roo
     assert tls_context(cluster(rule(f"{{tls: {{{settings}}}}}"), port=90))["commonTlsContext"]["alpnProtocols"] == ["h2"]
 
 
+SIMPLE, OFF = "tls: {mode: SIMPLE, sni: x.com}", "tls: {mode: DISABLE}"
+OWN = "tls: {mode: SIMPLE, sni: own.com}"
+
+
+@pytest.mark.parametrize(
+    ("policy", "subset", "of_rule", "of_subset"),
+    [  # the SNI of each, None for plain text
+        (SIMPLE, OWN, "x.com", "own.com"),
+        (SIMPLE, "", "x.com", "x.com"),
+        (SIMPLE, OFF, "x.com", None),
+        (OFF, OWN, None, "own.com"),
+        (SIMPLE, "loadBalancer: {simple: RANDOM}", "x.com", "x.com"),
+        (SIMPLE, f"portLevelSettings: [{{port: {{number: 80}}, {OWN}}}]", "x.com", "own.com"),
+        (SIMPLE, f"portLevelSettings: [{{port: {{number: 81}}, {OWN}}}]", "x.com", "x.com"),
+        (SIMPLE, f"{OFF}, portLevelSettings: [{{port: {{number: 80}}, {OWN}}}]", "x.com", "own.com"),
+        (f"{SIMPLE}, portLevelSettings: [{{port: {{number: 80}}, {OFF}}}]", "", None, None),
+        (f"{SIMPLE}, portLevelSettings: [{{port: {{number: 80}}, {OFF}}}]", OWN, None, "own.com"),
+    ],
+)
+def test_tls_of_a_subset_comes_before_that_of_its_rule(policy: str, subset: str, of_rule: str | None, of_subset: str | None) -> None:
+    objects = rule(f"{{{policy}}}", f"[{{name: v1{', trafficPolicy: {' + subset + '}' if subset else ''}}}]")
+
+    def sni(found: Any) -> str | None:
+        return str(tls_context(found)["sni"]) if "transportSocket" in found else None
+
+    assert sni(cluster(objects)) == of_rule
+    assert sni(cluster(objects, subset="v1")) == of_subset
+
+
 def test_names_of_a_service_entry() -> None:
     named = EXTERNAL + ", subjectAltNames: [ext.example.com, two.example.com]"
     found = cluster(entry(named) + rule("{tls: {mode: SIMPLE, sni: x.com}}", host="ext.example.com"), host="ext.example.com")

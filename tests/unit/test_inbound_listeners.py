@@ -78,6 +78,26 @@ def test_what_nothing_names_passes_through() -> None:
     assert chains(found)[0]["filterChainMatch"] == {"destinationPort": 15006}
 
 
+@pytest.mark.parametrize(
+    ("mode", "http", "tcp"),
+    [  # of the chains that take everything: transport, and whether TLS ends there
+        ("PERMISSIVE", ["tls ends", "raw_buffer"], ["tls ends", "raw_buffer", "tls"]),
+        ("STRICT", ["tls ends"], ["tls ends"]),
+        ("DISABLE", ["raw_buffer"], ["raw_buffer"]),
+    ],
+)
+def test_chains_that_take_everything_follow_the_mode(mode: str, http: list[str], tcp: list[str]) -> None:
+    found = chains(listeners(WEB_POD, policy(f"mtls: {{mode: {mode}}}"))["virtualInbound"])[1:]
+
+    def said(name: str) -> list[str]:
+        matching = [c for c in found if c["name"] == name]
+        return [c["filterChainMatch"]["transportProtocol"] + (" ends" if "transportSocket" in c else "") for c in matching]
+
+    assert said("virtualInbound-catchall-http") == http
+    assert said("virtualInbound") == tcp
+    assert all("destinationPort" not in c["filterChainMatch"] for c in found)
+
+
 def test_statistics_by_a_pattern() -> None:
     mesh = 'inboundClusterStatName: "%SERVICE%_%SERVICE_PORT%_%TARGET_PORT%"'
     found = listeners(service("web", "[{name: tcp, port: 80, targetPort: 8080}]"), WEB_POD, mesh=mesh)["virtualInbound"]
@@ -172,6 +192,26 @@ def test_tls_that_a_sidecar_ends_counts_only_without_the_meshs() -> None:
     (passed,) = of_port(listeners(WEB_POD, ingress(own), off)["virtualInbound"], 7000)
     assert "transportSocket" not in passed
     assert passed["filters"][-1]["name"] != HCM
+
+
+@pytest.mark.parametrize(
+    ("mode", "allowed", "client_certificate"),
+    [  # of each chain of the port: must clients have a certificate of the mesh; None for no TLS that ends there
+        ("DISABLE", True, [False]),
+        ("DISABLE", False, [None]),
+        ("STRICT", True, [True]),
+        ("STRICT", False, [True]),
+        ("PERMISSIVE", True, [True, None]),
+        ("UNSET", True, [True, None]),
+    ],
+)
+def test_mutual_tls_of_the_mesh_comes_before_a_sidecars_own_tls(mode: str, allowed: bool, client_certificate: list[bool | None]) -> None:
+    own = "{port: {number: 7000, protocol: HTTPS, name: h}, tls: {mode: SIMPLE, privateKey: /k, serverCertificate: /c}}"
+    found = listeners(WEB_POD, ingress(own), policy(f"mtls: {{mode: {mode}}}"), ENABLE_TLS_ON_SIDECAR_INGRESS=str(allowed).lower())
+    sockets = [c.get("transportSocket") for c in of_port(found["virtualInbound"], 7000)]
+    ended = [s["typedConfig"]["requireClientCertificate"] if s is not None else None for s in sockets]
+    assert ended[: len(client_certificate)] == client_certificate
+    assert set(ended[len(client_certificate) :]) <= {None}
 
 
 def test_in_mode_none_only_ingress_listeners_are_there() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.model.facets import PolicySubjectKey
 from pilot.model.service import Protocol
 from pilot.model.views.classify import inbound_facet, outbound_listening
@@ -17,8 +18,8 @@ from pilot.translate.network_filter.metadata_exchange import build_metadata_exch
 from pilot.translate.network_filter.tcp_proxy import to_cluster
 from pilot.translate.resource import LISTENER
 from tests.support.listeners import WEB_POD, http_filters, listeners, service
-from tests.support.objects import make, world
-from tests.support.world import proxy
+from tests.support.objects import make, pod, world
+from tests.support.world import World, proxy
 
 WEB = frozenset((("app", "web"),))
 SUBJECT = PolicySubjectKey("a", WEB)
@@ -130,6 +131,45 @@ def test_a_policy_that_does_not_apply_any_more_goes() -> None:
     assert not checks_tokens()
     made.apply_objects(rule)
     assert checks_tokens()
+
+
+def test_each_read_of_what_a_workload_accepts_is_tracked() -> None:
+    """Mode, port, selector, age, root namespace and labels: after each edit the listener is that of a fresh start."""
+    web = service("web", "[{name: http, port: 80, targetPort: 8080}]")
+    strict, off = "mtls: {mode: STRICT}", "mtls: {mode: DISABLE}"
+    made = world(web, WEB_POD)
+    node = made.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
+    edits = [
+        policy(PEER_AUTHENTICATION, "mesh", MESH, strict),
+        policy(PEER_AUTHENTICATION, "mesh", MESH, off),
+        policy(PEER_AUTHENTICATION, "here", HERE, strict, 2),
+        policy(PEER_AUTHENTICATION, "older", HERE, off, 1),
+        policy(PEER_AUTHENTICATION, "web", HERE, f"{OTHER_ONLY}, {strict}"),
+        policy(PEER_AUTHENTICATION, "web", HERE, f"{WEB_ONLY}, {strict}"),
+        policy(PEER_AUTHENTICATION, "web", HERE, f"{WEB_ONLY}, {strict}, portLevelMtls: {{8080: {off[6:]}}}"),
+        pod("web-0", "10.1.0.1", labels="{app: other}"),
+        WEB_POD,
+    ]
+    seen = set()
+    for edit in edits:
+        made.apply_objects(edit)
+        fresh = World()
+        fresh.set(made.rows())
+        again = fresh.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
+        now = made.resources(node)[LISTENER]["virtualInbound"].any
+        assert now == fresh.resources(again)[LISTENER]["virtualInbound"].any, edit
+        seen.add(now)
+    assert len(seen) > 3
+
+
+def test_another_root_namespace_has_other_policies() -> None:
+    made = world(WEB_POD, policy(PEER_AUTHENTICATION, "x", "root", "mtls: {mode: STRICT}"))
+    node = made.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
+    before = made.resources(node)[LISTENER]["virtualInbound"].any
+    mesh, _ = decode_mesh_config([{"rootNamespace": "root"}])
+    made.mesh.commit([(made.mesh.mesh, "mesh", mesh)])
+    assert made.resources(node)[LISTENER]["virtualInbound"].any != before
+    assert [key.name for key in proxy_policies(made.mesh, node).of(PEER_AUTHENTICATION)] == ["x"]
 
 
 def test_who_a_request_is_from_is_known_before_its_token_is_judged() -> None:

@@ -49,6 +49,10 @@ class Table(Generic[K, R]):
         """The row, untracked: for the outside, never in a derivation."""
         return self._rows.get(key)
 
+    def peek_keys(self, index: str, bucket: Hashable) -> frozenset[K]:
+        """Keys of the rows in a bucket of an index, untracked: for the outside, never in a derivation."""
+        return frozenset(self._buckets[index].get(bucket, ()))
+
     def rows(self) -> Iterator[tuple[K, R]]:
         """Every key and row, untracked: for the outside, never in a derivation."""
         return iter(self._rows.items())

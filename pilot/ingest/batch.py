@@ -6,11 +6,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from pilot.derive import Node, Table
+from pilot.ingest.discovery import Discovery, Edit
 from pilot.lib.duration import Duration
 from pilot.model.inputs import Mesh
 
-Edit = tuple[str, Hashable, Any]
-"""Attribute of `Mesh`, key, and the row, None to delete it."""
 Event = Literal["add", "update", "delete"]
 
 
@@ -44,6 +43,7 @@ class Batch:
 
     def __init__(self, mesh: Mesh, clock: Clock, quiet: Duration, longest: Duration, on_commit: Callable[[Commit], None]) -> None:
         self._mesh, self._clock, self._on_commit = mesh, clock, on_commit
+        self._discovery = Discovery(mesh)
         self._quiet, self._longest = quiet.seconds, longest.seconds
         self._edits: dict[tuple[str, Hashable], Any] = {}
         self._arrivals = 0
@@ -83,8 +83,10 @@ class Batch:
             self._timer = None
         if not self._edits:
             return
-        edits: list[Edit] = [(table, key, row) for (table, key), row in self._edits.items()]
+        edits = self._discovery.admit((table, key, row) for (table, key), row in self._edits.items())
         arrivals, self._edits, self._arrivals = self._arrivals, {}, 0
+        if not edits:
+            return
         changes = [(getattr(self._mesh, table), key, row) for table, key, row in edits]
         events = Counter((name, _event(table, key, row)) for (name, _, _), (table, key, row) in zip(edits, changes, strict=True))
         started = self._clock.time()

@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from pilot.ingest import folder as folders
-from pilot.ingest.batch import Batch, Edit
+from pilot.ingest.batch import Batch
 from pilot.ingest.decode import OWN, Origin
+from pilot.ingest.discovery import Edit
 from pilot.ingest.documents import SyntaxFault
 from pilot.ingest.folder import UNKNOWN, shown
 from pilot.ingest.ledger import SourceLedger

@@ -10,8 +10,8 @@ import bisect
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from pilot.ingest.batch import Edit
 from pilot.ingest.decode import Decoded, Row
+from pilot.ingest.discovery import Edit
 from pilot.ingest.folder import shown
 from pilot.ingest.problems import ProblemStore
 from pilot.model.config.object import Object

@@ -5,8 +5,9 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from pilot.ingest.batch import Batch, Commit, Edit
+from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.decode import Decoded, Row, decode_document
+from pilot.ingest.discovery import Edit
 from pilot.ingest.documents import read_documents
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore

@@ -9,6 +9,7 @@ import yaml
 
 from pilot.derive import UNSET
 from pilot.ingest.decode import OWN, Origin, decode_document
+from pilot.ingest.discovery import Discovery, Edit
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.model.config.mesh_networks import MeshNetworks
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
@@ -59,12 +60,17 @@ class World:
         self.mesh.on_failure = lambda node, error: self.failures.append(f"{node}: {error!r}")
         mesh, problems = decode_mesh_config([yaml.safe_load(mesh_config)] if mesh_config else [])
         assert mesh is not None, problems
-        self.mesh.commit([(self.mesh.mesh, "mesh", mesh), (self.mesh.mesh, "networks", MeshNetworks())])
+        self.discovery = Discovery(self.mesh)
+        self.commit([("mesh", "mesh", mesh), ("mesh", "networks", MeshNetworks())])
         self._watched: dict[Any, Any] = {}
 
     def set(self, rows: Mapping[tuple[str, ObjectKey | RegistryKey], Object[Any] | None]) -> None:
         """Apply rows (None deletes) in one commit."""
-        self.mesh.commit([(getattr(self.mesh, table), key, row) for (table, key), row in rows.items()])
+        self.commit([(table, key, row) for (table, key), row in rows.items()])
+
+    def commit(self, edits: Iterable[Edit]) -> None:
+        """Apply edits as a batch does."""
+        self.mesh.commit([(getattr(self.mesh, table), key, row) for table, key, row in self.discovery.admit(edits)])
 
     def apply(self, text: str) -> None:
         self.set(rows_of(parse_objects(text)))

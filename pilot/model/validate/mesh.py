@@ -8,6 +8,7 @@ from pilot.model.config.proxy_config import ConnectionSettings, PrivateKeyProvid
 from pilot.model.config.tracing import Tracing
 from pilot.model.problem import Problems, below, error, warning
 from pilot.model.validate import rules
+from pilot.model.validate.label_selector import validate_label_selector
 from pilot.model.validate.load_balancer import validate_locality, validate_zone_aware
 from pilot.model.validate.retry import validate_retry
 from pilot.model.validate.tls import validate_client_tls
@@ -39,6 +40,8 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
     for index, setting in enumerate(mesh.service_settings):
         for number, host in enumerate(setting.hosts):
             yield from rules.check_host(f"serviceSettings[{index}].hosts[{number}]", host)
+    for index, selector in enumerate(mesh.discovery_selectors):
+        yield from below(f"discoverySelectors[{index}]", validate_label_selector(selector))
     yield from _check_trust_domain("trustDomain", mesh.trust_domain)
     for index, alias in enumerate(mesh.trust_domain_aliases):
         yield from _check_trust_domain(f"trustDomainAliases[{index}]", alias)

@@ -25,7 +25,7 @@ from pilot.ingest.file_source import FileSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
-from pilot.lib.log import scope
+from pilot.lib.log import scope, watch_drops
 from pilot.lib.metrics import Metrics
 from pilot.model.inputs import Mesh
 from pilot.serve.admission import Admission
@@ -63,6 +63,7 @@ class ControlPlane:
         check_sources(settings.ingest)
         folders = parse_config_folders(settings.ingest.config_dirs, settings.mesh.registry.cluster_id)
         self.metrics = Metrics()
+        watch_drops(self.metrics.log_lines_dropped)
         self.db = Mesh(settings.mesh)
         self.discovery = Discovery(self.db, self.metrics, plan)
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))

@@ -1,6 +1,7 @@
 """pilot-discovery: the control plane's command line."""
 from __future__ import annotations
 
+import http.client
 import os
 import sys
 import urllib.error
@@ -10,17 +11,24 @@ from collections.abc import Callable, Sequence
 from pilot.lib import log
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
+from pilot.lib.text import one_line
 from pilot.settings.document import document
 from pilot.settings.parse import load
+from pilot.settings.usage import usage
 
+NO_COMMAND = """\
+Say what to do: "pilot-discovery discovery --configDir=FOLDER" serves the configuration in a folder to proxies.
+"pilot-discovery --help" lists the other commands.
+"""
 USAGE = """\
 pilot-discovery: a service-mesh control plane
 
-  pilot-discovery discovery [FLAGS]               serve configuration to proxies
+  pilot-discovery discovery [FLAGS]               serve configuration to proxies; --help lists the flags
   pilot-discovery request METHOD PATH [BODY]      ask a running one on this machine, such as: request GET debug/syncz
   pilot-discovery version                         which build this is
   pilot-discovery collateral                      all flags and environment variables, as Markdown
 """
+HELP = frozenset({"--help", "-h"})
 MONITORING = "http://127.0.0.1:15014"
 REQUEST_SECONDS = 60
 # With gRPC's own polling instead of its "event engine" for what a server accepts, a push costs a fifth less: two threads fewer
@@ -34,7 +42,10 @@ class RequestError(Exception):
 
 
 def discovery(argv: Sequence[str]) -> int:
-    """Serve until a signal."""
+    """Serves until a signal."""
+    if not HELP.isdisjoint(argv):
+        print(usage(), end="")
+        return 0
     loaded = load(argv, os.environ)
     try:
         log.configure(loaded.settings.log.output_level, loaded.settings.log.as_json, loaded.settings.log.targets)
@@ -50,8 +61,7 @@ def discovery(argv: Sequence[str]) -> int:
     try:
         app.run(loaded.settings)
     except app.StartError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
+        return _fail(str(error))
     return 0
 
 
@@ -61,15 +71,16 @@ def request(argv: Sequence[str]) -> int:
         raise FlagError("request takes METHOD PATH [BODY]")
     method, path, *body = argv
     url = f"{MONITORING}/{path.removeprefix('/')}"
-    asked = urllib.request.Request(url, data=body[0].encode() if body else None, method=method.upper())
+    data = os.fsencode(body[0]) if body else None
     try:
+        asked = urllib.request.Request(url, data=data, method=method.upper())
         with urllib.request.urlopen(asked, timeout=REQUEST_SECONDS) as response:
             print(response.read().decode(errors="replace"))
     except urllib.error.HTTPError as error:
         print(error.read().decode(errors="replace"))
         if error.code != 404:
             raise RequestError(f"{method} {url}: {error.code} {error.reason}") from error
-    except OSError as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:  # not to be reached, or no URL
         raise RequestError(f"{method} {url}: {getattr(error, 'reason', error)}") from error
     return 0
 
@@ -84,29 +95,38 @@ def collateral(_: Sequence[str]) -> int:
     return 0
 
 
-def usage(_: Sequence[str]) -> int:
+def help_(_: Sequence[str]) -> int:
     print(USAGE, end="")
     return 0
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
-    "discovery": discovery, "request": request, "version": version, "collateral": collateral, "help": usage, "--help": usage, "-h": usage,
+    "discovery": discovery, "request": request, "version": version, "collateral": collateral, "help": help_, "--help": help_, "-h": help_,
 }  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status: 0, or 1 with one sentence on standard error."""
+    """Runs one command; returns the exit status: 0, 1 after one sentence on standard error, or 2 where no command is given."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    name, rest = (arguments[0], arguments[1:]) if arguments else ("help", [])
+    if not arguments:
+        print(NO_COMMAND, end="", file=sys.stderr)
+        return 2
+    name, *rest = arguments
     command = COMMANDS.get(name)
     if command is None:
-        print(f"Error: unknown command {name!r} for pilot-discovery\n\n{USAGE}", end="", file=sys.stderr)
-        return 1
+        return _fail(f"unknown command {name!r} for pilot-discovery; pilot-discovery --help lists the commands")
     try:
         return command(rest)
-    except (FlagError, RequestError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
+    except FlagError as error:
+        return _fail(f"{error}; pilot-discovery {name} --help says how it is used" if name == "discovery" else str(error))
+    except RequestError as error:
+        return _fail(str(error))
+
+
+def _fail(text: str) -> int:
+    """Prints one sentence for the user; returns the exit status."""
+    print(f"Error: {one_line(text)}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pilot.cli.ctl import explain, problems, proxy_config, proxy_status
 from pilot.cli.ctl.client import DEFAULT_ADDRESS, Client, CommandError
 from pilot.lib.build_info import build_info
+from pilot.lib.text import one_line
 
 _COMMANDS = (proxy_status, proxy_config, explain, problems)
 
@@ -28,9 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 0, or 1 with one sentence on standard error."""
     arguments = build_parser().parse_args(argv)
     try:
-        print(arguments.run(Client(arguments.address), arguments), flush=True)
+        text = arguments.run(Client(arguments.address), arguments)
+        encoding = sys.stdout.encoding or "utf-8"  # a terminal may not know every character
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except CommandError as error:
-        print(f"pilotctl: {error}", file=sys.stderr)
+        print(f"pilotctl: {one_line(str(error))}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `pilotctl … | head`: nobody reads the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pilot.lib.clock import rfc3339
+from pilot.lib.outlet import Outlet, open_target
+from pilot.lib.text import cut, one_line
 
 ROOT = "pilot"
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR, "fatal": logging.CRITICAL, "none": 100}
 _NAMES = {number: name for name, number in LEVELS.items()}
+ARGUMENT_LENGTH = 1000
+MESSAGE_LENGTH = 8000
+"""Characters of one value in a message, and of a whole message: what clients and users write has no bound of its own."""
 
 
 def scope(name: str) -> logging.Logger:
@@ -30,7 +34,7 @@ def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
     formatter = JsonLine() if as_json else TabbedLine()
     root = scope("default")
     root.propagate = False
-    root.handlers[:] = [_handler(target) for target in targets]
+    root.handlers[:] = [Outlet(open_target(target)) for target in targets]
     for handler in root.handlers:
         handler.setFormatter(formatter)
     root.setLevel(parsed.pop("default", logging.INFO))
@@ -41,6 +45,13 @@ def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
         root.setLevel(everywhere)
         for name in parsed:
             scope(name).setLevel(logging.NOTSET)
+
+
+def watch_drops(on_drop: Callable[[int], None]) -> None:
+    """Has `on_drop` told how many lines are dropped from now on, because nobody reads a log; it is called from any thread."""
+    for handler in scope("default").handlers:
+        if isinstance(handler, Outlet):
+            handler.on_drop = on_drop
 
 
 def parse_levels(text: str) -> dict[str, int]:
@@ -54,32 +65,45 @@ def parse_levels(text: str) -> dict[str, int]:
     return levels
 
 
-def _handler(target: str) -> logging.Handler:
-    if target in ("stdout", "stderr"):
-        return logging.StreamHandler(getattr(sys, target))
-    try:
-        return logging.FileHandler(target)
-    except OSError as error:
-        raise ValueError(f"cannot log to {target!r}: {error.strerror}") from error
-
-
 class TabbedLine(logging.Formatter):
-    """2026-01-02T03:04:05.000006Z	info	ads	message"""
+    """2026-01-02T03:04:05.000006Z	info	ads	message
+
+    A message is one line, whatever is in it; the lines of a trace are indented, so that none of them can look like a message.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        parts = [rfc3339(record.created), level_name(record), scope_name(record), record.getMessage()]
+        parts = [rfc3339(record.created), level_name(record), scope_name(record), one_line(message(record))]
         line = "\t".join(part for part in parts if part)
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{self._trace(record)}" if record.exc_info else line
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        return "\n".join(f"  {one_line(line)}" for line in trace(self, record).split("\n"))
 
 
 class JsonLine(logging.Formatter):
     """{"level":"info","time":"…","scope":"ads","msg":"…"}"""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = {"level": level_name(record), "time": rfc3339(record.created), "scope": scope_name(record), "msg": record.getMessage()}
+        fields = {"level": level_name(record), "time": rfc3339(record.created), "scope": scope_name(record), "msg": message(record)}
         if record.exc_info:
-            fields["stack"] = self.formatException(record.exc_info)
+            fields["stack"] = trace(self, record)
         return json.dumps({name: value for name, value in fields.items() if value}, separators=(",", ":"))
+
+
+def message(record: logging.LogRecord) -> str:
+    """Returns the text of a record, with every text in it cut, and cut as a whole."""
+    text = str(record.msg)
+    if isinstance(record.args, tuple) and record.args:
+        text %= tuple(cut(argument, ARGUMENT_LENGTH) if isinstance(argument, str) else argument for argument in record.args)
+    elif record.args:
+        text %= record.args
+    return cut(text, MESSAGE_LENGTH)
+
+
+def trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """Returns the trace of a record's error, cut; the error itself, which comes last, is not left out."""
+    text = formatter.formatException(record.exc_info) if record.exc_info else ""
+    return text if len(text) <= 2 * MESSAGE_LENGTH else f"{cut(text, MESSAGE_LENGTH)}\n{text[-MESSAGE_LENGTH:]}"
 
 
 def level_name(record: logging.LogRecord) -> str:

@@ -5,13 +5,14 @@ from typing import Literal, NamedTuple
 
 
 class Declared(NamedTuple):
-    """`name` is exactly what is exposed. `buckets`: the finite bounds of a histogram."""
+    """`name` is exactly what is exposed. `buckets`: the finite bounds of a histogram. `limit`: how many series there may be."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    limit: int = 1000
 
 
 _PUSH = (0.01, 0.1, 0.5, 1, 3, 5, 10, 20, 30)
@@ -21,23 +22,24 @@ _DECLARED = (
     # the process
     Declared("istiod_uptime_seconds", "gauge", "Seconds since the process started."),
     Declared("pilot_info", "gauge", "Always 1; the label is the version of the control plane.", ("version",)),
+    Declared("pilot_log_lines_dropped", "counter", "Lines of logs that were not written, because nobody read them."),
     Declared("istio_build", "gauge", "Always 1; the labels are the component and its tag.", ("component", "tag")),
     # connections
-    Declared("pilot_xds", "gauge", "Proxies that are connected, by their version.", ("version",)),
+    Declared("pilot_xds", "gauge", "Proxies that are connected, by their version.", ("version",), limit=100),
     Declared("pilot_total_xds_internal_errors", "counter", "Streams that ended by an error of ours."),
-    Declared("pilot_total_xds_rejects", "counter", "Responses that a proxy refused (NACK), by type.", ("type",)),
+    Declared("pilot_total_xds_rejects", "counter", "Responses that a proxy refused (NACK), by type.", ("type",), limit=50),
     Declared("pilot_xds_cds_reject", "gauge", "1 for a proxy that refused its clusters.", ("err", "node")),
     Declared("pilot_xds_eds_reject", "gauge", "1 for a proxy that refused its endpoints.", ("err", "node")),
     Declared("pilot_xds_lds_reject", "gauge", "1 for a proxy that refused its listeners.", ("err", "node")),
     Declared("pilot_xds_rds_reject", "gauge", "1 for a proxy that refused its routes.", ("err", "node")),
-    Declared("pilot_xds_expired_nonce", "counter", "Requests that answer an older response than the last, by type.", ("type",)),
+    Declared("pilot_xds_expired_nonce", "counter", "Requests that answer an older response than the last, by type.", ("type",), limit=50),
     Declared("pilot_xds_write_timeout", "counter", "Responses that could not be written in time."),
     Declared("pilot_xds_recv_max", "gauge", "Bytes of the largest request so far."),
     # pushes
-    Declared("pilot_xds_pushes", "counter", "Responses sent, by type, and sends that failed (<type>_senderr).", ("type",)),
-    Declared("pilot_xds_push_time", "histogram", "Seconds to make and send one response.", ("type",), _PUSH),
+    Declared("pilot_xds_pushes", "counter", "Responses sent, by type, and sends that failed (<type>_senderr).", ("type",), limit=50),
+    Declared("pilot_xds_push_time", "histogram", "Seconds to make and send one response.", ("type",), _PUSH, limit=50),
     Declared("pilot_xds_send_time", "histogram", "Seconds to write one response to its stream.", (), (0.01, 0.1, 1, 3, 5, 10, 20, 30)),
-    Declared("pilot_xds_config_size_bytes", "histogram", "Bytes of one response, by type URL.", ("type",), (1, 1e4, 1e6, 4e6, 1e7, 4e7)),
+    Declared("pilot_xds_config_size_bytes", "histogram", "Bytes of one response, by type URL.", ("type",), (1, 1e4, 1e6, 4e6, 1e7, 4e7), limit=50),
     Declared("pilot_debounce_time", "histogram", "Seconds from the first event of a batch to its push.", (), _PUSH),
     Declared("pilot_pushcontext_init_seconds", "histogram", "Seconds to commit a batch.", (), (0.01, 0.1, 0.5, 1, 3, 5)),
     Declared("pilot_proxy_queue_time", "histogram", "Seconds that a proxy's push waited for its turn.", (), _QUEUE),
@@ -49,7 +51,7 @@ _DECLARED = (
     Declared("pilot_virt_services", "gauge", "VirtualServices known."),
     Declared("pilot_k8s_cfg_events", "counter", "Events of mesh configuration, by kind.", ("event", "type")),
     Declared("pilot_k8s_reg_events", "counter", "Events of the service registry, by kind.", ("event", "type")),
-    Declared("pilot_total_rejected_configs", "counter", "Objects that were refused or ignored.", ("name", "type")),
+    Declared("pilot_total_rejected_configs", "counter", "Objects that were refused or ignored.", ("name", "type"), limit=10_000),
     Declared("pilot_derivation_failures", "counter", "Bugs: derivations that raised, by name; the last good value stays.", ("derivation",)),
 )
 

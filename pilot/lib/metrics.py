@@ -6,6 +6,7 @@ exactly as in the catalogue (`pilot.lib.exposition`).
 from __future__ import annotations
 
 import time
+from collections import Counter as Counters
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -16,6 +17,8 @@ from pilot.lib.exposition import render
 from pilot.lib.metric_catalogue import CATALOGUE
 from pilot.lib.type_urls import short_name
 
+OTHER = "other"
+LABEL_LENGTH = 200
 Update = Literal["config", "eds", "svc", "svcdelete"]
 Event = Literal["add", "update", "updatesame", "delete"]
 _FACTORIES: dict[str, Any] = {"counter": Counter, "gauge": Gauge}
@@ -36,6 +39,7 @@ class Metrics:
         self._registry = CollectorRegistry(auto_describe=False)
         self._families: dict[str, Any] = {}
         self._series: dict[tuple[str, ...], Any] = {}
+        self._sizes: Counters[str] = Counters()
         self._exact: dict[str, str] = {}
         self._largest_request = -1
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -134,6 +138,10 @@ class Metrics:
         """An object ("namespace/name") was refused or ignored; `kind` in lower case, "gateway"."""
         self._at("pilot_total_rejected_configs", name, kind).inc()
 
+    def log_lines_dropped(self, count: int) -> None:
+        """Lines of a log were not written, because nobody reads it; called from any thread."""
+        self._at("pilot_log_lines_dropped").inc(count)
+
     def derivation_failed(self, derivation: str) -> None:
         """A bug of ours, whose effect is that a proxy keeps what it has."""
         self._at("pilot_derivation_failures", derivation).inc()
@@ -145,9 +153,18 @@ class Metrics:
         return render(self._registry.collect(), self._exact)
 
     def _at(self, *series: str) -> Any:
-        """The series of a name and its label values, in the catalogue's order; created with its first use."""
+        """Returns the series of a name and its label values, in the catalogue's order; it is created with its first use.
+
+        Label values are cut. Beyond the limit of a metric, new values count together as `OTHER`: clients choose some of them.
+        """
         found = self._series.get(series)
         if found is None:
+            series = (series[0], *(label[:LABEL_LENGTH] for label in series[1:]))
+            if series not in self._series and self._sizes[series[0]] >= CATALOGUE[series[0]].limit:
+                series = (series[0], *(OTHER for _ in series[1:]))
+            found = self._series.get(series)
+        if found is None:
+            self._sizes[series[0]] += 1
             found = self._series[series] = self._create(series[0], series[1:])
         return found
 

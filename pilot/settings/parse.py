@@ -6,7 +6,8 @@ booleans, integers and durations; tuples are parts between commas.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pilot.lib import flags
@@ -53,7 +54,13 @@ def _scan(argv: Sequence[str], known: Sequence[Declared]) -> tuple[dict[str, lis
     given, unknown, positional = flags.scan(argv, names, switches, {d.short: d.flag for d in known if d.short})
     if positional:
         raise flags.FlagError(f"unexpected argument {positional[0]!r}")
-    return given, [f"flag --{name} is not known and has no effect" for name in unknown]
+    return given, [f"flag --{name} is not known and has no effect{_suggest(name, names)}" for name in unknown]
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    """Returns a question that names the known flag that is spelt most like an unknown one; "" where none is."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    return f"; did you mean --{close[0]}?" if close else ""
 
 
 def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section:

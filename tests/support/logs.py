@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pilot.lib import log
+from pilot.lib.outlet import Outlet
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def logging_as_before() -> Iterator[None]:
     handlers, level, propagate = root.handlers[:], root.level, root.propagate
     yield
     for handler in root.handlers:
-        if handler not in handlers and isinstance(handler, logging.FileHandler):
+        if handler not in handlers and isinstance(handler, Outlet):
             handler.close()
     root.handlers[:], root.propagate = handlers, propagate
     root.setLevel(level)

@@ -17,6 +17,8 @@ pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def lines(path: pathlib.Path) -> list[str]:
+    for handler in log.scope("default").handlers:
+        handler.flush()
     return path.read_text().splitlines()
 
 
@@ -43,7 +45,7 @@ def test_a_trace_follows_its_line(tmp_path: pathlib.Path) -> None:
         raise ZeroDivisionError("reason")
     except ZeroDivisionError:
         log.scope("ads").exception("failed")
-    assert lines(tmp_path / "log")[-1] == "ZeroDivisionError: reason"
+    assert lines(tmp_path / "log")[-1] == "  ZeroDivisionError: reason"
 
 
 @pytest.mark.parametrize(

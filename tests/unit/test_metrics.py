@@ -125,3 +125,31 @@ def test_the_catalogue_is_sound() -> None:
     for declared in CATALOGUE.values():
         assert list(declared.labels) == sorted(declared.labels), declared.name
         assert bool(declared.buckets) == (declared.kind == "histogram"), declared.name
+
+
+def test_what_clients_say_makes_a_bounded_number_of_series(metrics: Metrics) -> None:
+    for number in range(1000):
+        metrics.connected(f"version {number}")
+        metrics.sent(f"type.googleapis.com/invented.{number}", 1, 1, 1)
+        metrics.expired_nonce(f"type.googleapis.com/invented.{number}")
+        metrics.rejected(CDS, f"proxy {number}", number)
+    for name, declared in CATALOGUE.items():
+        series = {line.rpartition(" ")[0].partition(',le="')[0] for line in lines(metrics) if line.partition("{")[0] in (name, f"{name}_count")}
+        assert len(series) <= declared.limit + 1, name
+    versions = lines(metrics, "pilot_xds{")
+    assert len(versions) == 101
+    assert versions[0] == 'pilot_xds{version="other"} 900'
+
+
+def test_who_is_counted_together_is_counted_off_together(metrics: Metrics) -> None:
+    for number in range(200):
+        metrics.connected(str(number))
+    for number in range(200):
+        metrics.disconnected(str(number))
+    assert {line.rpartition(" ")[2] for line in lines(metrics, "pilot_xds{")} == {"0"}
+
+
+def test_long_labels_are_cut(metrics: Metrics) -> None:
+    metrics.connected("x" * 1_000_000)
+    metrics.connected("x" * 1_000_001)
+    assert lines(metrics, "pilot_xds{") == [f'pilot_xds{{version="{"x" * 200}"}} 2']

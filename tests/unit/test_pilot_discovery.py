@@ -17,6 +17,8 @@ from pilot.app import ControlPlane
 from pilot.cli.pilot_discovery import main
 from pilot.ingest.file_source import FileSource
 from pilot.lib.build_info import build_info
+from pilot.settings import Settings
+from pilot.settings.declaration import declared
 from pilot.settings.document import document
 from pilot.settings.parse import load
 from tests.support.logs import logging_as_before
@@ -149,9 +151,43 @@ def test_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == str(build_info())
     assert main(["collateral"]) == 0
     assert capsys.readouterr().out == document()
-    assert main([]) == 0
-    assert "pilot-discovery discovery" in capsys.readouterr().out
-    assert main(["serve"]) == 1
-    assert "unknown command 'serve'" in capsys.readouterr().err
+    for word in ("help", "--help", "-h"):
+        assert main([word]) == 0
+        assert "pilot-discovery discovery" in capsys.readouterr().out
     assert main(["request", "GET"]) == 1
-    assert "request takes METHOD PATH" in capsys.readouterr().err
+    assert capsys.readouterr().err == "Error: request takes METHOD PATH [BODY]\n"
+
+
+@pytest.mark.parametrize("path", ["debug/with a blank", "debug/caf\udce9", "debug/\nHost: other"])
+def test_a_request_that_makes_no_sense_is_one_sentence(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["request", "GET", path]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_without_a_command_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 2
+    assert "pilot-discovery discovery --configDir=FOLDER" in shown.err
+
+
+def test_a_wrong_command_or_argument_says_in_a_sentence_where_help_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve\n"]) == 1
+    assert capsys.readouterr().err == "Error: unknown command 'serve\\n' for pilot-discovery; pilot-discovery --help lists the commands\n"
+    assert main(["discovery", "extra"]) == 1
+    assert capsys.readouterr().err == "Error: unexpected argument 'extra'; pilot-discovery discovery --help says how it is used\n"
+    assert main(["discovery", "--httpAddr"]) == 1
+    assert capsys.readouterr().err == "Error: flag needs an argument: --httpAddr; pilot-discovery discovery --help says how it is used\n"
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_help_lists_the_flags_by_section(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["discovery", "--domain=x", word]) == 0
+    sections = {part.partition("\n")[0]: part for part in capsys.readouterr().out.split("\n\n")}
+    for s in declared(Settings()):
+        shown = [title for title, text in sections.items() if f"--{s.flag} " in text or f"--{s.flag}," in text or f"--{s.flag}\n" in text]
+        assert shown == ([s.title] if s.flag else []) or s.flag == "configDir", s.flag
+    assert "--namespace, -n TEXT\n        Namespace of the control plane. (default istio-system;" in sections["Services and workloads"]
+    assert "--log_as_json\n" in sections["Logs"]
+    assert "--keepaliveTimeout DURATION" in sections["Serving xDS"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import threading
 import urllib.parse
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from pilot.cli.pilotctl import main
+from pilot.cli.ctl.client import Client
+from pilot.cli.ctl.output import table
+from pilot.cli.pilotctl import build_parser, main
 from pilot.lib.type_urls import BY_SHORT_NAME
 
 NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
@@ -378,3 +381,20 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
         main(["proxy-config"])
     assert wrong.value.code == 2
     assert "WHAT" in capsys.readouterr().err
+
+
+def test_names_that_are_no_text_are_asked_for_and_shown(fail: Any, address: str) -> None:
+    assert "no proxy whose name contains 'mil\\udcff'" in fail(address, "proxy-config", "routes", os.fsdecode(b"mil\xff"))
+
+
+def test_a_cell_cannot_begin_a_line_or_command_a_terminal() -> None:
+    assert table(("A", "B"), [("x\ny\x1b[2J", os.fsdecode(b"\xe9"))]) == "A             B\nx\\ny\\x1b[2J   \\xe9"
+
+
+def test_a_problem_stays_on_its_line() -> None:
+    class Asked(Client):
+        def get(self, page: str, **query: str) -> Any:
+            return [{"severity": "error", "message": "a\nb.yaml: error: forged", "code": "bad"}]
+
+    arguments = build_parser().parse_args(["problems"])
+    assert arguments.run(Asked("here"), arguments) == "error: a\\nb.yaml: error: forged [bad]"

@@ -27,7 +27,7 @@ class Client:
 
     def get(self, page: str, **query: str) -> Any:
         """The JSON of a page below /debug."""
-        url = f"{self.address}/debug/{page}?{urllib.parse.urlencode(query)}"
+        url = f"{self.address}/debug/{page}?{urllib.parse.urlencode(query, errors='surrogateescape')}"
         try:
             with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
                 return json.load(response)

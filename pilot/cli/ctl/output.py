@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pilot.lib.text import one_line
+
 _GAP = "   "
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns as wide as their widest cell, the last as it is; no blanks at line ends."""
-    cells = [tuple(head), *(tuple(map(str, row)) for row in rows)]
+    """Columns as wide as their widest cell, the last as it is; no blanks at line ends. A cell stays on its line, whatever is in it."""
+    cells = [tuple(head), *(tuple(one_line(str(cell)) for cell in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
 

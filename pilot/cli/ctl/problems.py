@@ -6,6 +6,7 @@ from typing import Any
 
 from pilot.cli.ctl.client import Client
 from pilot.cli.ctl.output import add_output, as_json, kind_of
+from pilot.lib.text import one_line
 
 
 def add_to(commands: Any) -> None:
@@ -19,7 +20,7 @@ def run(client: Client, arguments: argparse.Namespace) -> str:
     found = client.get("problemz", **({"namespace": arguments.namespace} if arguments.namespace is not None else {}))
     if arguments.output == "json":
         return as_json(found)
-    return "\n".join(map(_line, found)) if found else "No problems."
+    return "\n".join(one_line(_line(problem)) for problem in found) if found else "No problems."
 
 
 def _line(problem: dict[str, Any]) -> str:

@@ -2,21 +2,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import yaml
 
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NULLS = ("", "~", "null", "Null", "NULL")
+Lines = dict[str, tuple[int, Any]] | None
+"""Line and inside of each key of a mapping, and of each item of a list by its index; None for a single value."""
 
 
 class Outline:
-    """The nodes of the documents of a text that hold anything. The text is parsed at the first question, and once."""
+    """The lines of the documents of a text that hold anything. The text is parsed at the first question, and once."""
 
     __slots__ = ("_data", "_lines", "_roots")
 
     def __init__(self, data: bytes, lines: int = 0) -> None:
         self._data, self._lines = data, lines
-        self._roots: list[yaml.Node] | None = None
+        self._roots: list[Lines] | None = None
 
     def line(self, document: int, start: int, path: str) -> int:
         """Returns the line of a path (`spec.http[0].match`) in the file, from 1.
@@ -25,34 +30,64 @@ class Outline:
         is not there, as of a field that is missing, is where its nearest parent is.
         """
         line = start
-        node = self._root(document) if path else None
-        for key, name in _PART.findall(path) if node is not None else ():
-            found = _child(node, key or name)
+        inside = self._root(document) if path else None
+        for key, name in _PART.findall(path):
+            found = inside.get(key or name) if inside is not None else None
             if found is None:
                 break
-            line, node = self._lines + found[0], found[1]
+            line, inside = self._lines + found[0], found[1]
         return line
 
-    def _root(self, document: int) -> yaml.Node | None:
+    def _root(self, document: int) -> Lines:
         if self._roots is None:
             try:
-                self._roots = [node for node in yaml.compose_all(self._data, Loader=_LOADER) if not _empty(node)]
+                self._roots = list(_documents(self._data))
             except (yaml.YAMLError, RecursionError):  # JSON that is no YAML, or nested too deeply
                 self._roots = []
         return self._roots[document] if document < len(self._roots) else None
 
 
-def _empty(node: yaml.Node | None) -> bool:
-    return node is None or (isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null")
+def _documents(data: bytes) -> Iterator[Lines]:
+    """Yields the lines of every document that holds anything."""
+    events = yaml.parse(data, Loader=_PARSER)
+    for event in events:
+        if isinstance(event, yaml.DocumentStartEvent):
+            first = next(events)
+            inside = _inside(first, events, {})
+            if not (isinstance(first, yaml.ScalarEvent) and first.implicit[0] and first.value in _NULLS):
+                yield inside
 
 
-def _child(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
-    """Returns the line, from 1, of a mapping's key or a list's item, and its value."""
-    if isinstance(node, yaml.SequenceNode) and key.isdecimal() and int(key) < len(node.value):
-        item: yaml.Node = node.value[int(key)]
-        return item.start_mark.line + 1, item
-    if isinstance(node, yaml.MappingNode):
-        for name, value in node.value:
-            if isinstance(name, yaml.ScalarNode) and name.value == key:
-                return name.start_mark.line + 1, value
-    return None
+def _inside(event: Any, events: Iterator[Any], anchors: dict[str, Lines]) -> Lines:
+    """Returns the lines inside of the value that begins with an event, and takes its events away."""
+    kind = type(event)
+    if kind is yaml.ScalarEvent:
+        return None
+    if kind is yaml.AliasEvent:
+        return anchors.get(event.anchor)
+    found = _keys(events, anchors) if kind is yaml.MappingStartEvent else _items(events, anchors)
+    if event.anchor is not None:
+        anchors[event.anchor] = found
+    return found
+
+
+def _keys(events: Any, anchors: dict[str, Lines]) -> Lines:
+    found: dict[str, tuple[int, Any]] = {}
+    for event in events:
+        if type(event) is yaml.MappingEndEvent:
+            break
+        _inside(event, events, anchors)
+        inside = _inside(next(events), events, anchors)
+        if type(event) is yaml.ScalarEvent:
+            found.setdefault(event.value, (event.start_mark.line + 1, inside))
+    return found
+
+
+def _items(events: Any, anchors: dict[str, Lines]) -> Lines:
+    found: dict[str, tuple[int, Any]] = {}
+    for event in events:
+        if type(event) is yaml.SequenceEndEvent:
+            break
+        line: int = event.start_mark.line + 1
+        found[str(len(found))] = line, _inside(event, events, anchors)
+    return found

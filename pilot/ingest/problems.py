@@ -4,19 +4,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from pilot.lib.log import scope
+from pilot.lib.text import cut, one_line
 from pilot.model.problem import ObjectRef, Problem, Severity
 
 _log = scope("config")
+TOLD = 100
+"""New problems of a document that are told one by one: a file of thousands would hold up the logs of everything else."""
+_SHOWN = 2_000
+"""Characters of a problem that a line of the log has."""
 Place = tuple[str, str]
 """Name of a source, and the document in it."""
 
 
 def log_problem(problem: Problem) -> None:
-    (_log.error if problem.severity is Severity.ERROR else _log.warning)("%s", problem)
+    (_log.error if problem.severity is Severity.ERROR else _log.warning)("%s", cut(one_line(str(problem)), _SHOWN))
 
 
 class ProblemStore:
-    """Problems by the document that has them. `on_new` is told of each that was not there before."""
+    """Problems by the document that has them. `on_new` is told of those that were not there before, at most `TOLD` at once."""
 
     def __init__(self, on_new: Callable[[Problem], None] = log_problem) -> None:
         self._by_place: dict[Place, tuple[Problem, ...]] = {}
@@ -30,9 +35,11 @@ class ProblemStore:
             self._by_place[place] = found
         else:
             self._by_place.pop(place, None)
-        for problem in found:
-            if problem not in old:
-                self._on_new(problem)
+        new = [problem for problem in found if problem not in old]
+        for problem in new[:TOLD]:
+            self._on_new(problem)
+        if len(new) > TOLD:
+            _log.warning("%d more problems are new in %s: /debug/problemz has them all", len(new) - TOLD, one_line(place[1] or place[0]))
 
     def of(self, subject: ObjectRef) -> list[Problem]:
         """Those of one object."""

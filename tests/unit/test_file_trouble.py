@@ -24,9 +24,10 @@ from pilot.ingest.folder import UNKNOWN, Signature, known_part, shown, sign
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.open_file import NoFile, TooLarge, read_file
-from pilot.ingest.problems import ProblemStore
+from pilot.ingest.problems import TOLD, ProblemStore, log_problem
 from pilot.lib.duration import parse_duration
 from pilot.model.inputs import Mesh
+from pilot.model.problem import Problem
 from tests.support.clock import VirtualClock
 from tests.support.debug import sources
 from tests.support.files import Files, service
@@ -304,14 +305,14 @@ def misspelt(count: int) -> str:
 
 def test_the_lines_of_problems_are_found_by_one_more_look_at_each_document(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading costs the size of the file, not that times the problems in it."""
-    composed: list[int] = []
-    real = yaml.compose_all
+    parsed: list[int] = []
+    real = yaml.parse
 
     def note(data: bytes, **options: Any) -> Any:
-        composed.append(len(data))
+        parsed.append(len(data))
         return real(data, **options)
 
-    monkeypatch.setattr(yaml, "compose_all", note)
+    monkeypatch.setattr(yaml, "parse", note)
     text = misspelt(50)
     (tmp_path / "a.yaml").write_text(text)
     items = "".join(f"- {json.dumps(next(yaml.safe_load_all(service(f'i{i}', 0))))}\n" for i in range(50))
@@ -319,7 +320,7 @@ def test_the_lines_of_problems_are_found_by_one_more_look_at_each_document(tmp_p
     files = Files(tmp_path)
     assert len(files.problems) == 100
     assert [p.line for p in files.problems] == [4 + 5 * i for i in range(50)] + [4 + i for i in range(50)]
-    assert sum(composed) <= len(text) + (tmp_path / "b.yaml").stat().st_size
+    assert sum(parsed) <= 2 * (len(text) + (tmp_path / "b.yaml").stat().st_size)
 
 
 def test_documents_that_did_not_change_are_not_decoded_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,3 +415,36 @@ def test_a_text_in_wide_characters_is_one_piece() -> None:
     text = "a: 1\n---\na: 2\n".encode("utf-16")
     assert len(list(split(text))) == 1
     assert [d.plain for d in read_documents(text, "a.yaml")] == [{"a": 1}, {"a": 2}]
+
+
+# -- what is told ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_cannot_forge_a_line_of_the_log(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    name = "a\n2026-01-01T00:00:00Z\tinfo\tforged"
+    (tmp_path / "a.yaml").write_text(json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name + "x" * 5000}}))
+    with caplog.at_level("INFO", "pilot.config"):
+        files = Files(tmp_path)
+        for problem in files.problems:
+            log_problem(problem)
+    assert files.codes == ["bad-name"]
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert "\n" not in message
+    assert "\t" not in message
+    assert len(message) < 2_100
+
+
+def test_of_very_many_new_problems_the_first_are_told_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Problem] = []
+    store = ProblemStore(told.append)
+    found = [Problem(code="x", message=str(i)) for i in range(TOLD + 5)]
+    with caplog.at_level("INFO", "pilot.config"):
+        store.replace(("files", "a.yaml"), found[:TOLD])
+        assert len(told) == TOLD
+        assert not caplog.records
+        store.replace(("files", "b.yaml"), found)
+    assert told == found[:TOLD] * 2
+    assert [record.getMessage() for record in caplog.records] == ["5 more problems are new in b.yaml: /debug/problemz has them all"]
+    assert len(store) == 2 * TOLD + 5
+    store.replace(("files", "b.yaml"), found[1:])
+    assert len(told) == 2 * TOLD

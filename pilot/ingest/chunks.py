@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_START = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
-_DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
 _BREAK = re.compile(rb"\r\n?|\n|\xc2\x85|\xe2\x80[\xa8\xa9]")
+_RARE_BREAKS = (b"\r", b"\xc2\x85", b"\xe2\x80")
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -23,11 +22,26 @@ class Chunk(NamedTuple):
 
 
 def split(data: bytes) -> Iterator[Chunk]:
-    """Every piece, in order. Together they are the whole text."""
-    starts = [] if data.startswith(_WIDE) or _DIRECTIVE.search(data) else [match.start() for match in _START.finditer(data)]
-    lines = 0
-    for begin, end in zip([0, *starts], [*starts, len(data)], strict=True):
-        if begin < end:
-            text = data[begin:end]
-            yield Chunk(text, lines)
-            lines += len(_BREAK.findall(text))
+    """Yields every piece, in order. Together they are the whole text."""
+    begin = lines = 0
+    whole = data.startswith((*_WIDE, b"%")) or b"\n%" in data
+    for end in () if whole else _starts(data):
+        text = data[begin:end]
+        yield Chunk(text, lines)
+        begin, lines = end, lines + _count_lines(text)
+    if begin < len(data):
+        yield Chunk(data[begin:], lines)
+
+
+def _starts(data: bytes) -> Iterator[int]:
+    """Yields where the lines begin that begin a document, but the first line."""
+    at = data.find(b"\n---")
+    while at >= 0:
+        if data[at + 4 : at + 5] in (b"", b" ", b"\t", b"\r", b"\n"):
+            yield at + 1
+        at = data.find(b"\n---", at + 4)
+
+
+def _count_lines(text: bytes) -> int:
+    """Returns the number of line breaks as YAML knows them."""
+    return len(_BREAK.findall(text)) if any(rare in text for rare in _RARE_BREAKS) else text.count(b"\n")

@@ -79,7 +79,7 @@ def _keys(events: Any, anchors: dict[str, Lines]) -> Lines:
         _inside(event, events, anchors)
         inside = _inside(next(events), events, anchors)
         if type(event) is yaml.ScalarEvent:
-            found.setdefault(event.value, (event.start_mark.line + 1, inside))
+            found.setdefault(event.value, (_line(event), inside))
     return found
 
 
@@ -88,6 +88,10 @@ def _items(events: Any, anchors: dict[str, Lines]) -> Lines:
     for event in events:
         if type(event) is yaml.SequenceEndEvent:
             break
-        line: int = event.start_mark.line + 1
-        found[str(len(found))] = line, _inside(event, events, anchors)
+        found[str(len(found))] = _line(event), _inside(event, events, anchors)
     return found
+
+
+def _line(event: Any) -> int:
+    line: int = event.start_mark.line
+    return line + 1

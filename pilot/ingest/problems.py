@@ -30,7 +30,7 @@ class ProblemStore:
     def replace(self, place: Place, problems: Iterable[Problem]) -> None:
         """Set what a document has from now on."""
         found = tuple(problems)
-        old = frozenset(self._by_place.get(place, ()))
+        old = {problem for problem in self._by_place.get(place, ())}  # noqa: C416 (one call for all would hold up other threads)
         if found:
             self._by_place[place] = found
         else:

@@ -60,7 +60,7 @@ def resources_of(sources: Sources, connection: Connection, type_url: str) -> lis
     if watch is None:
         return []
     found: dict[str, Resource] = {}
-    for group in plan(sources.db, connection.node_id).groups.get(type_url, ()):
+    for group in plan(sources.db, connection.proxy_key).groups.get(type_url, ()):
         for resource in group_resources(sources.db, group):
             found.setdefault(resource.name, resource)
     names = watch.names

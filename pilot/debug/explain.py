@@ -25,7 +25,7 @@ def explain_page(sources: Sources, query: Query) -> Any:
         raise Refused(400, "You must provide a resource in the query string\n")
     if wanted and wanted not in BY_SHORT_NAME:
         raise Refused(400, f"unknown type {wanted!r}; the types are {', '.join(BY_SHORT_NAME)}\n")
-    groups = plan(sources.db, connection.node_id).groups
+    groups = plan(sources.db, connection.proxy_key).groups
     types = [BY_SHORT_NAME[wanted]] if wanted else list(groups)
     found = [shown for url in types for group in groups.get(url, ()) for shown in _explained(sources, connection, group, name, url)]
     if not found:
@@ -44,7 +44,7 @@ def _explained(sources: Sources, connection: Connection, group: Group, name: str
 
 def _proxy_objects(sources: Sources, connection: Connection, group: Group, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The objects that make the proxy what the group is for, such as the services that select it; those of `known` left out."""
-    root = sources.db.find_node(plan, connection.node_id)
+    root = sources.db.find_node(plan, connection.proxy_key)
     facets = [node for argument in group.args if root is not None and (node := find_origin(root, argument)) is not None]
     objects = [_object(reason) for facet in facets for reason in explain(sources.db, facet).rows]
     names = {_identity(o) for o in known}

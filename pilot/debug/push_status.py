@@ -29,6 +29,6 @@ def push_status(sources: Sources, query: Query) -> Any:
                 empty[name] = {}
             elif found.resolution in _BY_DNS:
                 unresolved[name] = {"message": f"{found.hostname} has no endpoints to resolve"}
-    idle = {c.proxy.id: {"proxy": c.proxy.id} for c in sources.fleet.connections() if not service_targets(db, c.node_id)}
+    idle = {c.proxy.id: {"proxy": c.proxy.id} for c in sources.fleet.connections() if not service_targets(db, c.proxy_key)}
     status = {"pilot_dns_cluster_without_endpoints": unresolved, "pilot_eds_no_instances": empty, "pilot_no_ip": idle}
     return {metric: keys for metric, keys in status.items() if keys}

@@ -58,7 +58,7 @@ def endpoint_shardz(sources: Sources, query: Query) -> Any:
 def instancesz(sources: Sources, query: Query) -> Any:
     """The ports of services that each connected proxy stands for."""
     db = sources.db
-    return {c.proxy.id: [_target(sources, target) for target in service_targets(db, c.node_id)] for c in sources.fleet.connections()}
+    return {c.proxy.id: [_target(sources, target) for target in service_targets(db, c.proxy_key)] for c in sources.fleet.connections()}
 
 
 def clusterz(sources: Sources, query: Query) -> Any:

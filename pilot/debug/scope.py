@@ -21,7 +21,7 @@ _DEFAULT = "default-sidecar"
 def sidecarz(sources: Sources, query: Query) -> Any:
     """The scope of proxyID: which Sidecar applies, what it imports listener by listener, and what happens to the rest."""
     db = sources.db
-    node_id = asked_connection(sources, query).node_id
+    node_id = asked_connection(sources, query).proxy_key
     scope, labels = scope_of(db, node_id), outbound_facet(db, node_id).labels
     listeners = [[i.ref for i in egress_services(db, scope, index)] for index in range(len(egress_listeners(db, scope)))]
     refs = [imported.ref for imported in scope_services(db, scope).values()]

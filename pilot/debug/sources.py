@@ -32,13 +32,13 @@ class Watch(Protocol):
 
 
 class Connection(Protocol):
-    """One stream. `id` is `<proxy id>-<number>`, `node_id` the key of its row in `Mesh.proxies`, `connected_at` Unix seconds,
+    """One stream. `id` is `<proxy id>-<number>`, `proxy_key` the key of its row in `Mesh.proxies`, `connected_at` Unix seconds,
     `watches` by type URL."""
 
     @property
     def id(self) -> str: ...
     @property
-    def node_id(self) -> str: ...
+    def proxy_key(self) -> str: ...
     @property
     def proxy(self) -> Proxy: ...
     @property

@@ -21,13 +21,18 @@ def nothing() -> None:
 
 
 class Connection:
-    """A stream that is registered for pushes. `dirty_since` is when something changed first that has not been looked at yet, monotonic,
-    or None; `changed` is set then. `busy` while it is looked at and written. Once `finished`, nothing more is written. `end` makes the
-    stream end when what is being written is out, `abort` at once."""
+    """A stream that is registered for pushes.
 
-    def __init__(self, number: int, node_id: str, proxy: Proxy, address: str, connected_at: float, session: Session) -> None:
-        self.id = f"{proxy.id}-{number}"
-        self.node_id, self.proxy, self.address, self.connected_at, self.session = node_id, proxy, address, connected_at, session
+    `proxy_key` is the key of its row in `Mesh.proxies`. `dirty_since` is when something changed first that has not been looked at yet,
+    monotonic, or None; `changed` is set then. `busy` while it is looked at and written. Once `finished`, nothing more is written. `end`
+    makes the stream end when what is being written is out, `abort` at once.
+    """
+
+    def __init__(
+        self, number: int, proxy_key: str, proxy: Proxy, address: str, connected_at: float, session: Session, identity: str = ""
+    ) -> None:
+        self.id, self.identity = f"{proxy.id}-{number}", identity
+        self.proxy_key, self.proxy, self.address, self.connected_at, self.session = proxy_key, proxy, address, connected_at, session
         self.changed = asyncio.Event()
         self.dirty_since: float | None = None
         self.busy = self.finished = False
@@ -43,8 +48,8 @@ class Connection:
 
     @property
     def peer(self) -> str:
-        """Who is behind the stream: the host of its address."""
-        return self.address.rpartition(":")[0]
+        """Who is behind the stream: its verified identity, else the host of its address."""
+        return self.identity or self.address.rpartition(":")[0]
 
     @property
     def is_known(self) -> bool:

@@ -20,8 +20,10 @@ LINGER = 30.0
 
 
 class Discovery:
-    """Who is connected and what changes for them. `plan` says what a proxy, by its node id, is to be sent.
+    """Who is connected and what changes for them. `plan` says what a proxy, by the key of its row, is to be sent.
 
+    A row belongs to streams that say the same and are verified alike: one that has another's node id, but other facts or another identity,
+    gets a row of its own.
     A proxy that goes keeps its row and its derived values for `linger` seconds: most come back at once.
     """
 
@@ -32,6 +34,7 @@ class Discovery:
         self._plan, self._linger, self._now = plan, linger, now
         self._feeds: Feeds[Connection] = Feeds(db)
         self._connections: dict[str, Connection] = {}
+        self._known: dict[str, tuple[Proxy, str]] = {}
         self._plans: dict[str, Node] = {}
         self._by_plan: dict[Node, dict[Connection, None]] = {}
         self._gone: dict[str, float] = {}
@@ -72,50 +75,59 @@ class Discovery:
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    def connect(self, node_id: str, proxy: Proxy, address: str, session: Session) -> Connection:
-        """Register a stream for pushes; the proxy becomes a row."""
-        connection = Connection(next(self._numbers), node_id, proxy, address, self._now(), session)
+    def connect(self, node_id: str, proxy: Proxy, address: str, session: Session, identity: str = "") -> Connection:
+        """Register a stream for pushes; the proxy becomes a row. `identity` is the SPIFFE identity that was verified, "" for none."""
+        key = self._key_of(node_id, proxy, identity)
+        connection = Connection(next(self._numbers), key, proxy, address, self._now(), session, identity)
         self._connections[connection.id] = connection
-        self._gone.pop(node_id, None)
-        self._put([(node_id, proxy)])
-        node = self._plans.get(node_id)
-        if node is None:
-            node = self._plans[node_id] = self.db.watch(self._plan, node_id)
-        self._by_plan.setdefault(node, {})[connection] = None
+        self._gone.pop(key, None)
+        if key not in self._known:
+            self._known[key] = proxy, identity
+            self._put([(key, proxy)])
+            self._plans[key] = self.db.watch(self._plan, key)
+        self._by_plan.setdefault(self._plans[key], {})[connection] = None
         self.metrics.connected(proxy.version)
         return connection
+
+    def _key_of(self, node_id: str, proxy: Proxy, identity: str) -> str:
+        """The row that the stream shares with others that are the same, or a free one. A node id has four parts, other keys have five."""
+        for key in itertools.chain((node_id,), (f"{node_id}~{number}" for number in itertools.count(2))):
+            known = self._known.get(key)
+            if known is None or known == (proxy, identity):
+                return key
+        raise AssertionError("numbers do not end")
 
     def closed(self, connection: Connection) -> None:
         """Its stream has ended: undo `connect`."""
         if self._connections.pop(connection.id, None) is None:
             return
         connection.close(self._feeds)
-        followers = self._by_plan[self._plans[connection.node_id]]
+        followers = self._by_plan[self._plans[connection.proxy_key]]
         followers.pop(connection, None)
         if not followers:
-            self._gone[connection.node_id] = time.monotonic()
+            self._gone[connection.proxy_key] = time.monotonic()
         self.metrics.disconnected(connection.proxy.version)
 
     def sweep(self) -> int:
         """Forget the proxies that have been gone for long, and what was derived for nobody else; the number of proxies."""
         limit = time.monotonic() - self._linger
-        gone = [node_id for node_id, since in self._gone.items() if since <= limit]
-        for node_id in gone:
-            del self._gone[node_id]
-            node = self._plans.pop(node_id)
+        gone = [key for key, since in self._gone.items() if since <= limit]
+        for key in gone:
+            del self._gone[key], self._known[key]
+            node = self._plans.pop(key)
             del self._by_plan[node]
             self.db.unwatch(node)
         if gone:
-            self._put((node_id, None) for node_id in gone)
+            self._put((key, None) for key in gone)
             self.db.collect()
         return len(gone)
 
     def _put(self, rows: Iterable[tuple[str, Proxy | None]]) -> None:
-        self.wake(self.db.commit([(self.db.proxies, node_id, proxy) for node_id, proxy in rows]), {"proxy": 1})
+        self.wake(self.db.commit([(self.db.proxies, key, proxy) for key, proxy in rows]), {"proxy": 1})
 
     def next_answer(self, connection: Connection) -> Answer | None:
         """What is to be sent next on a connection, from what is true now."""
-        node = self._plans[connection.node_id]
+        node = self._plans[connection.proxy_key]
         if node.stale:
             self.db.refresh(node)
         return connection.next_answer(node, self._feeds)

@@ -21,7 +21,7 @@ PAGES = [page for shown in sections(SETTINGS).values() for page in shown]
 async def test_every_page_answers(case: pathlib.Path) -> None:
     world, node_ids = connect(case)
     resources = {node_id: world.resources(node_id) for node_id in node_ids}
-    connections = [FakeConnection(id=f"{id_.split('~')[2]}-1", node_id=id_, proxy=world.mesh.proxies.peek(id_)) for id_ in node_ids]
+    connections = [FakeConnection(id=f"{id_.split('~')[2]}-1", proxy_key=id_, proxy=world.mesh.proxies.peek(id_)) for id_ in node_ids]
     shown = sources(world.mesh, *connections, settings=SETTINGS)
     async with TestClient(TestServer(application(shown))) as client:
         for page in PAGES:
@@ -29,7 +29,7 @@ async def test_every_page_answers(case: pathlib.Path) -> None:
             for connection in connections if of_proxy else connections[:1]:
                 query = {"proxyID": connection.id} if of_proxy else {}
                 if page.path == "/debug/explain":
-                    query["resource"] = next(name for have in resources[connection.node_id].values() for name in have)
+                    query["resource"] = next(name for have in resources[connection.proxy_key].values() for name in have)
                 async with client.get(page.path, params=query) as response:
                     body = await response.read()
                     assert response.status == 200, (page.path, connection.id, body)

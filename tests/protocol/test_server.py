@@ -7,11 +7,17 @@ import grpc
 import pytest
 from envoy.config.cluster.v3 import cluster_pb2
 
+from pilot.lib.metrics import Metrics
 from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType, Proxy
+from pilot.serve.connection import Connection
+from pilot.serve.delta import DeltaSession
+from pilot.serve.discovery import Discovery
 from pilot.serve.drain import drain
 from pilot.serve.flight import FlightLimits
 from pilot.serve.types import HEALTH
-from tests.support.ads import NODE, Client, serving
+from tests.support.ads import NODE, Client, plan, serving
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 
@@ -122,7 +128,7 @@ async def test_what_the_debug_pages_see() -> None:
         nonce = await client.gets("cds", "a")
         (connection,) = server.discovery.connections()
         assert connection.id == "pod.ns-1"
-        assert connection.node_id == NODE
+        assert connection.proxy_key == NODE
         assert connection.address.startswith("127.0.0.1:")
         assert connection.proxy.cluster_id == "Kubernetes"
         watch = connection.watches[BY_SHORT_NAME["cds"]]
@@ -223,17 +229,64 @@ async def test_a_bug_in_a_derivation_keeps_the_last_good_value() -> None:
             assert {(await client.take()).type_url, (await client.take()).type_url} == {BY_SHORT_NAME["cds"], BY_SHORT_NAME["rds"]}
 
 
-async def test_a_proxy_whose_row_changes_follows_its_new_plan() -> None:
+async def test_a_proxy_follows_its_new_plan() -> None:
     async with serving() as server, Client(server) as client:
         server.set("cds", a="1")
         server.set("cds/ns", x="1")
         server.set("cds/other", y="1")
         await client.ask("cds")
         await client.gets("cds", "a", "x")
-        async with Client(server, NAMESPACE="other") as twin:  # the same node id
-            await twin.ask("cds")
-            await twin.gets("cds", "a", "y")
-            await client.gets("cds", "y", removed=("x",))
+        server.set("instead/ns", of="other")
+        await client.gets("cds", "y", removed=("x",))
+        server.set("cds/ns", x="2")
+        server.set("cds/other", y="2")
+        await client.gets("cds", "y")
+
+
+async def test_a_stream_with_anothers_node_id_takes_nothing_from_it() -> None:
+    async with serving(linger=60.0) as server, Client(server) as client:
+        server.set("cds", a="1")
+        server.set("cds/ns", x="1")
+        server.set("cds/other", y="1")
+        await client.ask("cds")
+        await client.gets("cds", "a", "x")
+        async with Client(server, NAMESPACE="other") as thief:
+            await thief.ask("cds")
+            await thief.gets("cds", "a", "y")
+            server.set("cds/ns", x="2")
+            await client.gets("cds", "x")
+            server.set("cds/other", y="2")
+            await thief.gets("cds", "y")
+        await server.eventually(lambda: len(server.discovery.connections()) == 1)
+        assert {row.namespace for _, row in server.db.proxies.rows()} == {"ns", "other"}
+        server.discovery._linger = 0.0
+        assert server.discovery.sweep() == 1
+        assert [row.namespace for _, row in server.db.proxies.rows()] == ["ns"]
+        server.set("cds/ns", x="3")
+        await client.gets("cds", "x")
+
+
+def test_rows_are_shared_by_equal_streams_of_one_identity_alone() -> None:
+    db = Mesh()
+    discovery = Discovery(db, Metrics(), plan, linger=0.0)
+    proxy = Proxy(type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={"LABELS": {"a": "b"}})
+    other = Proxy(type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={"LABELS": {"a": "c"}})
+
+    def connect(connected: Proxy, identity: str = "") -> Connection:
+        return discovery.connect(NODE, connected, "10.0.0.1:99", DeltaSession(discovery.name_sets), identity)
+
+    first, same, verified, changed = connect(proxy), connect(proxy), connect(proxy, "spiffe://a"), connect(other)
+    assert first.proxy_key == same.proxy_key == NODE
+    assert len({first.proxy_key, verified.proxy_key, changed.proxy_key}) == 3
+    assert (first.peer, verified.peer) == ("10.0.0.1", "spiffe://a")
+    assert db.proxies.peek(first.proxy_key) == proxy
+    assert db.proxies.peek(changed.proxy_key) == other
+    for connection in (first, verified):
+        discovery.closed(connection)
+    assert discovery.sweep() == 1, "another stream still has the first row"
+    assert db.proxies.peek(NODE) == proxy
+    again = connect(proxy, "spiffe://a")
+    assert again.proxy_key == verified.proxy_key
 
 
 async def test_too_many_streams_at_once() -> None:
@@ -317,7 +370,7 @@ async def test_where_too_many_stall_some_are_ended_for_real() -> None:
             await client.ask("rds", "r")
         await server.eventually(lambda: server.metric("pilot_xds_write_timeout 3"))
         await server.eventually(lambda: len(server.discovery.connections()) == 3)
-        left = {connection.node_id for connection in server.discovery.connections()}
+        left = {connection.proxy_key for connection in server.discovery.connections()}
         for client in stuck:
             if client.node_id not in left:
                 assert (await client.ends())[0] is not grpc.StatusCode.OK

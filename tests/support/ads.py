@@ -40,12 +40,13 @@ def resources(db: Mesh, short_type: str, scope: str) -> Mapping[str, Resource]:
 
 @derived
 def plan(db: Mesh, node_id: str) -> Plan:
-    """What all share, and clusters of the proxy's own namespace."""
+    """What all share, and clusters of the proxy's own namespace, or of the one that the row "instead/namespace" names."""
     proxy = db.proxies.get(node_id)
     if proxy is None:
         return Plan({})
     shared = {BY_SHORT_NAME[kind]: (Group(resources, (kind, "all")),) for kind in ("cds", "eds", "lds", "rds")}
-    return Plan({**shared, BY_SHORT_NAME["cds"]: (*shared[BY_SHORT_NAME["cds"]], Group(resources, ("cds", proxy.namespace)))})
+    scope = (db.mesh.get(f"instead/{proxy.namespace}") or {}).get("of", proxy.namespace)
+    return Plan({**shared, BY_SHORT_NAME["cds"]: (*shared[BY_SHORT_NAME["cds"]], Group(resources, ("cds", scope)))})
 
 
 class Server:

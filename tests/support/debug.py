@@ -28,7 +28,7 @@ class FakeWatch:
 @dataclasses.dataclass
 class FakeConnection:
     id: str
-    node_id: str
+    proxy_key: str
     proxy: Proxy
     address: str = "10.0.0.9:4444"
     connected_at: float = 1_700_000_000.0

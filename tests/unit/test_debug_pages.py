@@ -137,7 +137,7 @@ def build_mesh() -> Mesh:
 
 
 def connection(**fields: Any) -> FakeConnection:
-    return FakeConnection(**{"id": "tea-1.shop-3", "node_id": NODE, "proxy": PROXY, **fields})
+    return FakeConnection(**{"id": "tea-1.shop-3", "proxy_key": NODE, "proxy": PROXY, **fields})
 
 
 Ask = Callable[..., Awaitable[Any]]
@@ -154,7 +154,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Sources:
     monkeypatch.setattr(explain, "plan", small_plan)
     mesh, gate = build_mesh(), Proxy(type=NodeType.ROUTER, id="cup-1.mugs", ips=("10.2.0.9",), dns_domain="", namespace="mugs")
     mesh.commit([(mesh.proxies, "router~10.2.0.9~cup-1.mugs~", gate)])
-    other = connection(id="cup-1.mugs-4", node_id="router~10.2.0.9~cup-1.mugs~", proxy=gate)
+    other = connection(id="cup-1.mugs-4", proxy_key="router~10.2.0.9~cup-1.mugs~", proxy=gate)
     return sources(mesh, connection(), other, problems=[PROBLEM])
 
 

@@ -18,7 +18,7 @@ from pilot.model.config.pod import Pod, metadata_of_pod
 from pilot.model.config.request_authentication import RequestAuthentication
 from pilot.model.config.secret import Secret, secret_data
 from pilot.model.config.service import Service
-from pilot.model.config.service_entry import ServiceEntry
+from pilot.model.config.service_entry import ServiceEntry, lower_case_hosts
 from pilot.model.config.sidecar import Sidecar
 from pilot.model.config.virtual_service import VirtualService
 from pilot.model.config.workload_entry import WorkloadEntryObject
@@ -149,6 +149,7 @@ CATALOGUE = Catalogue(
         Kind(GroupKind(NETWORKING, "Gateway"), _ISTIO, "gateways", Gateway, validate_gateway),
         Kind(
             GroupKind(NETWORKING, "ServiceEntry"), _ISTIO, "service_entries", ServiceEntry, validate_service_entry, parts=("status",),
+            extra=lower_case_hosts,
             indexes={
                 "host": indexes.entry_hosts, "ref": indexes.entry_refs, "address": indexes.endpoint_addresses, "selecting": indexes.selecting,
             },

@@ -4,8 +4,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
+from pilot.ingest.decode import decode_document
 from pilot.translate.cluster.default_endpoint import DefaultEndpoint, parse_default_endpoint
 from pilot.translate.cluster.defaults import ClusterTraitsKey
 from tests.support.clusters import HOST, clusters, http_options, rule
@@ -103,6 +105,7 @@ def test_names_in_metrics() -> None:
     ("endpoint", "kind", "address", "bound"),
     [
         ("", "ORIGINAL_DST", None, True),
+        (":19090", "ORIGINAL_DST", None, True),
         ("127.0.0.1:8080", "STATIC", {"socketAddress": {"address": "127.0.0.1", "portValue": 8080}}, False),
         ("0.0.0.0:8080", "STATIC", {"socketAddress": {"address": "10.1.0.1", "portValue": 8080}}, True),
         ("unix:///run/app.sock", "STATIC", {"pipe": {"path": "/run/app.sock"}}, True),
@@ -117,6 +120,12 @@ def test_default_endpoints(endpoint: str, kind: str, address: Any, bound: bool) 
         assert one["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]["address"] == address
     assert ("upstreamBindConfig" in one) is bound
     assert "metadata" not in one  # no service has the port
+
+
+def test_a_default_endpoint_without_an_address_is_told_to_have_no_effect() -> None:
+    decoded = decode_document(yaml.safe_load(ingress(":19090").removeprefix("\n---")))
+    assert [(p.code, p.path, str(p.severity)) for p in decoded.problems] == [("no-effect", "spec.ingress[0].defaultEndpoint", "warning")]
+    assert decoded.entries
 
 
 def test_ingress_listeners_on_the_port_of_a_service() -> None:

@@ -9,6 +9,7 @@ from pilot.model.config.mesh_config import MatchRule, Policy, ServiceEntryVisibi
 from pilot.model.config.selector import LabelSelector, LabelSelectorRequirement
 from pilot.model.protocol import port_protocol
 from pilot.model.service import PUBLIC, Protocol, Registry, Resolution, Service, ServiceRef
+from pilot.model.views.endpoints import endpoints
 from pilot.model.views.services import entry_services, is_visible, refs_by_hostname, refs_in_namespace, service, service_refs, visible_refs
 from pilot.model.views.visibility import entry_visibility, limit_export, resolve_export_to, selects
 from tests.support.objects import Plain, make, world
@@ -273,3 +274,21 @@ def test_the_port_of_a_service_is_no_news_to_lists() -> None:
     made.set(rows_of([kubernetes("{ports: [{name: http, port: 81}]}")]))
     assert visible_refs(made.mesh, "z") is before
     assert sorted(ran) == ["Service", "listing", "service", "service_listings"]
+
+
+# -- host names of ServiceEntries --------------------------------------------------------------------------------------------
+
+def test_hosts_of_service_entries_count_in_lower_case() -> None:
+    spec = "{{hosts: [{host}], resolution: STATIC, ports: [{{number: 80, name: http, protocol: HTTP}}], endpoints: [{{address: {ip}}}]}}"
+    upper = entry(spec.format(host="API.Example.COM", ip="10.1.0.1"))
+    upper["status"] = {"addresses": [{"value": "240.240.3.3", "host": "API.Example.COM"}]}
+    made = world(upper, entry(spec.format(host="api.example.com", ip="10.1.0.2"), "again", day=2)).mesh
+    ref = ServiceRef("api.example.com", "a")
+    assert service_refs(made) == refs_by_hostname(made, "api.example.com") == (ref,)
+    found = service(made, ref)
+    assert found is not None
+    assert (found.hostname, found.auto_addresses) == ("api.example.com", ("240.240.3.3",))
+    assert [e.addresses for e in endpoints(made, ref, 80)] == [("10.1.0.1",), ("10.1.0.2",)]
+    claims = make("ServiceEntry", "claim", spec.format(host="Alpha.A.svc.cluster.local", ip="10.1.0.3"))
+    both = world(kubernetes("{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}"), claims).mesh
+    assert [e.addresses for e in endpoints(both, ALPHA, 80)] == [("10.1.0.3",)]

@@ -1,7 +1,8 @@
 """networking.istio.io ServiceEntry. https://istio.io/latest/docs/reference/config/networking/service-entry/"""
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pilot.model.config.base import Lenient, Strict, UInt32
 from pilot.model.config.sidecar import WorkloadSelector
@@ -24,6 +25,12 @@ class ServiceEntry(Strict, frozen=True):
     export_to: tuple[str, ...] = ()
     subject_alt_names: tuple[str, ...] = ()
     status: ServiceEntryStatus | None = None
+
+
+def lower_case_hosts(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the hosts of the whole object as they count: host names have no case."""
+    hosts = (plain.get("spec") or {}).get("hosts")
+    return {"hosts": [h.lower() if isinstance(h, str) else h for h in hosts]} if isinstance(hosts, list) else {}
 
 
 class ServicePort(Strict, frozen=True):

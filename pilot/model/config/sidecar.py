@@ -23,7 +23,7 @@ class Sidecar(Strict, frozen=True):
 
 
 class IstioIngressListener(Strict, frozen=True):
-    """`default_endpoint`: "127.0.0.1:PORT", "[::1]:PORT", "0.0.0.0:PORT", "[::]:PORT" or "unix://PATH"."""
+    """`default_endpoint`: "127.0.0.1:PORT", "[::1]:PORT", "0.0.0.0:PORT", "[::]:PORT" or "unix://PATH"; ":PORT" is as ""."""
 
     port: SidecarPort | None = None
     bind: str = ""

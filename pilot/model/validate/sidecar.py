@@ -99,6 +99,8 @@ def _check_endpoint(endpoint: str) -> Problems:
         yield error("bad-port", "defaultEndpoint", f"{number!r} is not a port: 1 to 65535")
     else:
         yield from rules.check_port("defaultEndpoint", int(number))
+        if not host:
+            yield warning("no-effect", "defaultEndpoint", f"{endpoint!r} has no effect without an address: traffic goes where the client sent it")
 
 
 def _check_ingress_tls(listener: IstioIngressListener, port: SidecarPort) -> Problems:

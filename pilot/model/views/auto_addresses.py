@@ -35,7 +35,7 @@ def _request(db: Mesh, key: ObjectKey) -> Request | None:
         return (age(row), (), (), row.spec.addresses) if row.spec.addresses else None
     status = row.spec.status.addresses if row.spec.status is not None else ()
     hosts = tuple(dict.fromkeys(h for h in row.spec.hosts if "*" not in h or row.spec.resolution == "DYNAMIC_DNS"))
-    return age(row), hosts, tuple((a.host, a.value) for a in status), ()
+    return age(row), hosts, tuple((a.host.lower(), a.value) for a in status), ()
 
 
 _requests: Gather[ObjectKey, [], Request] = Gather("address_requests", _entries, _request, hub=True)

@@ -27,7 +27,7 @@ def local_host(traits: ClusterTraitsKey) -> str:
 
 
 def parse_default_endpoint(text: str, ips: tuple[str, ...], traits: ClusterTraitsKey) -> DefaultEndpoint | None:
-    """Returns the address in a `defaultEndpoint`; None where there is none, which is where the client went, or where it cannot be read.
+    """Returns the address in a `defaultEndpoint`; None where it has none, alone or beside a port: traffic goes where the client sent it.
 
     `ips`: the addresses of the proxy, which 0.0.0.0 and :: stand for; a loopback address is one of a family that the proxy has.
     """

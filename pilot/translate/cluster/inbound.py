@@ -157,7 +157,7 @@ def inbound_clusters(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
     """Returns the inbound clusters of a sidecar by name: one for each port that it takes traffic on."""
     traits = inbound_traits(inbound)
     keys = [_cluster_key(db, port, inbound, traits) for port in inbound_ports(db, inbound)]
-    built = (_inbound_cluster(db, key, traits) for key in keys if key is not None)
+    built = (_inbound_cluster(db, key, traits) for key in keys)
     return {r.name: r for r in built if r is not None}
 
 
@@ -167,8 +167,8 @@ def _rule_sources(db: Mesh, inbound: InboundFacet, hostname: str) -> Sources:
     return inbound_rule_ref(db, inbound.scope.namespace, seen.ref) if seen is not None else ()
 
 
-def _cluster_key(db: Mesh, served: InboundPort, inbound: InboundFacet, traits: ClusterTraitsKey) -> InboundClusterKey | None:
-    """Returns None where the Sidecar's default endpoint cannot be read."""
+def _cluster_key(db: Mesh, served: InboundPort, inbound: InboundFacet, traits: ClusterTraitsKey) -> InboundClusterKey:
+    """Returns what the cluster of a port is made of."""
     first = served.targets[0] if served.targets else None
     sources = _rule_sources(db, inbound, first.ref.hostname) if first is not None else ()
     key = InboundClusterKey(served.number, served.port, served.targets, sources, None, inbound.scope.sidecar, served.declared_by)
@@ -176,7 +176,5 @@ def _cluster_key(db: Mesh, served: InboundPort, inbound: InboundFacet, traits: C
         host = local_host(traits) if cluster_defaults(db).inbound_localhost else ""
         return key._replace(endpoint=DefaultEndpoint(host, served.number)) if host else key
     endpoint = parse_default_endpoint(served.ingress.default_endpoint, inbound.ips, traits)
-    if served.ingress.default_endpoint and endpoint is None:
-        return None
     services = (ServiceTarget(first.ref, served.port, served.number),) if first is not None else ()
     return key._replace(endpoint=endpoint, services=services)

@@ -18,7 +18,8 @@ from pilot.app.ports import GrpcPort, HttpPort
 from pilot.app.sweeper import Sweeper
 from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.sources import Sources
-from pilot.ingest.batch import Batch, Clock, Timer
+from pilot.ingest.batch import Batch, Clock, Commit, Timer
+from pilot.ingest.checking import Checking
 from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
 from pilot.ingest.decode import Origin
 from pilot.ingest.file_source import FileSource
@@ -27,6 +28,7 @@ from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.log import scope, watch_drops
 from pilot.lib.metrics import Metrics
+from pilot.model.checks.listed import CHECKS
 from pilot.model.inputs import Mesh
 from pilot.serve.admission import Admission
 from pilot.serve.ads import Ads, make_server
@@ -36,6 +38,7 @@ from pilot.serve.http import add_ready
 from pilot.serve.pusher import Pusher
 from pilot.settings import Settings
 from pilot.translate.profile import plan
+from pilot.translate.profile.gateway_problems import ROUTERS
 
 SWEEP_SECONDS = 10.0
 _log = scope("default")
@@ -65,14 +68,15 @@ class ControlPlane:
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
         self.db = Mesh(settings.mesh)
-        self.discovery = Discovery(self.db, self.metrics, plan)
+        self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._checking.reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
         self._ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.serve.stream_rate), aliases)
         self._clock = HeldClock(clock or _LoopClock())
-        notices = Notices(self.db, self.discovery, self.metrics, self._clock)
-        self.db.on_failure = notices.failed
-        self.problems = ProblemStore(notices.noticed)
-        self._batch = Batch(self.db, self._clock, settings.ingest.debounce_after, settings.ingest.debounce_max, notices.committed)
+        self._notices = Notices(self.db, self.discovery, self.metrics, self._clock)
+        self.db.on_failure = self._notices.failed
+        self.problems = ProblemStore(self._notices.noticed, self.metrics.config_problems)
+        self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS))
+        self._batch = Batch(self.db, self._clock, settings.ingest.debounce_after, settings.ingest.debounce_max, self._committed)
         self.ports: dict[str, HttpPort | GrpcPort] = {}
         ledger = Ledger(self.problems)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
@@ -107,6 +111,10 @@ class ControlPlane:
             return False
         await starting
         return True
+
+    def _committed(self, commit: Commit) -> None:
+        self._checking.reached(commit.hit)
+        self._notices.committed(commit)
 
     # -- the parts -----------------------------------------------------------------------------------------------------
 

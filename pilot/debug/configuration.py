@@ -1,18 +1,13 @@
 """What the users configured, and what is wrong with it: configz, resourcesz, mesh, problemz."""
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from pilot.debug.page import Later, Query
 from pilot.debug.plain import plain
 from pilot.debug.sources import Sources
 from pilot.model.config.object import Object
-from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem
-from pilot.model.proxy import NodeType
-from pilot.model.views.virtual_services import delegation_problems
-from pilot.translate.profile.gateway_problems import gateway_problems
 
 _ISTIO = ".istio.io"
 
@@ -37,15 +32,7 @@ def mesh(sources: Sources, query: Query) -> Any:
 def problemz(sources: Sources, query: Query) -> Any:
     """What is wrong with users' objects now, alone and with each other. `namespace`: only those of a namespace."""
     namespace = query.get("namespace")
-    found = (*sources.problems(), *_between_objects(sources.db))
-    return [show_problem(p) for p in found if namespace is None or p.object.namespace == namespace]
-
-
-def _between_objects(db: Mesh) -> Iterator[Problem]:
-    for key, _ in sorted(db.virtual_services.rows()):
-        yield from delegation_problems(db, key)
-    routers = (node_id for node_id, proxy in sorted(db.proxies.rows()) if proxy.type is NodeType.ROUTER)
-    yield from dict.fromkeys(problem for node_id in routers for problem in gateway_problems(db, node_id))
+    return [show_problem(p) for p in sources.problems() if namespace is None or p.object.namespace == namespace]
 
 
 def show_problem(p: Problem) -> dict[str, Any]:

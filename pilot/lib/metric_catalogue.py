@@ -52,6 +52,7 @@ _DECLARED = (
     Declared("pilot_k8s_cfg_events", "counter", "Events of mesh configuration, by kind.", ("event", "type")),
     Declared("pilot_k8s_reg_events", "counter", "Events of the service registry, by kind.", ("event", "type")),
     Declared("pilot_total_rejected_configs", "counter", "Objects that were refused or ignored.", ("name", "type"), limit=10_000),
+    Declared("pilot_config_problems", "gauge", "Problems of users' objects, by what is wrong and how bad it is.", ("code", "severity")),
     Declared("pilot_derivation_failures", "counter", "Bugs: derivations that raised, by name; the last good value stays.", ("derivation",)),
 )
 

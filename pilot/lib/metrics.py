@@ -142,6 +142,10 @@ class Metrics:
         """Lines of a log were not written, because nobody reads it; called from any thread."""
         self._at("pilot_log_lines_dropped").inc(count)
 
+    def config_problems(self, code: str, severity: str, count: int) -> None:
+        """How many problems of a code there are now."""
+        self._at("pilot_config_problems", code, severity).set(count)
+
     def derivation_failed(self, derivation: str) -> None:
         """A bug of ours, whose effect is that a proxy keeps what it has."""
         self._at("pilot_derivation_failures", derivation).inc()

@@ -129,7 +129,7 @@ CATALOGUE = Catalogue(
         ),
         Kind(
             GroupKind("", "Secret"), ("v1",), "secrets", Secret, parts=("type", "data"), extra=secret_data, per_cluster=True,
-            push_reason="secret",
+            indexes={"named": indexes.object_name}, push_reason="secret",
         ),
         Kind(GroupKind("", "ConfigMap"), ("v1",), "config_maps", ConfigMap, parts=("data", "binaryData"), per_cluster=True),
         Kind(

@@ -7,6 +7,7 @@ from typing import Any
 from pilot.lib.labels import NETWORK
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.consistent_hash import hashes
+from pilot.model.proxy import Proxy
 from pilot.model.service import ServiceRef
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
@@ -24,6 +25,15 @@ def namespace(key: ObjectKey | RegistryKey, _: Any) -> Buckets:
 
 def cluster(key: RegistryKey, _: Any) -> Buckets:
     return (key.cluster,)
+
+
+def object_name(key: RegistryKey, _: Any) -> Buckets:
+    """(namespace, name), and ("", name)."""
+    return (key.namespace, key.name), ("", key.name)
+
+
+def proxy_type(_: str, proxy: Proxy) -> Buckets:
+    return (proxy.type,)
 
 
 # -- Services, Pods, EndpointSlices ------------------------------------------------------------------------------------------

@@ -19,8 +19,13 @@ from pilot.translate.profile.plan import Plan
 LINGER = 30.0
 
 
+def _ignore(reached: Iterable[Node]) -> None:
+    """What proxies' rows reached, where nobody but the connections follows it."""
+
+
 class Discovery:
-    """Who is connected and what changes for them. `plan` says what a proxy, by the key of its row, is to be sent.
+    """Who is connected and what changes for them. `plan` says what a proxy, by the key of its row, is to be sent; `on_commit` is told of the
+    watched nodes that the rows of proxies, as they come and go, reached.
 
     A row belongs to streams that say the same and are verified alike: one that has another's node id, but other facts or another identity,
     gets a row of its own.
@@ -28,10 +33,16 @@ class Discovery:
     """
 
     def __init__(
-        self, db: Mesh, metrics: Metrics, plan: Derived[[str], Plan], linger: float = LINGER, now: Callable[[], float] = time.time
+        self,
+        db: Mesh,
+        metrics: Metrics,
+        plan: Derived[[str], Plan],
+        linger: float = LINGER,
+        now: Callable[[], float] = time.time,
+        on_commit: Callable[[Iterable[Node]], None] = _ignore,
     ) -> None:
         self.db, self.metrics, self.name_sets = db, metrics, NameSets()
-        self._plan, self._linger, self._now = plan, linger, now
+        self._plan, self._linger, self._now, self._on_commit = plan, linger, now, on_commit
         self._feeds: Feeds[Connection] = Feeds(db)
         self._connections: dict[str, Connection] = {}
         self._known: dict[str, tuple[Proxy, str]] = {}
@@ -123,7 +134,9 @@ class Discovery:
         return len(gone)
 
     def _put(self, rows: Iterable[tuple[str, Proxy | None]]) -> None:
-        self.wake(self.db.commit([(self.db.proxies, key, proxy) for key, proxy in rows]), {"proxy": 1})
+        reached = self.db.commit([(self.db.proxies, key, proxy) for key, proxy in rows])
+        self._on_commit(reached)
+        self.wake(reached, {"proxy": 1})
 
     def next_answer(self, connection: Connection) -> Answer | None:
         """What is to be sent next on a connection, from what is true now."""

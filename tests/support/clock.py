@@ -18,6 +18,7 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.turns = 0  # callbacks that ran
         self._handles: list[Handle] = []
 
     def time(self) -> float:
@@ -38,5 +39,6 @@ class VirtualClock:
             handle = min(due, key=lambda h: h.due)
             self._handles.remove(handle)
             self.now = max(self.now, handle.due)
+            self.turns += 1
             handle.callback()
         self.now = end

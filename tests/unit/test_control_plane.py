@@ -75,8 +75,9 @@ async def test_what_is_read_first_is_committed_once_and_later_changes_after_a_qu
     async with running(tmp_path) as it:
         db = it.plane.db
         assert len(db.service_entries) == 1, "committed although the clock has not moved"
+        idle = it.clock.waiting
         (tmp_path / "two.yaml").write_text(SERVICE.replace("one", "two"))
-        await until(lambda: it.clock.waiting > 1)
+        await until(lambda: it.clock.waiting > idle)
         assert len(db.service_entries) == 1
         it.clock.advance(0.2)
         assert len(db.service_entries) == 2
@@ -162,3 +163,24 @@ async def test_an_end_before_everything_has_started_leaves_no_port_open(tmp_path
         await plane.run()
     assert not plane.ready
     assert plane.ports["xDS"].number == 0, "it never listened"
+
+
+async def test_problems_between_objects_are_listed_and_counted_once_it_is_quiet(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "rule.yaml").write_text("""
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: lost, namespace: shop}
+spec: {host: one.example.com}
+""")
+    async with running(tmp_path) as it:
+        assert list(it.plane.problems) == []
+        it.clock.advance(2)
+        assert [p.code for p in it.plane.problems] == ["host-not-found"]
+        assert await it.metric('pilot_config_problems{code="host-not-found",severity="warning"} 1')
+        assert "one.example.com" in (await it.get("/debug/problemz"))[1]
+        idle = it.clock.waiting
+        (tmp_path / "one.yaml").write_text(SERVICE)
+        await until(lambda: it.clock.waiting > idle)
+        it.clock.advance(2)
+        assert list(it.plane.problems) == []
+        assert await it.metric('pilot_config_problems{code="host-not-found",severity="warning"} 0')

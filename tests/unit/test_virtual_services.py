@@ -7,12 +7,14 @@ import pytest
 
 from pilot.model.config.object import ObjectKey
 from pilot.model.facets import Scope
+from pilot.model.problem import Problem
 from pilot.model.views.egress_hosts import parse_hosts
 from pilot.model.views.virtual_service_names import qualify_gateway
 from pilot.model.views.virtual_services import (
     Lens,
-    delegation_problems,
+    check_delegates,
     egress_virtual_services,
+    qualified,
     viewers,
     virtual_service,
     virtual_services_for,
@@ -79,6 +81,12 @@ def rules_of(found: Any) -> list[str]:
     return [r.name or "-" for r in found.spec.http]
 
 
+def delegate_problems(found: World) -> list[Problem]:
+    root = qualified(found.mesh, ObjectKey("ns", "root"))
+    assert root is not None
+    return list(check_delegates(found.mesh, root))
+
+
 def test_delegates_take_the_place_of_their_route() -> None:
     leaf = written("leaf", "team", "http: [{name: one, route: [{destination: {host: r}}]}, {name: two, route: [{destination: {host: s}}]}]")
     found = world(written("root", "ns", ROOT), leaf)
@@ -87,7 +95,7 @@ def test_delegates_take_the_place_of_their_route() -> None:
     assert rules_of(merged) == ["one", "two", "-"]
     assert merged.spec.http[0].route[0].destination.host == "r.team.svc.cluster.local"  # type: ignore[union-attr]
     assert virtual_service(found.mesh, ObjectKey("team", "leaf")) is None
-    assert delegation_problems(found.mesh, ObjectKey("ns", "root")) == ()
+    assert delegate_problems(found) == []
 
 
 @pytest.mark.parametrize(
@@ -104,9 +112,9 @@ def test_a_rule_without_its_delegate_is_left_out_and_said(leaf: str, reason: str
     merged = virtual_service(found.mesh, ObjectKey("ns", "root"))
     assert merged is not None
     assert rules_of(merged) == ["-"]
-    (problem,) = delegation_problems(found.mesh, ObjectKey("ns", "root"))
+    (problem,) = delegate_problems(found)
     assert reason in problem.message
-    assert problem.path == "spec.http[0].delegate"
+    assert problem.path == "http[0].delegate"
     assert not found.failures
 
 

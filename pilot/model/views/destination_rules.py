@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from pilot.derive import derived, hub
-from pilot.lib.hosts import full_name, most_specific
+from pilot.lib.hosts import full_name, is_wildcard, most_specific
 from pilot.model.config.destination_rule import DestinationRule, Subset
 from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.facets import Labels, Scope
@@ -112,6 +112,21 @@ def _choices(db: Mesh, namespace: str, ref: ServiceRef) -> tuple[RuleEntry, ...]
         if visible:
             return visible
     return NO_RULES
+
+
+@derived
+def defined_subsets(db: Mesh, namespace: str, ref: ServiceRef) -> frozenset[str]:
+    """The names of the subsets that a proxy of a namespace may know of a service, whatever its labels are."""
+    merged = (merged_rule(db, entry.sources) for entry in _choices(db, namespace, ref))
+    return frozenset(subset.name for rule in merged if rule is not None for subset in rule.spec.subsets)
+
+
+@derived
+def older_sources(db: Mesh, key: ObjectKey, host: str) -> Sources:
+    """The rules that come before one where it is merged with others of its host and namespace."""
+    pools = (wildcard_pools(db, key.namespace) if is_wildcard(host) else host_pools(db, host)).get(host if is_wildcard(host) else key.namespace)
+    entries = (entry for entry in (pools.local if pools is not None else ()) if key in entry.sources)
+    return next((entry.sources[: entry.sources.index(key)] for entry in entries), ())
 
 
 @derived

@@ -20,3 +20,9 @@ def mesh_networks(db: Mesh) -> MeshNetworks:
     """The mesh networks, none where no file says any."""
     found = db.mesh.get("networks")
     return found if isinstance(found, MeshNetworks) else MeshNetworks()
+
+
+@hub
+def root_namespace(db: Mesh) -> str:
+    """The namespace whose policies and rules count for every other."""
+    return mesh_config(db).root_namespace

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pilot.derive import derived
+from pilot.model.config.extension_provider import ExtensionProvider
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
 from pilot.model.views.mesh import mesh_config
@@ -50,5 +51,10 @@ def secret_provider(db: Mesh) -> Provider | None:
 @derived
 def provider_services(db: Mesh) -> frozenset[str]:
     """The services that extension providers name, as written: `host` or `namespace/host`."""
-    said = (getattr(p, kind) for p in mesh_config(db).extension_providers for kind in _WITH_SERVICE)
-    return frozenset(provider.service for provider in said if provider is not None and provider.service)
+    return frozenset(filter(None, map(named_service, mesh_config(db).extension_providers)))
+
+
+def named_service(provider: ExtensionProvider) -> str:
+    """The service that an extension provider names, as written; "" for none."""
+    said = (getattr(provider, kind) for kind in _WITH_SERVICE)
+    return next((kind.service for kind in said if kind is not None and kind.service), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pilot.derive import Gather, derived
+from pilot.derive import Gather, derived, hub
 from pilot.lib import labels as label
 from pilot.lib import spiffe
 from pilot.model.config.object import Object, RegistryKey
@@ -110,3 +110,20 @@ def workload_name(o: Object[Pod]) -> str:
     if owner.kind == "Job" and (job := _CRON_JOB.match(owner.name)):
         return job[1]
     return owner.name or o.name
+
+
+# -- labels, whether ready or not ------------------------------------------------------------------------------------------
+
+@derived
+def _labels_of(db: Mesh, key: RegistryKey, _: str) -> frozenset[tuple[str, str]] | None:
+    row = db.pods.get(key)
+    return frozenset(row.labels.items()) if row is not None else None
+
+
+pod_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("pod_labels", _pods_in, _labels_of)
+
+
+@hub
+def pod_namespaces(db: Mesh) -> tuple[str, ...]:
+    """The namespaces that have Pods."""
+    return tuple(dict.fromkeys(key.namespace for key in db.pods.all_keys()))

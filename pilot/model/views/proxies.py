@@ -1,6 +1,7 @@
 """The proxies that are or were connected, by node id."""
 from __future__ import annotations
 
+from pilot.derive import derived
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
 
@@ -18,7 +19,7 @@ def find_proxy(db: Mesh, node_id: str) -> Proxy:
     return found
 
 
+@derived
 def routers(db: Mesh) -> tuple[str, ...]:
     """The node ids of the routers."""
-    found = ((node_id, db.proxies.get(node_id)) for node_id in db.proxies.all_keys())
-    return tuple(node_id for node_id, proxy in found if proxy is not None and proxy.type is NodeType.ROUTER)
+    return db.proxies.keys("type", NodeType.ROUTER)

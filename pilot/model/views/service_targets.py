@@ -14,7 +14,7 @@ from pilot.model.indexes import SERVICE_NAME_LABEL
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
 from pilot.model.service import Port, Protocol, Resolution, Service, ServiceRef
-from pilot.model.views.clusters import cluster_of
+from pilot.model.views.clusters import cluster_of, service_clusters
 from pilot.model.views.endpoint_slices import slice_endpoints
 from pilot.model.views.endpoints import entry_endpoint, target_port
 from pilot.model.views.kinds.service_entries import service_entries
@@ -69,6 +69,14 @@ def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[
             if row is not None and row.spec.selector.items() <= labels.items():
                 found.append(key)
     return found
+
+
+@derived
+def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]) -> frozenset[int]:
+    """The numbers and target numbers of the ports of the Kubernetes Services that select workloads with these labels."""
+    rows = (db.services.get(key) for cluster in service_clusters(db) for key in _selecting_services(db, cluster, namespace, dict(labels)))
+    ports = [p for row in rows if row is not None for p in row.spec.ports]
+    return frozenset(n for p in ports for n in (p.port, p.target_port) if isinstance(n, int) and n)
 
 
 def _targets(db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | None], strict: bool = False) -> list[Aged] | None:

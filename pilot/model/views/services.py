@@ -103,6 +103,13 @@ def merge_services(declared: tuple[Service, ...]) -> Service | None:
     return msgspec.structs.replace(first, ports=tuple(ports.values()), addresses=tuple(addresses))
 
 
+@derived
+def unmerged_entries(db: Mesh, ref: ServiceRef) -> tuple[ObjectKey, ...]:
+    """The ServiceEntries that claim a name and add nothing to its service, because they differ in nature from the oldest."""
+    first, *others = entry_services(db, ref) or (None,)
+    return tuple(s.source for s in others if s is not None and first is not None and _nature(s) != _nature(first))
+
+
 def _nature(s: Service) -> tuple[object, ...]:
     return s.resolution, s.labels, s.selector, s.export_to
 

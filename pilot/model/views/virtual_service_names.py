@@ -4,6 +4,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pilot.lib.hosts import full_name
+from pilot.model.config.object import ObjectKey
 from pilot.model.config.virtual_service import (
     Destination,
     HTTPMatchRequest,
@@ -35,6 +36,12 @@ def qualify_gateway(name: str, namespace: str) -> str:
         first, where, *_ = name.split(".", 2)
         return f"{where}/{first}"
     return f"{namespace}/{name}"
+
+
+def gateway_key(name: str) -> ObjectKey:
+    """The key of a gateway by its whole name, `namespace/name`."""
+    namespace, _, rest = name.partition("/")
+    return ObjectKey(namespace, rest)
 
 
 def qualify_names(spec: VirtualService, namespace: str, domain: str) -> VirtualService:

@@ -18,7 +18,7 @@ from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.virtual_service import HTTPRoute, VirtualService
 from pilot.model.facets import Scope
 from pilot.model.inputs import Mesh
-from pilot.model.problem import Problem, Severity
+from pilot.model.problem import Problems, warning
 from pilot.model.views.delegation import merge_routes
 from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSet, HostSets
 from pilot.model.views.kinds.virtual_services import virtual_services
@@ -95,24 +95,12 @@ def _delegated(db: Mesh, root: ObjectKey, rule: HTTPRoute) -> Delegated:
     return Delegated(merged, "" if len(merged) == len(found.spec.http) else f"conditions of {key.namespace}/{key.name} contradict the root's")
 
 
-@derived
-def delegation_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Rules of a VirtualService whose delegate is missing, out of sight, or contradicts them."""
-    found = qualified(db, key)
-    if found is None:
-        return ()
-    reasons = ((i, _delegated(db, key, rule).reason) for i, rule in enumerate(found.spec.http) if rule.delegate and found.spec.hosts)
-    return tuple(
-        Problem(
-            code="delegate",
-            object=found.ref,
-            path=f"spec.http[{i}].delegate",
-            message=reason,
-            severity=Severity.WARNING,
-        )
-        for i, reason in reasons
-        if reason
-    )
+def check_delegates(db: Mesh, o: Object[VirtualService]) -> Problems:
+    """Rules of a VirtualService with whole names whose delegate is missing, out of sight, or contradicts them."""
+    for index, rule in enumerate(o.spec.http):
+        reason = _delegated(db, o.key, rule).reason if rule.delegate and o.spec.hosts else ""
+        if reason:
+            yield warning("delegate", f"http[{index}].delegate", reason)
 
 
 @derived

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pilot.derive import Gather, derived
+from pilot.derive import Gather, derived, hub
 from pilot.lib import labels as label
 from pilot.lib import spiffe
 from pilot.model.config.object import Object, RegistryKey
@@ -74,3 +74,18 @@ def build_entry_workload(
         weight=entry.weight,
         tls_mode=labels.get(label.TLS_MODE, "istio" if entry.service_account else "disabled"),
     )
+
+
+@derived
+def _labels_of(db: Mesh, key: RegistryKey, _: str) -> frozenset[tuple[str, str]] | None:
+    row = db.workload_entries.get(key)
+    return frozenset({**row.spec.labels, **row.labels}.items()) if row is not None else None
+
+
+entry_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("entry_labels", _entries_in, _labels_of)
+
+
+@hub
+def entry_namespaces(db: Mesh) -> tuple[str, ...]:
+    """The namespaces that have WorkloadEntries."""
+    return tuple(dict.fromkeys(key.namespace for key in db.workload_entries.all_keys()))

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 from pilot.derive import derived
+from pilot.model.checks.check import Check
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity
 from pilot.model.views.gateways import merged_gateway, selection
+from pilot.model.views.proxies import routers
 from pilot.model.views.router import front
 from pilot.translate.listener.gateway import covered_servers, repeated_names
 
@@ -39,3 +41,6 @@ def _taken(names: tuple[str, ...]) -> str:
 
 def _warning(code: str, kind: GroupKind, key: ObjectKey, path: str, message: str) -> Problem:
     return Problem(code=code, object=ObjectRef(kind, key.namespace, key.name), path=path, message=message, severity=Severity.WARNING)
+
+
+ROUTERS = Check("router", routers, gateway_problems)

@@ -1,0 +1,95 @@
+"""Problems between objects, kept up to date: looked at when a commit reached them and it is quiet again, a few at a time."""
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from pilot.derive import UNSET, Node
+from pilot.ingest.batch import Clock, Timer
+from pilot.ingest.problems import ProblemStore
+from pilot.lib.duration import Duration
+from pilot.model.checks.check import Check
+from pilot.model.inputs import Mesh
+
+QUIET = Duration.of(1)
+LONGEST = Duration.of(10)
+SLICE = 50  # problems of objects that are looked at in one go, so that whoever waits for the loop waits for milliseconds
+
+
+class _Kind:
+    """The objects of one check: the node of their keys, and the node of the problems of each that was looked at."""
+
+    __slots__ = ("check", "keys", "problems")
+
+    def __init__(self, check: Check, keys: Node) -> None:
+        self.check, self.keys = check, keys
+        self.problems: dict[Hashable, Node] = {}
+
+
+class Checking:
+    """Watches the problems of every object, and tells the store of them.
+
+    What a mesh has while it loads, in whatever order, is nobody's problem: objects are looked at once there was no commit for
+    `quiet`, but at most `longest` after the first one that reached any.
+    """
+
+    def __init__(
+        self, db: Mesh, clock: Clock, problems: ProblemStore, checks: Iterable[Check], quiet: Duration = QUIET, longest: Duration = LONGEST
+    ) -> None:
+        self._db, self._clock, self._problems = db, clock, problems
+        self._quiet, self._longest = quiet.seconds, longest.seconds
+        self._kinds = {node: _Kind(check, node) for check in checks for node in (db.watch(check.keys),)}
+        self._subjects: dict[Node, tuple[_Kind, Hashable]] = {}
+        self._unlisted: dict[_Kind, None] = dict.fromkeys(self._kinds.values())
+        self._due: dict[tuple[_Kind, Hashable], None] = {}
+        self._first = self._last = 0.0
+        self._timer: Timer | None = None
+
+    def reached(self, nodes: Iterable[Node]) -> None:
+        """Take note of a commit: the watched nodes that it may have changed, of whatever kind."""
+        for node in nodes:
+            if node in self._subjects:
+                self._due[self._subjects[node]] = None
+            elif node in self._kinds:
+                self._unlisted[self._kinds[node]] = None
+        self._last = self._clock.time()
+        if self._timer is None and (self._due or self._unlisted):
+            self._first = self._last
+            self._timer = self._clock.call_later(self._quiet, self._ripe)
+
+    def _ripe(self) -> None:
+        """The timer rang: look at some, or wait on for what came in since."""
+        self._timer = None
+        rest = min(self._last + self._quiet, self._first + self._longest) - self._clock.time()
+        if rest <= 1e-6:
+            self._look_at_some()
+        if self._due or self._unlisted:
+            self._timer = self._clock.call_later(max(rest, 0.0), self._ripe)
+
+    def _look_at_some(self) -> None:
+        unlisted, self._unlisted = self._unlisted, {}
+        for kind in unlisted:
+            self._list(kind)
+        for subject in list(self._due)[:SLICE]:
+            del self._due[subject]
+            self._look_at(*subject)
+
+    def _list(self, kind: _Kind) -> None:
+        """Take the new list of a kind's objects, and forget those that are gone."""
+        self._db.refresh(kind.keys)
+        listed: dict[Hashable, None] = dict.fromkeys(() if kind.keys.value is UNSET else kind.keys.value)
+        for key in [key for key in kind.problems if key not in listed]:
+            node = kind.problems.pop(key)
+            del self._subjects[node]
+            self._db.unwatch(node)
+            self._problems.replace(kind.check.place(key), ())
+        self._due = {subject: None for subject in self._due if subject[0] is not kind or subject[1] in listed}
+        self._due.update(((kind, key), None) for key in listed if key not in kind.problems)
+
+    def _look_at(self, kind: _Kind, key: Hashable) -> None:
+        node = kind.problems.get(key)
+        if node is None:
+            node = kind.problems[key] = self._db.watch(kind.check.problems, key)
+            self._subjects[node] = kind, key
+        else:
+            self._db.refresh(node)
+        self._problems.replace(kind.check.place(key), () if node.value is UNSET else node.value)

@@ -1,0 +1,28 @@
+"""What a check is, and how its problems are told."""
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from pilot.derive import Derived
+from pilot.model.config.object import Object
+from pilot.model.problem import Problem
+
+
+class Check(NamedTuple):
+    """`problems(db, key)` is looked at for each of the keys that `keys(db)` lists. `name`: what the keys are of."""
+
+    name: str
+    keys: Derived[[], tuple[Any, ...]]
+    problems: Derived[[Any], tuple[Problem, ...]]
+
+    def place(self, key: Hashable) -> tuple[str, str]:
+        """What the problems of one key are stored under."""
+        return self.name, "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def told(o: Object[Any], found: Iterable[Problem]) -> tuple[Problem, ...]:
+    """The problems of an object, each once, under its name."""
+    return tuple(dict.fromkeys(replace(problem, object=o.ref) for problem in found))

@@ -1,0 +1,130 @@
+"""What a DestinationRule is for: its host, ports, subsets and credentials have to be there, and no older rule may say the same."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.derive import derived
+from pilot.lib.hosts import full_name, is_wildcard, subset_of
+from pilot.model.checks.check import Check, told
+from pilot.model.checks.destination import services_named
+from pilot.model.checks.selector import check_selector
+from pilot.model.config.destination_rule import ClientTLSSettings, DestinationRule, TrafficPolicy
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.problem import Problem, Problems, below, warning
+from pilot.model.service import Registry, Resolution, Service, ServiceRef
+from pilot.model.views.destination_rules import older_sources
+from pilot.model.views.endpoints import endpoints
+from pilot.model.views.kinds.destination_rules import destination_rules
+from pilot.model.views.kinds.secrets import has_secret
+from pilot.model.views.mtls import namespace_mtls
+from pilot.model.views.services import refs_in_namespace, service_refs
+
+_WITH_ENDPOINTS = (Resolution.CLIENT_SIDE_LB, Resolution.DNS_LB)
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return destination_rules.all_keys(db)
+
+
+@derived
+def destination_rule_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """The problems of a DestinationRule with other objects."""
+    found = destination_rules.get(db, key)
+    return told(found, below("spec", _check(db, found))) if found is not None else ()
+
+
+DESTINATION_RULES = Check("DestinationRule", _keys, destination_rule_problems)
+
+
+def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
+    spec, host = o.spec, full_name(o.spec.host, o.namespace, db.settings.registry.domain)
+    if is_wildcard(host):
+        if not any(subset_of(ref.hostname, host) for ref in _candidates(db, host)):
+            yield warning("host-not-found", "host", f"no service has a name of {host}")
+    elif found := services_named(db, host):
+        yield from _check_policies(found, spec)
+        yield from _check_subsets(db, found, spec)
+        yield from _check_mutual_tls(db, found, spec)
+    else:
+        yield warning("host-not-found", "host", f"there is no service {host}")
+    yield from _check_older(db, o, host)
+    if spec.workload_selector is not None:
+        yield from below("workloadSelector", check_selector(db, o.namespace, spec.workload_selector.match_labels))
+    yield from _check_credentials(db, spec)
+
+
+def _candidates(db: Mesh, host: str) -> Iterable[ServiceRef]:
+    """The services that a wildcard may mean; where it ends with a namespace of Kubernetes, those of the namespace alone."""
+    suffix = f".svc.{db.settings.registry.domain}"
+    if host.endswith(suffix):
+        namespace = host.removesuffix(suffix).rpartition(".")[2]
+        if namespace and "*" not in namespace:
+            return refs_in_namespace(db, namespace)
+    return service_refs(db)
+
+
+def _policies(spec: DestinationRule) -> Iterable[tuple[str, TrafficPolicy]]:
+    if spec.traffic_policy is not None:
+        yield "trafficPolicy", spec.traffic_policy
+    for index, subset in enumerate(spec.subsets):
+        if subset.traffic_policy is not None:
+            yield f"subsets[{index}].trafficPolicy", subset.traffic_policy
+
+
+def _check_policies(found: tuple[Service, ...], spec: DestinationRule) -> Problems:
+    for path, policy in _policies(spec):
+        for index, level in enumerate(policy.port_level_settings):
+            if level.port is not None and not any(s.port(level.port.number) for s in found):
+                yield warning("port-not-found", f"{path}.portLevelSettings[{index}].port.number", f"{spec.host} has no port {level.port.number}")
+
+
+def _check_subsets(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
+    """Subsets that no endpoint is of; services whose endpoints nobody lists have none to count."""
+    listing = [s for s in found if s.resolution in _WITH_ENDPOINTS]
+    if not listing or len(listing) < len(found):
+        return
+    labels = {e.labels for s in listing for port in s.ports for e in endpoints(db, s.ref, port.number)}
+    for index, subset in enumerate(spec.subsets):
+        if subset.labels and not any(subset.labels.items() <= have for have in labels):
+            yield warning("subset-without-endpoints", f"subsets[{index}].labels", f"no endpoint of {spec.host} has these labels")
+
+
+def _check_mutual_tls(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
+    """TLS that clients begin and that the workloads of the service's namespace refuse, or the other way round."""
+    if spec.traffic_policy is None or spec.traffic_policy.tls is None:
+        return
+    mode = spec.traffic_policy.tls.mode
+    for served in found:
+        asked = namespace_mtls(db, served.namespace) if served.registry is Registry.KUBERNETES else "UNKNOWN"
+        if (asked == "STRICT" and mode != "ISTIO_MUTUAL") or (asked == "DISABLE" and mode == "ISTIO_MUTUAL"):
+            message = f"mutual TLS is {asked} in namespace {served.namespace}, clients are told {mode}"
+            yield warning("mtls-conflict", "trafficPolicy.tls.mode", message)
+
+
+def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:
+    """What older rules, which it is merged into, have said already."""
+    for key in older_sources(db, o.key, host):
+        older = destination_rules.get(db, key)
+        if older is None:
+            continue
+        name, taken = f"{key.namespace}/{key.name}", {s.name for s in older.spec.subsets}
+        if o.spec.traffic_policy is not None and older.spec.traffic_policy is not None:
+            yield warning("policy-shadowed", "trafficPolicy", f"that of the older DestinationRule {name} counts")
+        for index, subset in enumerate(o.spec.subsets):
+            if subset.name in taken:
+                yield warning("subset-shadowed", f"subsets[{index}].name", f"the older DestinationRule {name} has a subset {subset.name}")
+
+
+def _check_credentials(db: Mesh, spec: DestinationRule) -> Problems:
+    for path, policy in _policies(spec):
+        yield from _check_credential(db, f"{path}.tls", policy.tls)
+        for index, level in enumerate(policy.port_level_settings):
+            yield from _check_credential(db, f"{path}.portLevelSettings[{index}].tls", level.tls)
+
+
+def _check_credential(db: Mesh, path: str, tls: ClientTLSSettings | None) -> Problems:
+    """Who the client is decides in which namespace its Secret is looked for: it must be in some."""
+    if tls is not None and tls.credential_name and "://" not in tls.credential_name and not has_secret(db, tls.credential_name):
+        yield warning("credential-not-found", f"{path}.credentialName", f"no namespace has a Secret {tls.credential_name}")

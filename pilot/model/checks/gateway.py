@@ -1,0 +1,61 @@
+"""What a Gateway is for: routers that its selector selects, ports that they are reached at, and credentials."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.derive import derived
+from pilot.model.checks.check import Check, told
+from pilot.model.checks.selector import Labels, selected_anywhere, shown
+from pilot.model.config.gateway import Gateway, ServerTLSSettings
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.problem import Problem, Problems, below, warning
+from pilot.model.views.kinds.gateways import gateways
+from pilot.model.views.kinds.secrets import has_secret
+from pilot.model.views.service_targets import selecting_ports
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return gateways.all_keys(db)
+
+
+@derived
+def gateway_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """The problems of a Gateway with other objects; what conflicts with servers of others is told where a router has both."""
+    found = gateways.get(db, key)
+    return told(found, below("spec", _check(db, found))) if found is not None else ()
+
+
+GATEWAYS = Check("Gateway", _keys, gateway_problems)
+
+
+def _check(db: Mesh, o: Object[Gateway]) -> Problems:
+    if not o.spec.selector:
+        return
+    own = db.settings.gateways.scope_to_namespace
+    routers = [(n, labels) for n, labels in selected_anywhere(db, o.spec.selector, o.namespace) if not own or n == o.namespace]
+    if not routers:
+        yield warning("selector-without-workloads", "selector", f"no workload has {shown(o.spec.selector)}")
+        return
+    ports = _ports(db, routers)
+    for index, server in enumerate(o.spec.servers):
+        if ports and server.port is not None and server.port.number not in ports:
+            yield warning("port-not-found", f"servers[{index}].port.number", f"no Service of the selected workloads has port {server.port.number}")
+        if server.tls is not None:
+            yield from below(f"servers[{index}].tls", _check_credentials(db, server.tls, {n for n, _ in routers}))
+
+
+def _ports(db: Mesh, routers: Iterable[tuple[str, Labels]]) -> set[int]:
+    """The ports of the Services that select the routers, by number and by target; empty where no Service does."""
+    return {port for namespace, labels in dict.fromkeys(routers) for port in selecting_ports(db, namespace, labels)}
+
+
+def _check_credentials(db: Mesh, tls: ServerTLSSettings, namespaces: Iterable[str]) -> Problems:
+    """A router takes a Secret of its own namespace."""
+    named = [("credentialName", tls.credential_name), ("caCertCredentialName", tls.ca_cert_credential_name)]
+    named += [(f"credentialNames[{index}]", name) for index, name in enumerate(tls.credential_names)]
+    for path, name in named:
+        missing = sorted(n for n in namespaces if not has_secret(db, name, n))
+        if name and "://" not in name and missing:
+            yield warning("credential-not-found", path, f"there is no Secret {name} in namespace {', '.join(missing)}")

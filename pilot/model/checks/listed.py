@@ -1,0 +1,21 @@
+"""Every check of objects against each other that needs nothing but the model."""
+from __future__ import annotations
+
+from pilot.model.checks.destination_rule import DESTINATION_RULES
+from pilot.model.checks.gateway import GATEWAYS
+from pilot.model.checks.mesh import MESH_CONFIG
+from pilot.model.checks.policy import PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATIONS
+from pilot.model.checks.service_entry import SERVICE_ENTRIES
+from pilot.model.checks.sidecar import SIDECARS
+from pilot.model.checks.virtual_service import VIRTUAL_SERVICES
+
+CHECKS = (
+    VIRTUAL_SERVICES,
+    DESTINATION_RULES,
+    GATEWAYS,
+    SIDECARS,
+    SERVICE_ENTRIES,
+    PEER_AUTHENTICATIONS,
+    REQUEST_AUTHENTICATIONS,
+    MESH_CONFIG,
+)

@@ -1,0 +1,51 @@
+"""What the mesh config and the mesh networks name: services of extension providers, providers, and gateways of networks."""
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pilot.derive import derived
+from pilot.model.checks.check import Check
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.inputs import Mesh
+from pilot.model.kind import GroupKind
+from pilot.model.problem import ObjectRef, Problem, Problems, warning
+from pilot.model.views.mesh import mesh_config, mesh_networks
+from pilot.model.views.mesh_services import find_service, named_service
+from pilot.model.views.services import refs_by_hostname
+
+MESH, NETWORKS = ObjectRef(GroupKind("", "MeshConfig"), "", "mesh"), ObjectRef(GroupKind("", "MeshNetworks"), "", "networks")
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectRef, ...]:
+    return MESH, NETWORKS
+
+
+@derived
+def mesh_problems(db: Mesh, subject: ObjectRef) -> tuple[Problem, ...]:
+    """The problems of the mesh config, or of the mesh networks, with other objects."""
+    found = _check_config(db, mesh_config(db)) if subject == MESH else _check_networks(db)
+    return tuple(replace(problem, object=subject) for problem in found)
+
+
+MESH_CONFIG = Check("mesh", _keys, mesh_problems)
+
+
+def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
+    for index, provider in enumerate(mesh.extension_providers):
+        name = named_service(provider)
+        if name and find_service(db, name) is None:
+            yield warning("service-not-found", f"extensionProviders[{index}]", f"no service, or more than one, is meant by {name}")
+    known, default = {provider.name for provider in mesh.extension_providers}, mesh.default_providers
+    for part, names in (("tracing", default.tracing), ("metrics", default.metrics), ("accessLogging", default.access_logging)):
+        for index, name in enumerate(names):
+            if name not in known:
+                yield warning("provider-not-found", f"defaultProviders.{part}[{index}]", f"there is no extension provider {name}")
+
+
+def _check_networks(db: Mesh) -> Problems:
+    for name, network in mesh_networks(db).networks.items():
+        for index, gateway in enumerate(network.gateways):
+            if gateway.registry_service_name and not refs_by_hostname(db, gateway.registry_service_name):
+                path = f"networks.{name}.gateways[{index}].registryServiceName"
+                yield warning("service-not-found", path, f"there is no service {gateway.registry_service_name}")

@@ -1,0 +1,49 @@
+"""Workloads that a selector is meant for."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pilot.derive import derived
+from pilot.model.inputs import Mesh
+from pilot.model.problem import Problems, warning
+from pilot.model.views.pods import pod_labels, pod_namespaces
+from pilot.model.views.proxies import find_proxy, routers
+from pilot.model.views.workload_entries import entry_labels, entry_namespaces
+from pilot.model.views.workloads import proxy_labels
+
+Labels = frozenset[tuple[str, str]]
+
+
+@derived
+def label_sets(db: Mesh, namespace: str) -> frozenset[Labels]:
+    """The labels of the workloads of a namespace, ready or not; equal ones once."""
+    return frozenset((*pod_labels(db, namespace).values(), *entry_labels(db, namespace).values()))
+
+
+def check_selector(db: Mesh, namespace: str, labels: Mapping[str, str]) -> Problems:
+    """A problem where no workload of the namespace has all the labels; no labels mean every workload."""
+    if labels and not any(labels.items() <= have for have in label_sets(db, namespace)):
+        yield warning("selector-without-workloads", "", f"no workload of namespace {namespace} has {shown(labels)}")
+
+
+def selected_anywhere(db: Mesh, labels: Mapping[str, str], first: str) -> list[tuple[str, Labels]]:
+    """Workloads that have all the labels: the namespace and labels of each. Those of the namespace `first` where there are some."""
+    own = _selected(db, labels, (first,))
+    if own:
+        return own
+    return _selected(db, labels, dict.fromkeys((*pod_namespaces(db), *entry_namespaces(db)))) or _routers(db, labels)
+
+
+def _selected(db: Mesh, labels: Mapping[str, str], namespaces: Iterable[str]) -> list[tuple[str, Labels]]:
+    return [(n, have) for n in namespaces for have in label_sets(db, n) if labels.items() <= have]
+
+
+def _routers(db: Mesh, labels: Mapping[str, str]) -> list[tuple[str, Labels]]:
+    """Routers that no registry knows."""
+    known = ((find_proxy(db, node_id).namespace, frozenset(proxy_labels(db, node_id).items())) for node_id in routers(db))
+    return [(namespace, have) for namespace, have in known if labels.items() <= have]
+
+
+def shown(labels: Mapping[str, str]) -> str:
+    """Labels as a user would type them."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

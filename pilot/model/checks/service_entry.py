@@ -1,0 +1,40 @@
+"""What a ServiceEntry is for: workloads that it selects, and host names that nothing older of its namespace has."""
+from __future__ import annotations
+
+from pilot.derive import derived
+from pilot.model.checks.check import Check, told
+from pilot.model.checks.selector import check_selector
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.service_entry import ServiceEntry
+from pilot.model.inputs import Mesh
+from pilot.model.problem import Problem, Problems, below, warning
+from pilot.model.service import Registry, ServiceRef
+from pilot.model.views.kinds.service_entries import service_entries
+from pilot.model.views.services import service, unmerged_entries
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return service_entries.all_keys(db)
+
+
+@derived
+def service_entry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """The problems of a ServiceEntry with other objects."""
+    found = service_entries.get(db, key)
+    return told(found, below("spec", _check(db, found))) if found is not None else ()
+
+
+SERVICE_ENTRIES = Check("ServiceEntry", _keys, service_entry_problems)
+
+
+def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
+    if o.spec.workload_selector is not None:
+        yield from below("workloadSelector", check_selector(db, o.namespace, o.spec.workload_selector.labels))
+    for index, host in enumerate(o.spec.hosts):
+        ref = ServiceRef(host, o.namespace)
+        served = service(db, ref)
+        if served is not None and served.registry is Registry.KUBERNETES:
+            yield warning("host-claimed", f"hosts[{index}]", f"it is the name of Service {o.namespace}/{served.name}, which counts")
+        elif o.key in unmerged_entries(db, ref):
+            yield warning("host-claimed", f"hosts[{index}]", f"an older ServiceEntry of the namespace has {host}, and is of another kind")

@@ -1,0 +1,337 @@
+"""Problems between objects: a row for each, with what is wrong and what makes it go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from pilot.ingest.mesh_config import decode_mesh_networks
+from pilot.model.problem import Problem
+from tests.support.checks import problems_of
+from tests.support.objects import at, endpoint_slice, make, pod, world
+from tests.support.world import proxy, rows_of
+
+Plain = Mapping[str, Any]
+API = "api.a.svc.cluster.local"
+SERVICE = make("Service", "api", "{clusterIP: 10.96.0.1, selector: {app: api}, ports: [{name: http, port: 80}]}", day=1)
+SLICE = endpoint_slice("api", at("10.1.0.1", "api-0"), ports="[{name: http, port: 80}]")
+POD = pod("api-0", "10.1.0.1", labels="{app: api, version: v1}")
+EDGE = pod("edge-0", "10.1.0.9", namespace="edge", labels="{istio: ingress}")
+EDGE_SERVICE = make("Service", "edge", "{clusterIP: 10.96.0.9, selector: {istio: ingress}, ports: [{name: http, port: 80}]}", "edge")
+SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cert", "namespace": "edge"}, "data": {}}
+BASE = (SERVICE, SLICE, POD, EDGE, EDGE_SERVICE, SECRET)
+
+
+def vs(spec: str, name: str = "v", day: int = 3) -> Plain:
+    return make("VirtualService", name, spec, day=day)
+
+
+def to(host: str, more: str = "") -> str:
+    return f"http: [{{route: [{{destination: {{host: {host}{more}}}}}]}}]"
+
+
+def dr(spec: str, name: str = "d", day: int = 3, namespace: str = "a") -> Plain:
+    return make("DestinationRule", name, spec, namespace, day=day)
+
+
+def gw(
+    hosts: str = '"*"', port: str = "{number: 80, name: http, protocol: HTTP}", selector: str = "{istio: ingress}", tls: str = "", name: str = "gw"
+) -> Plain:
+    tls = f", tls: {{{tls}}}" if tls else ""
+    return make("Gateway", name, f"{{selector: {selector}, servers: [{{port: {port}, hosts: [{hosts}]{tls}}}]}}", "edge")
+
+
+def entry(spec: str, name: str = "e", day: int = 3) -> Plain:
+    return make("ServiceEntry", name, f"{{ports: [{{number: 80, name: http, protocol: HTTP}}], {spec}}}", day=day)
+
+
+def sidecar(spec: str, name: str = "s", day: int = 3) -> Plain:
+    return make("Sidecar", name, spec, day=day)
+
+
+def peer(spec: str, name: str = "p", day: int = 3, namespace: str = "a") -> Plain:
+    return make("PeerAuthentication", name, spec, namespace, day=day)
+
+
+def request(spec: str, namespace: str = "a") -> Plain:
+    return make("RequestAuthentication", "r", spec, namespace)
+
+
+class Row(NamedTuple):
+    """Objects with one problem, of this code at this path; `mended`: those that come in addition, or instead, and leave none."""
+
+    code: str
+    path: str
+    wrong: tuple[Plain, ...]
+    mended: tuple[Plain, ...]
+    mesh: str = ""
+
+
+MANY = make("Service", "many", "{clusterIP: 10.96.0.2, selector: {app: api}, ports: [{name: http, port: 80}, {name: more, port: 81}]}")
+V1 = "{name: v1, labels: {version: v1}}"
+ALL = 'egress: [{hosts: ["*/*"]}]'
+STRICT = peer("{mtls: {mode: STRICT}}", "default")
+ON_GATEWAY = f"{{hosts: [x.com], gateways: [edge/gw], {to('api')}}}"
+HTTPS = "{number: 80, name: https, protocol: HTTPS}"
+NONE_TO_ALL = "{outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: ghost.a.svc.cluster.local, port: {number: 80}}}}"
+ROWS = [
+    Row("gateway-not-found", "spec.gateways[0]", (vs(ON_GATEWAY),), (gw(),)),
+    Row(
+        "gateway-not-bound",
+        "spec.http[0].match[0].gateways[0]",
+        (gw(), vs(f"{{hosts: [{API}], http: [{{match: [{{gateways: [edge/gw]}}], route: [{{destination: {{host: api}}}}]}}]}}")),
+        (
+            vs(
+                f"{{hosts: [{API}], gateways: [mesh, edge/gw], "
+                "http: [{match: [{gateways: [edge/gw]}], route: [{destination: {host: api}}]}]}"
+            ),
+        ),
+    ),
+    Row("host-not-served", "spec.hosts[0]", (gw("y.com"), vs(ON_GATEWAY)), (gw('"*.com"'),)),
+    Row("host-not-served", "spec.hosts[0]", (gw("b/x.com"), vs(ON_GATEWAY)), (gw("./x.com, a/x.com"),)),
+    Row(
+        "host-claimed",
+        "spec.hosts[0]",
+        (vs(f"{{hosts: [api], {to('api')}}}", "old", 2), vs(f"{{hosts: [{API}], {to('api')}}}")),
+        (vs(f"{{hosts: [b.com], {to('api')}}}"),),
+    ),
+    Row(
+        "destination-not-found",
+        "spec.http[0].route[0].destination.host",
+        (vs(f"{{hosts: [b.com], {to('late')}}}"),),
+        (entry("hosts: [late.a.svc.cluster.local], resolution: DNS"),),
+    ),
+    Row(
+        "destination-not-found",
+        "spec.http[0].mirrors[0].destination.host",
+        (vs("{hosts: [b.com], http: [{route: [{destination: {host: api}}], mirrors: [{destination: {host: ghost}}]}]}"),),
+        (vs("{hosts: [b.com], http: [{route: [{destination: {host: api}}], mirrors: [{destination: {host: api}}]}]}"),),
+    ),
+    Row(
+        "destination-not-found",
+        "spec.tcp[0].route[0].destination.host",
+        (vs("{hosts: [b.com], tcp: [{route: [{destination: {host: ghost}}]}]}"),),
+        (vs("{hosts: [b.com], tcp: [{route: [{destination: {host: api}}]}]}"),),
+    ),
+    Row(
+        "port-not-found",
+        "spec.http[0].route[0].destination.port.number",
+        (vs(f"{{hosts: [b.com], {to('api', ', port: {number: 81}')}}}"),),
+        (vs(f"{{hosts: [b.com], {to('api', ', port: {number: 80}')}}}"),),
+    ),
+    Row(
+        "port-not-said",
+        "spec.http[0].route[0].destination.port",
+        (MANY, vs(f"{{hosts: [b.com], {to('many')}}}")),
+        (vs(f"{{hosts: [b.com], {to('many', ', port: {number: 81}')}}}"),),
+    ),
+    Row(
+        "subset-not-found",
+        "spec.http[0].route[0].destination.subset",
+        (vs(f"{{hosts: [b.com], {to('api', ', subset: v1')}}}"),),
+        (dr(f"{{host: api, subsets: [{V1}]}}"),),
+    ),
+    Row(
+        "delegate",
+        "spec.http[0].delegate",
+        (vs("{hosts: [b.com], http: [{delegate: {name: leaf}}]}"),),
+        (vs(f"{{{to('api')}}}", "leaf"),),
+    ),
+    Row("host-not-found", "spec.host", (dr("{host: late}"),), (entry("hosts: [late.a.svc.cluster.local], resolution: DNS"),)),
+    Row("host-not-found", "spec.host", (dr("{host: '*.example.com'}"),), (entry("hosts: [x.example.com], resolution: DNS"),)),
+    Row("host-not-found", "spec.host", (dr("{host: '*.b.svc.cluster.local'}"),), (dr("{host: '*.a.svc.cluster.local'}"),)),
+    Row(
+        "port-not-found",
+        "spec.trafficPolicy.portLevelSettings[0].port.number",
+        (dr("{host: api, trafficPolicy: {portLevelSettings: [{port: {number: 81}, loadBalancer: {simple: RANDOM}}]}}"),),
+        (dr("{host: api, trafficPolicy: {portLevelSettings: [{port: {number: 80}, loadBalancer: {simple: RANDOM}}]}}"),),
+    ),
+    Row(
+        "subset-without-endpoints",
+        "spec.subsets[0].labels",
+        (dr("{host: api, subsets: [{name: v2, labels: {version: v2}}]}"),),
+        (pod("api-0", "10.1.0.1", labels="{version: v2, app: api}"),),
+    ),
+    Row(
+        "subset-shadowed",
+        "spec.subsets[0].name",
+        (dr(f"{{host: api, subsets: [{V1}]}}", "old", 2), dr(f"{{host: api, subsets: [{V1}]}}")),
+        (dr("{host: api, subsets: [{name: v3, labels: {version: v1}}]}"),),
+    ),
+    Row(
+        "policy-shadowed",
+        "spec.trafficPolicy",
+        (
+            dr("{host: '*.a.svc.cluster.local', trafficPolicy: {loadBalancer: {simple: RANDOM}}}", "old", 2),
+            dr("{host: '*.a.svc.cluster.local', trafficPolicy: {loadBalancer: {simple: RANDOM}}}"),
+        ),
+        (dr("{host: api, trafficPolicy: {loadBalancer: {simple: RANDOM}}}"),),
+    ),
+    Row(
+        "mtls-conflict",
+        "spec.trafficPolicy.tls.mode",
+        (STRICT, dr("{host: api, trafficPolicy: {tls: {mode: DISABLE}}}")),
+        (dr("{host: api, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}"),),
+    ),
+    Row(
+        "mtls-conflict",
+        "spec.trafficPolicy.tls.mode",
+        (peer("{mtls: {mode: DISABLE}}"), dr("{host: api, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}")),
+        (peer("{mtls: {mode: PERMISSIVE}}"),),
+    ),
+    Row(
+        "selector-without-workloads",
+        "spec.workloadSelector",
+        (dr("{host: api, workloadSelector: {matchLabels: {app: web}}}"),),
+        (pod("web-0", "10.1.0.2", labels="{app: web}"),),
+    ),
+    Row(
+        "credential-not-found",
+        "spec.trafficPolicy.tls.credentialName",
+        (dr("{host: api, trafficPolicy: {tls: {mode: SIMPLE, credentialName: ghost}}}"),),
+        (dr("{host: api, trafficPolicy: {tls: {mode: SIMPLE, credentialName: cert}}}"),),
+    ),
+    Row(
+        "selector-without-workloads",
+        "spec.selector",
+        (gw(selector="{istio: egress}"),),
+        (pod("egress-0", "10.1.0.8", "far", labels="{istio: egress}"),),
+    ),
+    Row("port-not-found", "spec.servers[0].port.number", (gw(port="{number: 8443, name: http, protocol: HTTP}"),), (gw(),)),
+    Row(
+        "credential-not-found",
+        "spec.servers[0].tls.credentialName",
+        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: ghost"),),
+        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"),),
+    ),
+    Row(
+        "host-not-found",
+        "spec.egress[0].hosts[1]",
+        (sidecar('{egress: [{hosts: ["./*", "b/*"]}]}'),),
+        (make("ServiceEntry", "e", "{hosts: [x.b], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}", "b"),),
+    ),
+    Row("host-not-found", "spec.egress[0].hosts[0]", (sidecar('{egress: [{hosts: ["*/late.com"]}]}'),), (vs(f"{{hosts: [late.com], {to('api')}}}"),)),
+    Row(
+        "destination-not-found",
+        "spec.outboundTrafficPolicy.egressProxy.host",
+        (sidecar(NONE_TO_ALL),),
+        (sidecar(NONE_TO_ALL.replace("ghost", "api")),),
+    ),
+    Row(
+        "selector-without-workloads",
+        "spec.workloadSelector",
+        (sidecar(f"{{workloadSelector: {{labels: {{app: web}}}}, {ALL}}}"),),
+        (make("WorkloadEntry", "web", "{address: 10.9.0.1, labels: {app: web}}"),),
+    ),
+    Row(
+        "sidecar-shadowed",
+        "spec.workloadSelector",
+        (sidecar(f"{{{ALL}}}", "old", 2), sidecar(f"{{{ALL}}}")),
+        (sidecar(f"{{workloadSelector: {{labels: {{app: api}}}}, {ALL}}}"),),
+    ),
+    Row(
+        "sidecar-shadowed",
+        "spec.workloadSelector",
+        (
+            sidecar(f"{{workloadSelector: {{labels: {{app: api}}}}, {ALL}}}", "old", 2),
+            sidecar(f"{{workloadSelector: {{labels: {{version: v1}}}}, {ALL}}}"),
+        ),
+        (sidecar(f"{{{ALL}}}"),),
+    ),
+    Row(
+        "selector-without-workloads",
+        "spec.workloadSelector",
+        (entry("hosts: [x.com], resolution: STATIC, workloadSelector: {labels: {app: vm}}"),),
+        (make("WorkloadEntry", "vm", "{address: 10.9.0.1, labels: {app: vm}}"),),
+    ),
+    Row("host-claimed", "spec.hosts[0]", (entry(f"hosts: [{API}], resolution: DNS"),), (entry("hosts: [free.com], resolution: DNS"),)),
+    Row(
+        "host-claimed",
+        "spec.hosts[0]",
+        (entry("hosts: [x.com], resolution: DNS", "old", 2), entry("hosts: [x.com], resolution: NONE")),
+        (entry("hosts: [x.com], resolution: DNS"),),
+    ),
+    Row(
+        "selector-without-workloads",
+        "spec.selector",
+        (peer("{selector: {matchLabels: {app: web}}}"),),
+        (pod("web-0", "10.1.0.2", labels="{app: web}"),),
+    ),
+    Row(
+        "policy-shadowed",
+        "spec.selector",
+        (peer("{mtls: {mode: STRICT}}", "old", 2), peer("{mtls: {mode: STRICT}}")),
+        (peer("{selector: {matchLabels: {app: api}}}"),),
+    ),
+    Row(
+        "selector-without-effect",
+        "spec.selector",
+        (peer("{selector: {matchLabels: {app: api}}}", namespace="istio-system"),),
+        (peer("{mtls: {mode: STRICT}}", namespace="istio-system"),),
+    ),
+    Row(
+        "selector-without-workloads",
+        "spec.selector",
+        (request("{selector: {matchLabels: {app: web}}}"),),
+        (pod("web-0", "10.1.0.2", labels="{app: web}"),),
+    ),
+    Row(
+        "selector-without-workloads",
+        "spec.selector",
+        (request("{selector: {matchLabels: {app: web}}}", "istio-system"),),
+        (pod("web-0", "10.1.0.2", "far", labels="{app: web}"),),
+    ),
+    Row(
+        "service-not-found",
+        "extensionProviders[3]",
+        (),
+        (entry("hosts: [zipkin.com], resolution: DNS"),),
+        "extensionProviders: [{name: z, zipkin: {service: zipkin.com, port: 80}}]",
+    ),
+    Row("provider-not-found", "defaultProviders.tracing[0]", (), (), "defaultProviders: {tracing: [ghost]}"),
+]
+
+MESH_NETWORKS = "{networks: {n: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{registryServiceName: late.com, port: 15443}]}}}"
+
+
+def shown(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
+    return [(p.code, p.path) for p in problems]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.code}-{row.path}")
+def test_a_problem_is_there_until_it_is_mended(row: Row) -> None:
+    made = world(*BASE, mesh_config=row.mesh)
+    assert row.mesh or problems_of(made) == ()
+    made.set(rows_of(row.wrong))
+    assert shown(problems_of(made)) == [(row.code, row.path)]
+    if row.mended:
+        made.set(rows_of(row.mended))
+        assert problems_of(made) == ()
+
+
+def test_a_gateway_of_a_network_that_is_no_service() -> None:
+    made = world(*BASE)
+    networks, wrong = decode_mesh_networks(yaml.safe_load(MESH_NETWORKS))
+    assert not wrong
+    made.mesh.commit([(made.mesh.mesh, "networks", networks)])
+    assert shown(problems_of(made)) == [("service-not-found", "networks.n.gateways[0].registryServiceName")]
+    made.set(rows_of([entry("hosts: [late.com], resolution: DNS")]))
+    assert problems_of(made) == ()
+
+
+def test_servers_that_conflict_are_told_where_a_router_has_both() -> None:
+    made = world(*BASE, gw(), gw(port="{number: 80, name: tcp, protocol: TCP}", name="other"))
+    assert problems_of(made) == ()
+    made.connect(proxy("router", "edge-0", "edge", "10.1.0.9", {"istio": "ingress"}))
+    (problem,) = problems_of(made)
+    assert (problem.code, problem.object.name, problem.path) == ("gateway-conflict", "other", "spec.servers[0]")
+
+
+def test_a_router_that_no_registry_knows_is_a_workload_of_its_gateway() -> None:
+    made = world(*BASE, gw(selector="{istio: vm}"))
+    assert shown(problems_of(made)) == [("selector-without-workloads", "spec.selector")]
+    made.connect(proxy("router", "vm-0", "edge", "10.9.9.9", {"istio": "vm"}))
+    assert problems_of(made) == ()

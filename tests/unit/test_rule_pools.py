@@ -30,6 +30,11 @@ def merged(*rules: Rule, by_export: bool = True) -> list[str]:
         ([rule("1", selector=A), rule("2")], ["1", "2"]),
         ([rule("1", selector=A), rule("2", ".")], ["1+2"]),
         ([rule("1", selector=A), rule("2", "*"), rule("3", "*")], ["1", "2+3"]),
+        ([rule("1", selector=A), rule("2", selector=B), rule("3", selector=A)], ["1+3", "2"]),
+        ([rule("1", selector=A), rule("2", "*"), rule("3", ".")], ["1+3", "2", "3"]),
+        ([rule("1", "x"), rule("2", "y"), rule("3", "x", "y")], ["1+3", "2+3"]),
+        ([rule("1", "x", "y"), rule("2", "x"), rule("3", "x", "y")], ["1+3", "2+3"]),
+        ([rule("1", "x"), rule("2", "y"), rule("3", "x")], ["1+3", "2", "3"]),
     ],
 )
 def test_rules_are_merged_by_what_they_are_exported_to(rules: list[Rule], expected: list[str]) -> None:

@@ -1,7 +1,7 @@
 """The DestinationRules of one host in one namespace, merged into the entries that proxies choose from."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -74,28 +74,39 @@ def build_pools(rules: list[Rule], namespace: str, defaults: Defaults) -> Pools:
     return Pools(*(merge_entries(pool, defaults.by_export) for pool in (local, exported, private)))
 
 
-def merge_entries(rules: Iterable[Rule], by_export: bool) -> tuple[RuleEntry, ...]:
-    """Add each rule to the entries that it may be merged with; it is an entry of its own unless it fits the last one.
+def merge_entries(rules: Sequence[Rule], by_export: bool) -> tuple[RuleEntry, ...]:
+    """The rules of one pool, in order of precedence, as the entries that a client chooses from: those for some workloads come first.
 
-    That the last entry decides, and that a rule for all workloads joins one for some where their exportTo agree, is what istiod
-    does (pilot/pkg/model/destination_rule.go), and users see it.
+    Rules with one selector make one entry. A rule for all workloads counts for those that a selector chooses too, after theirs: with
+    `by_export` only where it is exported at least as far, which for a selector's entry is the own namespace.
     """
-    entries: list[RuleEntry] = []
+    by_selector: dict[Labels, list[Rule]] = {}
     for rule in rules:
-        separate = True
-        for i, entry in enumerate(entries):
-            if by_export:
-                separate = True
-                if rule.reach == entry.reach:
-                    separate = False
-                elif not entry.reach or not rule.reach >= entry.reach:
-                    continue
-            if rule.selector is not None and entry.selector is not None and rule.selector != entry.selector:
-                separate = True
-                continue
-            if (rule.selector is None) == (entry.selector is None):
-                separate = False
-            entries[i] = entry._replace(sources=(*entry.sources, rule.key))
-        if separate:
-            entries.append(RuleEntry((rule.key,), rule.reach, rule.selector))
-    return tuple(entries)
+        if rule.selector is not None:
+            by_selector.setdefault(rule.selector, []).append(rule)
+    general = [rule for rule in rules if rule.selector is None]
+    chosen = [[*own, *(r for r in general if not by_export or _reaches(r, own[0].reach))] for own in by_selector.values()]
+    everybody = _by_reach(general, bool(chosen)) if by_export else [general] if general else []
+    return tuple(RuleEntry(tuple(r.key for r in group), group[0].reach, group[0].selector) for group in (*chosen, *everybody))
+
+
+def _by_reach(general: Iterable[Rule], selected: bool) -> list[list[Rule]]:
+    """Rules for all workloads in groups of which the first rule's export reaches least.
+
+    A rule belongs to every group whose reach it covers, and begins one of its own unless the latest group took it. Users see one more
+    thing that istiod does: where selectors choose some workloads, a rule that is exported to just the own namespace begins no first group.
+    """
+    groups: list[list[Rule]] = []
+    for rule in general:
+        taking = [group for group in groups if _reaches(rule, group[0].reach)]
+        for group in taking:
+            group.append(rule)
+        taken = taking[-1:] == groups[-1:] if groups else selected and rule.reach == {OWN}
+        if not taken:
+            groups.append([rule])
+    return groups
+
+
+def _reaches(rule: Rule, reach: frozenset[str]) -> bool:
+    """Is a rule exported as far as that, by the names that both say? No exportTo at all is like no other."""
+    return rule.reach == reach or (bool(reach) and rule.reach >= reach)

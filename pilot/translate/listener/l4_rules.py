@@ -6,6 +6,7 @@ What can be told beforehand (gateways, the proxy's labels and namespace, the por
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from pilot.derive import Gather, derived, hub
@@ -80,20 +81,22 @@ def applies(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, por
 
 def find_tls_chains(
     services: Iterable[tuple[ObjectKey, VirtualService]], client: L4Client, port: int, cidrs: tuple[str, ...]
-) -> Iterator[L4Chain]:
-    """The chains of TLS rules. A rule's own subnets take the place of the service's networks, from there on: Istio's own way."""
-    handled: set[tuple[str, str]] = set()
-    for key, spec in services:
-        for rule in spec.tls:
-            for match in rule.match if rule.route else ():
-                if not applies(match, client, port):
-                    continue
-                if match.destination_subnets and port > 0:
-                    cidrs = match.destination_subnets
-                condition = ",".join(match.sni_hosts), ",".join(match.destination_subnets)
-                if condition not in handled:
-                    handled.add(condition)
-                    yield L4Chain(key, rule.route, match.sni_hosts, cidrs)
+) -> Iterable[L4Chain]:
+    """The chains of TLS rules; of those with the same condition the first. A condition that names no subnets is for those that were
+    named last before it, in whichever rule, as users of Istio have it; before any it is for the service's own networks."""
+    met = [
+        (key, rule.route, match)
+        for key, spec in services
+        for rule in spec.tls
+        if rule.route
+        for match in rule.match
+        if applies(match, client, port)
+    ]
+    named = accumulate((match.destination_subnets if port else () for *_, match in met), lambda last, own: own or last, initial=cidrs)
+    chains: dict[tuple[tuple[str, ...], tuple[str, ...]], L4Chain] = {}
+    for (key, route, match), networks in zip(met, islice(named, 1, None), strict=True):
+        chains.setdefault((match.sni_hosts, match.destination_subnets), L4Chain(key, route, match.sni_hosts, networks))
+    return chains.values()
 
 
 def find_tcp_chains(
@@ -114,14 +117,10 @@ def find_tcp_chains(
 def _tcp_chain(key: ObjectKey, rule: TCPRoute, client: L4Client, port: int, cidrs: tuple[str, ...]) -> L4Chain | None:
     """A condition without subnets takes all; of others the subnets are collected. Where these are just the service's own networks,
     its default chain would repeat the condition and is left out."""
-    subnets: list[str] = []
-    for match in rule.match:
-        if applies(match, client, port):
-            if not match.destination_subnets or port == 0:
-                return L4Chain(key, rule.route, cidrs=cidrs, terminal=True)
-            subnets += match.destination_subnets
-    if not rule.match:
+    met = [match for match in rule.match if applies(match, client, port)]
+    if not rule.match or any(not port or not match.destination_subnets for match in met):
         return L4Chain(key, rule.route, cidrs=cidrs, terminal=True)
+    subnets = tuple(subnet for match in met for subnet in match.destination_subnets)
     if not subnets:
         return None
-    return L4Chain(key, rule.route, cidrs=tuple(subnets), named=False, terminal=sorted(subnets) == sorted(cidrs))
+    return L4Chain(key, rule.route, cidrs=subnets, named=False, terminal=sorted(subnets) == sorted(cidrs))

@@ -138,7 +138,8 @@ class ControlPlane:
         """Returns the reader of a folder. Of folders of one cluster that declare the same object the first has it."""
         ingest, own = self.settings.ingest, self.settings.mesh.registry.cluster_id
         origin = Origin(folder.cluster, folder.cluster == own, ingest.revision)
-        return FileSource(folder.path, self._batch, ledger.source(rank, folder.path), origin, self.db.catalogue, ingest.largest_file)
+        part = ledger.source(rank, folder.path)
+        return FileSource(folder.path, self._batch, part, origin, self.db.catalogue, ingest.largest_file, ingest.state_dir)
 
     def _make_http_ports(self) -> Iterator[Part]:
         """Yields the ports of readiness, and of debug pages and metrics, which may be the same one."""

@@ -5,21 +5,24 @@ import asyncio
 import collections
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from pilot.ingest import folder as folders
 from pilot.ingest.batch import Batch
-from pilot.ingest.decode import OWN, Origin
+from pilot.ingest.decode import OWN, Decoded, Origin, Row
 from pilot.ingest.discovery import Edit
 from pilot.ingest.documents import SyntaxFault
 from pilot.ingest.folder import UNKNOWN, shown
+from pilot.ingest.last_good import LastGood
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.open_file import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.reading import Reader
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
 from pilot.model.catalogue import CATALOGUE, Catalogue
-from pilot.model.problem import Problem
+from pilot.model.config.object import Object
+from pilot.model.problem import ObjectRef, Problem, Severity
 
 _log = scope("config")
 _MANY = 1_000
@@ -33,15 +36,18 @@ class FileSource:
 
     From `start` on, files are read and decoded in a thread beside the event loop, one look at a time, and the edits of a look are put
     into the batch together. `origin`: which cluster's objects the files hold, and which of them count. `limit`: bytes of a file; one that
-    has more is not read.
+    has more is not read. `state`: folder in which the last good objects of wrong files survive a restart; "" for none.
     """
 
     def __init__(
-        self, folder: str, batch: Batch, ledger: SourceLedger, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE, limit: int = LARGEST
-    ) -> None:
+        self, folder: str, batch: Batch, ledger: SourceLedger, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE, limit: int = LARGEST,
+        state: str = "",
+    ) -> None:  # fmt: skip
         self.folder = os.path.abspath(folder)
         self._batch, self._ledger, self._limit = batch, ledger, limit
         self._reader = Reader(origin, catalogue)
+        self._last_good = LastGood(state, self.folder, catalogue)
+        self._restored: dict[str, dict[Row, ObjectRef]] = {}
         self._files: dict[str, folders.Signature] = {}
         self._folders: collections.Counter[str] = collections.Counter()
         self._unreadable_folders: set[str] = set()
@@ -55,6 +61,7 @@ class FileSource:
         """Read everything into the batch; return the number of files. OSError where there is no such folder."""
         os.scandir(self.folder).close()
         self.rescan()
+        self._last_good.retain(self._files)
         return len(self._files)
 
     async def start(self) -> None:
@@ -168,6 +175,8 @@ class FileSource:
     def _forget(self, path: str) -> list[Edit]:
         self._unreadable_files.discard(path)
         self._reader.forget(path)
+        self._last_good.forget(path)
+        self._restored.pop(path, None)
         if self._files.pop(path, None) is not None:
             self._folders -= collections.Counter(self._parents(path))
         return self._ledger.remove(path)
@@ -202,12 +211,41 @@ class FileSource:
         except Exception as fault:  # a bug of ours, or no memory: it must not keep the other files from being read
             _log.error("cannot decode %s", shown(path), exc_info=True)
             return self._failed(path, signature, "internal-error", f"{type(fault).__name__}: {fault}")
-        self._remember(path, signature)
         _log.debug("read %s: %d documents", shown(path), len(decoded))
-        return self._ledger.replace(path, decoded)
+        refused = {row for part in decoded for row in part.refused}
+        edits = self._restore(path) if refused else []
+        self._remember(path, signature)
+        edits += self._ledger.replace(path, [*decoded, Decoded(problems=self._old_versions(path, refused))])
+        self._keep(path, {row: o for row, o in self._ledger.objects(path).items() if row in refused} if refused else {})
+        return edits
 
     def _failed(self, path: str, signature: folders.Signature, code: str, message: str, line: int = 0) -> list[Edit]:
+        edits = self._restore(path)
         self._remember(path, signature)
-        message = f"{message}; what the file declared before stays"
-        self._ledger.fail(path, Problem(code=code, message=message, file=shown(path), line=line))
-        return []
+        problem = Problem(code=code, message=f"{message}; what the file declared before stays", file=shown(path), line=line)
+        self._ledger.fail(path, problem, *self._old_versions(path, self._restored.get(path, {})))
+        self._keep(path, self._ledger.objects(path))
+        return edits
+
+    # -- over restarts -------------------------------------------------------------------------------------------------
+
+    def _restore(self, path: str) -> list[Edit]:
+        """Declare what a file had in force before the restart, if it is read for the first time."""
+        entries = self._last_good.load(path) if path not in self._files else ()
+        if not entries:
+            return []
+        self._restored[path] = {(entry.table, entry.key): entry.object.ref for entry in entries}
+        return self._ledger.replace(path, [Decoded(entries)])
+
+    def _old_versions(self, path: str, refused: Collection[Row]) -> tuple[Problem, ...]:
+        """Returns a problem for each object whose version from before the restart is in force."""
+        found = (ref for row, ref in self._restored.get(path, {}).items() if row in refused)
+        message = "the version from before the restart is in force"
+        return tuple(Problem(code="old-version", object=ref, message=message, severity=Severity.WARNING, file=shown(path)) for ref in found)
+
+    def _keep(self, path: str, objects: Mapping[Row, Object[Any]]) -> None:
+        if objects:
+            self._last_good.keep(path, objects)
+        else:
+            self._last_good.forget(path)
+            self._restored.pop(path, None)

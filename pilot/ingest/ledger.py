@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pilot.ingest.decode import Decoded, Row
@@ -79,10 +79,15 @@ class Ledger:
         document.problems = tuple(problems)
         return self._change(key, document, new)
 
-    def fail(self, key: DocumentKey, problem: Problem) -> None:
+    def objects(self, key: DocumentKey) -> Mapping[Row, Object[Any]]:
+        """Returns what a document declares now, the last good versions of what is refused among it."""
+        document = self._documents.get(key)
+        return document.objects if document is not None else {}
+
+    def fail(self, key: DocumentKey, *problems: Problem) -> None:
         """Note that a document cannot be read: its objects stay as they are."""
         document = self._documents.get(key) or self._documents.setdefault(key, _Document())
-        document.problems = (problem,)
+        document.problems = problems
         self._report(key, document)
 
     def remove(self, key: DocumentKey) -> list[Edit]:
@@ -150,9 +155,13 @@ class SourceLedger:
         """Take what a document declares from now on, as a whole. A refused object stays as it was, where it was."""
         return self._ledger.replace(self._key(document), decoded)
 
-    def fail(self, document: str, problem: Problem) -> None:
+    def objects(self, document: str) -> Mapping[Row, Object[Any]]:
+        """Returns what a document declares now, the last good versions of what is refused among it."""
+        return self._ledger.objects(self._key(document))
+
+    def fail(self, document: str, *problems: Problem) -> None:
         """Note that a document cannot be read: its objects stay as they are."""
-        self._ledger.fail(self._key(document), problem)
+        self._ledger.fail(self._key(document), *problems)
 
     def remove(self, document: str) -> list[Edit]:
         """Forget a document, with what it declared."""

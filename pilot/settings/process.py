@@ -30,6 +30,9 @@ class IngestSettings:
     largest_file: int = setting(
         64 * 1024 * 1024, "Bytes of a file of configuration; one that has more is not read.", env="PILOT_MAX_CONFIG_FILE_BYTES"
     )
+    state_dir: str = setting(
+        "", "Folder in which the last good objects of wrong files survive a restart; empty for none.", flag="stateDir", env="PILOT_STATE_DIR"
+    )
     mesh_config: str = setting("./etc/istio/config/mesh", "File with the mesh config.", flag="meshConfig")
     networks_config: str = setting("./etc/istio/config/meshNetworks", "File with the mesh networks.", flag="networksConfig")
     revision: str = setting("", "Revision: objects with the label istio.io/rev of another one are left out.", env="REVISION")

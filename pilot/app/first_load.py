@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pilot.app.part import StartError
 from pilot.ingest.batch import Batch, Clock, Timer
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.lib.log import scope
+from pilot.lib.start_error import StartError
 
 _log = scope("default")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pilot.app.part import StartError
 from pilot.lib.flags import FlagError
+from pilot.lib.start_error import StartError
 from pilot.serve.address import Address, parse_address
 from pilot.settings import Settings
 from pilot.settings.process import IngestSettings

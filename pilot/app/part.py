@@ -5,12 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from pilot.lib.log import scope
+from pilot.lib.start_error import StartError
 
 _log = scope("default")
-
-
-class StartError(Exception):
-    """The process cannot do what it was told; the text is for the user."""
 
 
 async def nothing() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 from aiohttp import web
 from grpc import aio
 
-from pilot.app.part import StartError
 from pilot.lib.duration import Duration
 from pilot.lib.log import scope
+from pilot.lib.start_error import StartError
 from pilot.serve.address import Address
 from pilot.serve.discovery import Discovery
 from pilot.serve.drain import drain

@@ -8,9 +8,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 
+from pilot.cli.resources import claim_resources
 from pilot.lib import log
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
+from pilot.lib.start_error import StartError
 from pilot.lib.text import one_line
 from pilot.settings.document import document
 from pilot.settings.parse import load
@@ -28,6 +30,7 @@ pilot-discovery: a service-mesh control plane
   pilot-discovery version                         which build this is
   pilot-discovery collateral                      all flags and environment variables, as Markdown
 """
+NO_THREAD = "can't start new thread"
 HELP = frozenset({"--help", "-h"})
 MONITORING = "http://127.0.0.1:15014"
 REQUEST_SECONDS = 60
@@ -56,12 +59,19 @@ def discovery(argv: Sequence[str]) -> int:
     for warning in loaded.warnings:
         _log.warning("%s", warning)
     os.environ.setdefault("GRPC_EXPERIMENTS", GRPC_EXPERIMENTS)
-    from pilot import app
-
     try:
+        claim_resources()
+        from pilot import app
+
         app.run(loaded.settings)
-    except app.StartError as error:
+    except StartError as error:
         return _fail(str(error))
+    except MemoryError:
+        return _fail("there is not enough memory")
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, OSError) or str(error) == NO_THREAD:
+            return _fail(f"the system grants too little: {getattr(error, 'strerror', None) or error}")
+        raise
     return 0
 
 

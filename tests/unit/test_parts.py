@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pilot.app.part import Part, Parts, StartError
+from pilot.app.part import Part, Parts
 from pilot.app.sweeper import Sweeper
+from pilot.lib.start_error import StartError
 from tests.support.clock import VirtualClock
 
 

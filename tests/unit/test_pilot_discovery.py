@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -13,8 +14,10 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
+from pilot import app
 from pilot.app import ControlPlane
 from pilot.cli.pilot_discovery import main
+from pilot.cli.resources import claim_resources
 from pilot.ingest.file_source import FileSource
 from pilot.lib.build_info import build_info
 from pilot.settings import Settings
@@ -162,6 +165,59 @@ def test_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_request_that_makes_no_sense_is_one_sentence(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["request", "GET", path]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "sentence"),
+    [
+        (resource.RLIMIT_NOFILE, 20, "only 20 files may be open at once"),
+        (resource.RLIMIT_NOFILE, 8, "only 8 files may be open at once"),
+        (resource.RLIMIT_AS, 200 << 20, "the address space is limited to 200 MB"),
+    ],
+)
+def test_too_little_at_start_is_one_sentence(limit: int, value: int, sentence: str, tmp_path: pathlib.Path) -> None:
+    def lower() -> None:
+        resource.setrlimit(limit, (value, value))
+
+    command = [PROGRAM, "discovery", *flags(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, preexec_fn=lower)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
+    assert ended.stderr.startswith(f"Error: {sentence}")
+
+
+def test_open_files_are_allowed_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (100, 5000) if which == resource.RLIMIT_NOFILE else (-1, -1))
+    monkeypatch.setattr(resource, "setrlimit", lambda which, pair: asked.append((which, pair)))
+    claim_resources()
+    assert asked == [(resource.RLIMIT_NOFILE, (5000, 5000))]
+
+
+@pytest.mark.usefixtures("logging_as_before")
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (MemoryError(), "Error: there is not enough memory\n"),
+        (OSError(24, "Too many open files"), "Error: the system grants too little: Too many open files\n"),
+        (RuntimeError("can't start new thread"), "Error: the system grants too little: can't start new thread\n"),
+    ],
+)
+def test_what_the_system_does_not_grant_is_one_sentence(
+    error: Exception, sentence: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(settings: Settings) -> None:
+        raise error
+
+    monkeypatch.setattr(app, "run", fail)
+    assert main(["discovery", *flags(tmp_path)]) == 1
+    assert capsys.readouterr().err == sentence
+
+
+@pytest.mark.usefixtures("logging_as_before")
+def test_a_bug_is_no_sentence(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "run", lambda settings: {}["bug"])
+    with pytest.raises(KeyError):
+        main(["discovery", *flags(tmp_path)])
 
 
 def test_without_a_command_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

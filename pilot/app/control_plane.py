@@ -36,6 +36,7 @@ from pilot.serve.discovery import Discovery
 from pilot.serve.flight import limits_of
 from pilot.serve.http import add_ready
 from pilot.serve.pusher import Pusher
+from pilot.serve.stream_limits import stream_limits_of
 from pilot.settings import Settings
 from pilot.translate.profile import plan
 from pilot.translate.profile.gateway_problems import ROUTERS
@@ -70,7 +71,7 @@ class ControlPlane:
         self.db = Mesh(settings.mesh)
         self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._checking.reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
-        self._ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.serve.stream_rate), aliases)
+        self._ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.serve.stream_rate), aliases, stream_limits_of(settings.serve))
         self._clock = HeldClock(clock or _LoopClock())
         self._notices = Notices(self.db, self.discovery, self.metrics, self._clock)
         self.db.on_failure = self._notices.failed

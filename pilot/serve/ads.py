@@ -17,6 +17,7 @@ from grpc import aio
 
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
+from pilot.lib.text import cut
 from pilot.model.proxy import NodeError, NodeType
 from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection, nothing
@@ -26,6 +27,7 @@ from pilot.serve.node import parse_node
 from pilot.serve.pusher import Pusher
 from pilot.serve.session import Session
 from pilot.serve.sotw import SotwSession
+from pilot.serve.stream_limits import DEFAULT_STREAM_LIMITS, StreamLimits
 from pilot.serve.types import HEALTH
 from pilot.settings.declaration import FOREVER
 from pilot.settings.process import ServeSettings
@@ -33,6 +35,7 @@ from pilot.settings.process import ServeSettings
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Any = aio.EOF  # type: ignore[attr-defined]
 LAST_WRITE_SECONDS = 1.0
+STATUS_LENGTH = 500
 REQUEST = {"proxyrequest": 1}
 _log = scope("ads")
 
@@ -40,7 +43,16 @@ _log = scope("ads")
 class Ads:
     """The handlers of the service. A stream is one task that reads and one that writes."""
 
-    def __init__(self, discovery: Discovery, pusher: Pusher, metrics: Metrics, admission: Admission, aliases: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        discovery: Discovery,
+        pusher: Pusher,
+        metrics: Metrics,
+        admission: Admission,
+        aliases: Mapping[str, str],
+        limits: StreamLimits = DEFAULT_STREAM_LIMITS,
+    ) -> None:
+        self._limits = limits
         self._discovery, self._pusher, self._metrics, self._admission, self._aliases = discovery, pusher, metrics, admission, aliases
 
     def handlers(self) -> Any:
@@ -68,7 +80,7 @@ class Ads:
         try:
             proxy = parse_node(request.node, self._aliases)
         except NodeError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, cut(str(error), STATUS_LENGTH))
         if proxy.type is NodeType.ZTUNNEL:
             await context.abort(grpc.StatusCode.UNKNOWN, "ztunnel is served in ambient mode only, which is off")
         connection = self._discovery.connect(request.node.id, proxy, address, session)
@@ -88,6 +100,9 @@ class Ads:
                 continue
             if not request.node.id:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "missing node information")
+            if excess := self._limits.node_excess(request.node):
+                _log.warning("ADS: %s is refused: %s", address, excess)
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
             return request
         return None
 
@@ -127,6 +142,10 @@ class Ads:
     async def _read(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
         while True:
             self._receive(connection, request)
+            if excess := self._limits.excess(connection.session):
+                _log.warning("ADS: %s is ended: %s", connection.id, excess)
+                connection.session.subscriptions.clear()
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
             if (raw := await context.read()) is EOF:
                 return
             request = await self._parsed(context, parse, raw)
@@ -200,6 +219,7 @@ def make_server(settings: ServeSettings, handlers: Any) -> aio.Server:
         ("grpc.max_send_message_length", -1),
         ("grpc.keepalive_time_ms", _milliseconds(settings.keepalive_interval)),
         ("grpc.keepalive_timeout_ms", _milliseconds(settings.keepalive_timeout)),
+        ("grpc.http2.ping_timeout_ms", _milliseconds(settings.keepalive_timeout)),  # it decides; a minute where it is not set
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(settings.keepalive_interval) // 2),
     ]

@@ -10,6 +10,7 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from pilot.lib.text import cut
 from pilot.serve import frames
 from pilot.serve.frames import Batch, Parts
 from pilot.serve.names import NameSets
@@ -18,6 +19,8 @@ from pilot.serve.subscription import NONE, Subscription
 from pilot.serve.types import NEVER_REMOVED, placeholder, rank
 from pilot.translate.resource import CLUSTER, ENDPOINT
 
+ERROR_LENGTH = 2000
+"""Characters that are kept of what a NACK says."""
 ViewOf = Callable[[str], View | None]
 
 
@@ -128,10 +131,10 @@ class Session(abc.ABC):
         self.subscriptions = dict(sorted(known.items(), key=lambda item: rank(item[0])))
 
     def _reject(self, request: Any) -> Received:
-        subscription = self.subscriptions.get(request.type_url)
+        subscription, message = self.subscriptions.get(request.type_url), cut(request.error_detail.message, ERROR_LENGTH)
         if subscription is not None:
-            subscription.last_error, subscription.in_flight = request.error_detail.message, False
-        return Received(rejected=(request.error_detail.code, request.error_detail.message))
+            subscription.last_error, subscription.in_flight = message, False
+        return Received(rejected=(request.error_detail.code, message))
 
     def _answer(self, subscription: Subscription, view: View) -> Answer | None:
         changes = view.since(subscription.sent) if subscription.sent not in (None, view) else ()

@@ -60,6 +60,9 @@ class ServeSettings:
     stream_rate: float = setting(
         0.0, "New streams admitted a second; one that would wait for over a second is turned away. 0: no limit.", env="PILOT_MAX_REQUESTS_PER_SECOND"
     )
+    max_types: int = setting(64, "Types that one stream may subscribe to; more end it.", env="PILOT_XDS_MAX_TYPES")
+    max_names: int = setting(50_000, "Resources that one stream may name, over all types; more end it.", env="PILOT_XDS_MAX_NAMES")
+    max_node_bytes: int = setting(512 * 1024, "Size of the node that a proxy announces, with its labels.", env="PILOT_XDS_MAX_NODE_BYTES")
     bytes_in_flight: int = setting(
         64 * 1024 * 1024, "Bytes of large responses that are written at once, over all connections.", env="PILOT_PUSH_BYTES_IN_FLIGHT"
     )

@@ -19,6 +19,7 @@ from pilot.serve.ads import SERVICE, Ads, make_server
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, FlightLimits
 from pilot.serve.pusher import Pusher
+from pilot.serve.stream_limits import DEFAULT_STREAM_LIMITS, StreamLimits
 from pilot.settings.process import ServeSettings
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.resource import Resource
@@ -27,6 +28,7 @@ from tests.support.streams import resource
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1), ("grpc.http2.bdp_probe", 0)]
 NODE = "sidecar~10.0.0.1~pod.ns~ns.svc.cluster.local"
 SECONDS = 10.0
+DEFAULT_SETTINGS = ServeSettings()
 
 
 @derived
@@ -52,12 +54,19 @@ def plan(db: Mesh, node_id: str) -> Plan:
 class Server:
     """A running server. `set` changes the world."""
 
-    def __init__(self, limits: FlightLimits = DEFAULT_LIMITS, rate: float = 0.0, linger: float = 0.0) -> None:
+    def __init__(
+        self,
+        limits: FlightLimits = DEFAULT_LIMITS,
+        rate: float = 0.0,
+        linger: float = 0.0,
+        stream_limits: StreamLimits = DEFAULT_STREAM_LIMITS,
+        settings: ServeSettings = DEFAULT_SETTINGS,
+    ) -> None:
         self.db, self.metrics = Mesh(), Metrics()
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
         self.pusher = Pusher(self.discovery, self.metrics, limits)
-        self.ads = Ads(self.discovery, self.pusher, self.metrics, Admission(rate), {"alias": "Kubernetes"})
-        self.grpc = make_server(ServeSettings(), self.ads.handlers())
+        self.ads = Ads(self.discovery, self.pusher, self.metrics, Admission(rate), {"alias": "Kubernetes"}, stream_limits)
+        self.grpc = make_server(settings, self.ads.handlers())
         self.port = self.grpc.add_insecure_port("127.0.0.1:0")
 
     def set(self, where: str, **contents: str) -> int:
@@ -126,6 +135,9 @@ class Client:
         return nonce
 
     async def ends(self) -> tuple[grpc.StatusCode, str]:
-        """The status that the stream ends with."""
+        """The status that the stream ends with, behind whatever comes before."""
         async with asyncio.timeout(SECONDS):
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                while await self.call.read() is not grpc.aio.EOF:
+                    pass
             return await self.call.code(), await self.call.details()

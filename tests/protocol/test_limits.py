@@ -1,0 +1,103 @@
+"""What a stream may not do, and what the server's settings do."""
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+from envoy.service.discovery.v3 import discovery_pb2
+
+from pilot.lib.duration import parse_duration
+from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.serve.ads import STATUS_LENGTH
+from pilot.serve.session import ERROR_LENGTH, Session
+from pilot.serve.stream_limits import StreamLimits
+from pilot.settings.process import ServeSettings
+from tests.support.ads import NODE, Client, serving
+from tests.support.streams import delta, sotw
+
+BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
+
+
+@BOTH
+async def test_a_stream_that_names_too_much_is_refused(variant: str) -> None:
+    async with serving(stream_limits=StreamLimits(names=5)) as server, Client(server, variant) as client, Client(server, variant) as other:
+        server.set("eds", a="1")
+        await other.ask("eds", *"abcde")
+        await other.take()
+        await client.ask("rds", *"abc")
+        await client.take()
+        await client.ask("eds", *"abc")
+        assert await client.ends() == (grpc.StatusCode.RESOURCE_EXHAUSTED, "6 resources are named on one stream, more than 5")
+        await server.eventually(lambda: len(server.discovery.connections()) == 1)
+
+
+@BOTH
+async def test_a_stream_of_too_many_types_is_refused(variant: str) -> None:
+    async with serving(stream_limits=StreamLimits(types=2)) as server, Client(server, variant) as client:
+        for kind in ("cds", "lds", "made-up"):
+            await client.ask(kind)
+        assert await client.ends() == (grpc.StatusCode.RESOURCE_EXHAUSTED, "more than 2 types on one stream")
+
+
+async def test_a_proxy_with_endless_labels_is_refused() -> None:
+    async with serving(stream_limits=StreamLimits(node_bytes=500)) as server, Client(server, LABELS={"app": "x" * 600}) as client:
+        await client.ask("cds")
+        code, details = await client.ends()
+        assert (code, details.endswith("bytes, more than 500")) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
+        assert not server.discovery.connections()
+
+
+async def test_texts_of_statuses_are_cut() -> None:
+    async with serving() as server, Client(server, node_id="x" * 10_000) as client:
+        await client.ask("cds")
+        _, details = await client.ends()
+        assert "missing parts" in details
+        assert len(details) <= STATUS_LENGTH + 30
+
+
+@pytest.mark.parametrize("make", [sotw, delta])
+def test_texts_of_nacks_are_cut(make: Callable[[], Session]) -> None:
+    session = make()
+    request: Any = (discovery_pb2.DiscoveryRequest if make is sotw else discovery_pb2.DeltaDiscoveryRequest)(type_url=BY_SHORT_NAME["cds"])
+    session.receive(request)
+    request.error_detail.code, request.error_detail.message = 3, "no " * 100_000
+    received = session.receive(request)
+    assert received.rejected is not None
+    assert len(received.rejected[1]) <= ERROR_LENGTH + 30
+    assert session.subscriptions[BY_SHORT_NAME["cds"]].last_error == received.rejected[1]
+
+
+async def test_a_connection_that_answers_no_ping_is_let_go_in_the_time_of_the_setting() -> None:
+    settings = ServeSettings(keepalive_interval=parse_duration("200ms"), keepalive_timeout=parse_duration("100ms"))
+    async with serving(settings=settings) as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as silent:
+            silent.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(silent, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+            async with asyncio.timeout(8):  # it was a minute and the interval
+                while await loop.sock_recv(silent, 65536):
+                    pass
+
+
+async def test_a_request_larger_than_the_setting_ends_the_stream() -> None:
+    async with serving(settings=ServeSettings(max_receive_bytes=1000)) as server, Client(server, node_id=NODE + "x" * 2000) as client:
+        await client.ask("cds")
+        assert (await client.ends())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_connection_is_asked_to_go_at_the_age_of_the_setting() -> None:
+    async with serving(settings=ServeSettings(max_connection_age=parse_duration("100ms"))) as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as old:
+            old.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(old, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+            received = b""
+            async with asyncio.timeout(8):
+                while b"max_age" not in received:
+                    data = await loop.sock_recv(old, 65536)
+                    assert data, received
+                    received += data

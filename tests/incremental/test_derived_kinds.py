@@ -1,0 +1,121 @@
+"""VirtualServices that follow from another kind reach all that written ones reach, and nothing but their reader knows the difference."""
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from pilot.debug.explain import explain_page
+from pilot.model.views.kinds.virtual_services import virtual_services
+from pilot.translate.resource import CLUSTER, LISTENER, ROUTE
+from tests.support.checks import problems_of
+from tests.support.debug import FakeConnection, sources
+from tests.support.derived_kind import OfConfigMaps, config_map
+from tests.support.objects import make
+from tests.support.world import World, proxy, rows_of
+
+PROXIES = (
+    proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web", "version": "v1"}),
+    proxy("sidecar", "far-0", "far", "10.1.0.2", {"app": "far"}),
+    proxy("router", "edge-0", "edge", "10.1.0.3", {"istio": "ingress"}),
+)
+SERVER = '{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}'
+BASE = (
+    *(
+        make("Service", name, f"{{clusterIP: 10.96.0.{n}, ports: [{{name: http, port: 80}}, {{name: tcp, port: 90}}]}}", ns)
+        for n, (name, ns) in enumerate((("api", "a"), ("web", "a"), ("hidden", "b")), 1)
+    ),
+    make("Gateway", "gw", f"{{selector: {{istio: ingress}}, servers: [{SERVER}]}}", "edge"),
+    make("Sidecar", "default", '{egress: [{hosts: ["./*"]}]}', "a"),
+)
+HIDDEN = "hidden.b.svc.cluster.local"
+SPECS = (
+    "{hosts: [api], http: [{timeout: 3s, route: [{destination: {host: api, port: {number: 80}}}]}]}",
+    f"{{hosts: [api], http: [{{route: [{{destination: {{host: {HIDDEN}, port: {{number: 80}}}}}}]}}]}}",
+    "{hosts: [api], tcp: [{match: [{port: 90}], route: [{destination: {host: web, port: {number: 90}}}]}]}",
+    "{hosts: [x.com], gateways: [edge/gw], http: [{route: [{destination: {host: api, port: {number: 80}}}]}]}",
+    "{hosts: [x.com], gateways: [edge/none], http: [{route: [{destination: {host: ghost}}]}]}",
+    "{hosts: ['*.a.svc.cluster.local'], exportTo: ['.'], http: [{match: [{sourceLabels: {version: v1}}], redirect: {uri: /r}}]}",
+    "{hosts: [root.com], http: [{delegate: {name: v2, namespace: a}}]}",
+    "{http: [{directResponse: {status: 418}}]}",
+)
+NAMES = ("v0", "v1", "v2")
+
+
+@pytest.fixture(autouse=True)
+def _derived(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual_services, "sources", (OfConfigMaps(),))
+
+
+def started() -> tuple[World, list[str]]:
+    world = World()
+    world.set(rows_of(BASE))
+    return world, [world.connect(p) for p in PROXIES]
+
+
+def outcome(world: World, ids: list[str]) -> dict[str, Any]:
+    got = {f"{i} {url} {name}": r.any for i in ids for url, have in world.resources(i).items() for name, r in have.items()}
+    assert not world.failures
+    return got | {"problems": problems_of(world)}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_derived_virtual_service_is_like_a_written_one(spec: str) -> None:
+    """Each comes to a world that is already built, and goes again."""
+    derived_world, ids = started()
+    written_world, _ = started()
+    before = outcome(derived_world, ids)
+    assert before == outcome(written_world, ids)
+    derived_rows, written_rows = rows_of([config_map("v0", spec, "a")]), rows_of([make("VirtualService", "v0", spec, "a")])
+    derived_world.set(derived_rows)
+    written_world.set(written_rows)
+    after = outcome(derived_world, ids)
+    assert after == outcome(written_world, ids)
+    assert after != before or "http: [{directResponse" in spec  # a delegate that nobody names says nothing
+    derived_world.set(dict.fromkeys(derived_rows))
+    assert outcome(derived_world, ids) == before
+
+
+def test_it_reaches_routes_listeners_clusters_problems_and_explanations() -> None:
+    world, ids = started()
+    before = {url: world.resources(ids[0])[url] for url in (CLUSTER, LISTENER, ROUTE)}
+    world.set(rows_of([config_map("http", SPECS[1], "a"), config_map("tcp", SPECS[2].replace("api", "web"), "a"), config_map("lost", SPECS[4], "a")]))
+    after = world.resources(ids[0])
+    assert f"outbound|80||{HIDDEN}" in after[CLUSTER].keys() - before[CLUSTER].keys()
+    assert any(before[LISTENER].get(name) != resource for name, resource in after[LISTENER].items())
+    assert before[ROUTE]["80"] != after[ROUTE]["80"]
+    assert {(p.code, p.object.name) for p in problems_of(world)} == {("gateway-not-found", "lost"), ("destination-not-found", "lost")}
+    seen = sources(world.mesh, FakeConnection("web-0.a-1", ids[0], PROXIES[0]))
+    (found,) = explain_page(seen, {"proxyID": "web-0", "resource": "80", "type": "rds"})["explanations"]
+    assert ("ConfigMap", "http") in {(o["kind"], o["name"]) for o in found["objects"]}
+
+
+def test_a_written_object_stands_before_a_derived_one_of_its_key() -> None:
+    world, ids = started()
+    world.set(rows_of([config_map("v0", SPECS[0], "a")]))
+    with_derived = outcome(world, ids)
+    written = rows_of([make("VirtualService", "v0", SPECS[3], "a")])
+    world.set(written)
+    alone, _ = started()
+    alone.set(written)
+    assert outcome(world, ids) == outcome(alone, ids)
+    world.set(dict.fromkeys(written))
+    assert outcome(world, ids) == with_derived
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_incremental_equals_scratch_with_both(seed: int, part: int) -> None:
+    choose = random.Random(f"derived kinds {seed} {part}")
+    world, ids = started()
+    now: dict[Any, Any] = {}
+    for step in range(12):
+        name, spec = choose.choice(NAMES), choose.choice(SPECS)
+        made = choose.choice((config_map(name, spec, "a", step + 1), make("VirtualService", name, spec, "a", step + 1)))
+        edit: dict[Any, Any] = {key: None if choose.random() < 0.3 else row for key, row in rows_of([made]).items()}
+        world.set(edit)
+        now = {key: row for key, row in (now | edit).items() if row is not None}
+        fresh, _ = started()
+        fresh.set(now)
+        assert outcome(world, ids) == outcome(fresh, ids), f"part {part} step {step}"
+        world.mesh.collect()

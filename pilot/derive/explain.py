@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pilot.derive.graph import UNSET, Database, Node
@@ -47,6 +47,8 @@ def explain(db: Database, node: Node, part: Any = UNSET) -> Explanation:
         if at.fn in tables:
             if at.value is not None:
                 rows.append(Reason(tables[at.fn], at.args[0], at.value, tuple(way)))
+        elif at.fn.picks_from is not None:
+            ways.extend((*way, at, *below) for below in _ways_to_part(db, at))
         elif at.fn.hub and at is not node:
             lists.append(at)
         else:
@@ -69,6 +71,22 @@ def find_origin(node: Node, value: Any) -> Node | None:
                 seen[source] = None
                 queue.append(source)
     return None
+
+
+def _ways_to_part(db: Database, picked: Node) -> Iterator[Way]:
+    """The way to the innermost node below that made the picked value, alone or in a mapping; none where the value is None."""
+    at = db.find_node(picked.fn.picks_from) if picked.fn.picks_from is not None else None
+    way: Way = ()
+    while at is not None and picked.value is not None:
+        inner = next((source for source in at.inputs() if _holds(source.value, picked.value)), None)
+        if inner is None:
+            yield (*way, at)
+            return
+        at, way = inner, (*way, at)
+
+
+def _holds(value: Any, part: Any) -> bool:
+    return value is part or (isinstance(value, Mapping) and any(item is part or _holds(item, part) for item in value.values()))
 
 
 def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[Way]:

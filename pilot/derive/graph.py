@@ -23,9 +23,13 @@ class CycleError(RuntimeError):
 
 
 class Derivation(Generic[P, T]):
-    """What a node computes, and how it is read. `gathers` marks one whose `compute` brings the node's `gathered` items up to date."""
+    """What a node computes, and how it is read. `gathers` marks one whose `compute` brings the node's `gathered` items up to date.
+
+    `picks_from`: the derivation whose value the values of this one are parts of.
+    """
 
     gathers = False
+    picks_from: Derivation[..., Any] | None = None
 
     def __init__(self, name: str, compute: Callable[..., T], hub: bool) -> None:
         self.__name__, self.compute, self.hub = name, compute, hub
@@ -46,6 +50,10 @@ class Derivation(Generic[P, T]):
             raise node.error.with_traceback(None)  # one object raised again and again would gather tracebacks
         value: T = node.value
         return value
+
+    def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
+        """The nodes whose readers a commit is to look at, now that a hub's value changed. `before`: UNSET if it failed or never ran."""
+        return [node]
 
     def __repr__(self) -> str:
         return self.__name__
@@ -200,20 +208,20 @@ class Database:
         for table, key, row in edits:
             table.apply(key, row, todo)
         hit = dict.fromkeys(node for node in todo if node.watchers)
-        hubs: list[Node] = []
+        hubs: list[tuple[Node, Any]] = []
         self._mark(todo, hit, hubs)
         while hubs:  # what many read is looked at now: where it came out equal, its readers need not be
-            node = hubs.pop()
+            node, before = hubs.pop()
             self.revision += 1  # later than all that was verified before this hub was marked
             self.refresh(node)
             if node.changed_at >= first:
                 if node.watchers:
                     hit[node] = None
-                self._mark([node], hit, hubs)
+                self._mark(node.fn.reached(self, node, before), hit, hubs)
         return list(hit)
 
-    def _mark(self, todo: list[Node], hit: dict[Node, None], hubs: list[Node]) -> None:
-        """Mark the readers of changed nodes as stale, up to the next hubs, which are collected."""
+    def _mark(self, todo: list[Node], hit: dict[Node, None], hubs: list[tuple[Node, Any]]) -> None:
+        """Mark the readers of changed nodes as stale, up to the next hubs, which are collected with their values until now."""
         while todo:
             node = todo.pop()
             for reader in node.readers:
@@ -222,7 +230,7 @@ class Database:
                 if not reader.stale:
                     reader.stale = True
                     if reader.fn.hub:
-                        hubs.append(reader)
+                        hubs.append((reader, reader.value if reader.error is None else UNSET))
                         continue
                     todo.append(reader)
                     if reader.watchers:

@@ -1,7 +1,7 @@
 """Input collections: rows by key, and named indexes from buckets to the keys of the rows that are in them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from pilot.derive.derived import Derived
@@ -64,6 +64,11 @@ class Table(Generic[K, R]):
     def row_reader(self) -> Derived[Any, R | None]:
         """The derivation behind `get`: what a row's node computes."""
         return self._row
+
+    @property
+    def indexes(self) -> Mapping[str, Index]:
+        """The functions (key, row) → buckets, by the name of the index."""
+        return self._indexes
 
     def apply(self, key: K, row: R | None, todo: list[Node]) -> None:
         """Set or (None) delete a row. For `Database.commit` only."""

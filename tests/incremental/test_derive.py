@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pilot.derive import Database, Gather, Node, Table, derived, hub
+from pilot.derive import Collection, Database, Gather, Node, Table, derived, hub
 
 HOSTS = [f"h{i}" for i in range(7)]
 NAMESPACES = ["a", "b", "public"]
@@ -23,8 +23,54 @@ class World(Database):
 
 
 @derived
+def every_service(db: World) -> tuple[str, ...]:
+    return db.services.all_keys()
+
+
+@derived
+def own_rules(db: World, host: str) -> dict[str, dict[str, Any]] | None:
+    """A service with ip 2 makes two rules: one of its own, and one that a row of the table or another service may stand before."""
+    row = db.services.get(host)
+    if row is None or row["ip"] != 2:
+        return None
+    return {f"of {host}": {"hosts": (host, "h0"), "weight": 1}, "r0": {"hosts": ("h1", host), "weight": 2}}
+
+
+own_rules_by_host = Gather("own_rules_by_host", every_service, own_rules)
+
+
+@derived
+def service_rules(db: World) -> dict[str, dict[str, Any]]:
+    return {key: row for made in own_rules_by_host(db).values() for key, row in made.items()}
+
+
+@derived
+def namespace_rules(db: World) -> dict[str, dict[str, Any]]:
+    """Fails where all services are in one namespace."""
+    if len(found := {row["namespace"] for key in db.services.all_keys() if (row := db.services.get(key))}) == 1:
+        raise ValueError("one namespace")
+    return {f"of {name}": {"hosts": ("h0", "h1"), "weight": index % 3} for index, name in enumerate(sorted(found))}
+
+
+rules: Collection[str, dict[str, Any]] = Collection("rule", lambda db: db.rules, service_rules)
+all_rules: Collection[str, dict[str, Any]] = Collection("any rule", lambda db: db.rules, namespace_rules, service_rules)
+
+
+@derived
 def rules_of(db: World, host: str) -> tuple[tuple[str, int], ...]:
-    return tuple((key, row["weight"]) for key in db.rules.keys("host", host) if (row := db.rules.get(key)))
+    return tuple((key, row["weight"]) for key in rules.keys(db, "host", host) if (row := rules.get(db, key)))
+
+
+@derived
+def all_rules_of(db: World, viewer: str) -> tuple[Any, ...]:
+    """A reader of one row, of one bucket or of every key; of a failed source it is the failure."""
+    try:
+        if viewer == "nobody":
+            return all_rules.all_keys(db)
+        row = all_rules.get(db, f"of {viewer}")
+        return (row and row["weight"], all_rules.keys(db, "host", "h1" if viewer == "a" else "h3"), all_rules.get(db, "r0"))
+    except ValueError as error:
+        return (str(error),)
 
 
 @hub
@@ -82,7 +128,7 @@ def names(db: World, viewer: str) -> tuple[str, ...]:
     return tuple(table(db, viewer))
 
 
-ROOTS = [(fn, viewer) for fn in (table, names, tolerant, verdict, heaviest) for viewer in (*NAMESPACES, "nobody")]
+ROOTS = [(fn, viewer) for fn in (table, names, tolerant, verdict, heaviest, all_rules_of) for viewer in (*NAMESPACES, "nobody")]
 
 
 def random_edits(choose: random.Random) -> list[tuple[str, str, dict[str, Any] | None]]:

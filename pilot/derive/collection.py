@@ -1,0 +1,135 @@
+"""Rows from more than one source, read like a table: a table's own rows, and rows that derived functions make."""
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pilot.derive.derived import Derived
+from pilot.derive.graph import UNSET, Database, Node
+from pilot.derive.table import Table
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+Bucket = tuple[str, Hashable]
+Source = Callable[[Any], Mapping[K, R]]
+
+
+class Rows(NamedTuple):
+    """The derived rows of a collection. `every`: their keys, sorted; `buckets`: by index and bucket, the keys in it, sorted."""
+
+    by_key: Mapping[Any, Any]
+    every: tuple[Any, ...]
+    buckets: Mapping[Bucket, tuple[Any, ...]]
+
+
+NO_ROWS = Rows({}, (), {})
+
+
+class Collection(Generic[K, R]):
+    """A table and the rows that are derived beside it, under one name and with the table's indexes.
+
+    `table(db)` gives the table; each of `sources` is a derived function of the database alone, or a gather, whose value is a
+    mapping key → row (`db -> {key: row}`):
+
+        virtual_services = Collection("VirtualService", lambda db: db.virtual_services, virtual_services_of_http_routes)
+        virtual_services.get(db, key); virtual_services.keys(db, "host", host); virtual_services.all_keys(db)
+
+    The reads are tracked like a table's: a commit that changes one derived row runs the readers of that row again, and of the
+    buckets that it entered or left, and nobody else. Where a key has several rows the table's own counts, then that of the
+    first source. Without sources a read is the table's read, and makes no node of its own. An explanation of a derived row goes
+    on to what it was derived from.
+    """
+
+    def __init__(self, name: str, table: Callable[[Any], Table[K, R]], *sources: Source[K, R]) -> None:
+        self.name, self._table, self._sources = name, table, sources
+        self._rows: Derived[Any, Rows] = _DerivedRows(self)
+        self._row: Derived[Any, R | None] = Derived(self._read_row, hub=False)
+        self._bucket: Derived[Any, tuple[K, ...]] = Derived(self._read_bucket, hub=True)
+        self._every: Derived[Any, tuple[K, ...]] = Derived(self._read_all, hub=True)
+        self._rows.__name__, self._row.__name__ = f"derived {name}s", f"derived {name}"
+        self._bucket.__name__, self._every.__name__ = f"{name} by", f"every {name}"
+        self._row.picks_from = self._rows
+
+    def get(self, db: Database, key: K) -> R | None:
+        """The row, or None; an absent row is a read too."""
+        row = self._table(db).get(key)
+        return self._row(db, key) if row is None and self._sources else row
+
+    def keys(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
+        """Keys of the rows in a bucket of an index, sorted."""
+        return self._bucket(db, index, bucket) if self._sources else self._table(db).keys(index, bucket)
+
+    def all_keys(self, db: Database) -> tuple[K, ...]:
+        """Every key, sorted."""
+        return self._every(db) if self._sources else self._table(db).all_keys()
+
+    def _read_row(self, db: Database, key: K) -> R | None:
+        return self._rows(db).by_key.get(key)
+
+    def _read_bucket(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
+        return self._join(db, self._table(db).keys(index, bucket), self._rows(db).buckets.get((index, bucket), ()))
+
+    def _read_all(self, db: Database) -> tuple[K, ...]:
+        return self._join(db, self._table(db).all_keys(), self._rows(db).every)
+
+    def _join(self, db: Database, own: tuple[K, ...], derived: tuple[K, ...]) -> tuple[K, ...]:
+        """Both lists, without the derived rows that a row of the table stands before."""
+        table = self._table(db)
+        seen = tuple(key for key in derived if table.get(key) is None)
+        return tuple(sorted((*own, *seen))) if seen else own  # type: ignore[type-var]
+
+    def derive_rows(self, db: Database) -> Rows:
+        """The rows of all sources, indexed; of the last value what did not change is taken over."""
+        by_key = {key: row for source in reversed(self._sources) for key, row in source(db).items()}
+        node = db.find_node(self._rows)
+        old: Rows = node.value if node is not None and node.value is not UNSET else NO_ROWS
+        changed = _changed_keys(old.by_key, by_key)
+        if not changed:
+            return old
+        every = old.every if by_key.keys() == old.by_key.keys() else tuple(sorted(by_key))  # type: ignore[type-var]
+        return Rows(by_key, every, self._reindex(db, old, by_key, changed))
+
+    def _reindex(self, db: Database, old: Rows, by_key: Mapping[K, R], changed: Iterable[K]) -> Mapping[Bucket, tuple[K, ...]]:
+        moves: dict[Bucket, tuple[set[K], set[K]]] = {}
+        for name, extract in self._table(db).indexes.items():
+            for key in changed:
+                before = set(extract(key, old.by_key[key])) if key in old.by_key else set()
+                after = set(extract(key, by_key[key])) if key in by_key else set()
+                for bucket in before ^ after:
+                    moves.setdefault((name, bucket), (set(), set()))[bucket in after].add(key)
+        buckets = {**old.buckets}
+        for at, (left, entered) in moves.items():
+            keys: tuple[K, ...] = tuple(sorted({*buckets.pop(at, ()), *entered} - left))
+            if keys:
+                buckets[at] = keys
+        return buckets
+
+    def touch_changed(self, db: Database, old: Rows, new: Rows) -> list[Node]:
+        """Mark the rows, buckets and lists of keys that differ to be read again; their nodes."""
+        reached: list[Node] = []
+        for key in _changed_keys(old.by_key, new.by_key):
+            db.touch((self._row, key), reached)
+        for at in _changed_keys(old.buckets, new.buckets):
+            db.touch((self._bucket, *at), reached)
+        if old.every != new.every:
+            db.touch((self._every,), reached)
+        return reached
+
+
+class _DerivedRows(Derived[[], Rows]):
+    """The node that holds the derived rows. Of its readers a change reaches those of the rows and buckets that changed."""
+
+    def __init__(self, collection: Collection[Any, Any]) -> None:
+        super().__init__(collection.derive_rows, hub=True)
+        self._collection = collection
+
+    def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
+        """The nodes of the rows, buckets and lists that differ; the node itself where it failed, now or before."""
+        if before is UNSET or node.error is not None:
+            return [node]
+        return self._collection.touch_changed(db, before, node.value)
+
+
+def _changed_keys(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> list[Any]:
+    changed = [key for key, value in new.items() if (before := old.get(key)) is not value and before != value]
+    return changed + [key for key in old if key not in new]

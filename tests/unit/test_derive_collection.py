@@ -1,0 +1,231 @@
+"""Collections: rows of a table and derived rows, read as one table."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilot.derive import Collection, Database, Gather, Table, derived
+from pilot.derive.explain import explain
+
+Row = tuple[str, int]
+
+
+class World(Database):
+    """`words` are rows of the collection; of each pair in `pairs` two rows follow."""
+
+    def __init__(self, pairs: int = 3) -> None:
+        super().__init__()
+        self.words: Table[str, Row] = Table(self, "word", initial=lambda _, row: [row[0][0]])
+        self.pairs: Table[str, tuple[Row, Row]] = Table(self, "pair")
+        self.ran: list[str] = []
+        self.commit([(self.pairs, f"p{i}", ((f"a{i}", i), (f"b{i}", i))) for i in range(pairs)])
+
+    def set(self, table: Any, key: str, row: Any) -> list[Any]:
+        self.ran.clear()
+        return self.commit([(table, key, row)])
+
+
+@derived
+def pair_keys(db: World) -> tuple[str, ...]:
+    return db.pairs.all_keys()
+
+
+@derived
+def rows_of_pair(db: World, key: str) -> dict[str, Row] | None:
+    pair = db.pairs.get(key)
+    if pair is None:
+        return None
+    return {f"{key}/{side}": row for side, row in zip("lr", pair, strict=True)}
+
+
+by_pair = Gather("by_pair", pair_keys, rows_of_pair)
+
+
+@derived
+def rows_of_pairs(db: World) -> dict[str, Row]:
+    rows = {key: row for rows in by_pair(db).values() for key, row in rows.items()}
+    if ("bad", 0) in rows.values():
+        raise ValueError("bad pair")
+    return rows
+
+
+@derived
+def spare_rows(db: World) -> dict[str, Row]:
+    return {"p0/l": ("spare", 0), "spare": ("spare", 1)}
+
+
+words: Collection[str, Row] = Collection("word", lambda db: db.words, rows_of_pairs, spare_rows)
+only_table: Collection[str, Row] = Collection("word", lambda db: db.words)
+
+
+@derived
+def row(db: World, key: str) -> Row | None:
+    db.ran.append(f"row {key}")
+    return words.get(db, key)
+
+
+@derived
+def bucket(db: World, initial: str) -> tuple[str, ...]:
+    db.ran.append(f"bucket {initial}")
+    return words.keys(db, "initial", initial)
+
+
+@derived
+def every(db: World) -> tuple[str, ...]:
+    db.ran.append("every")
+    return words.all_keys(db)
+
+
+def watch_all(db: World) -> dict[str, Any]:
+    keys = ("p0/l", "p0/r", "p1/l", "p1/r", "w", "spare")
+    nodes = {key: db.watch(row, key) for key in keys} | {name: db.watch(bucket, name) for name in "abs"} | {"every": db.watch(every)}
+    db.ran.clear()
+    return nodes
+
+
+def refresh(db: World, nodes: dict[str, Any]) -> list[str]:
+    for node in nodes.values():
+        db.refresh(node)
+    return sorted(db.ran)
+
+
+def test_the_rows_are_those_of_the_table_and_of_every_source_in_this_rank() -> None:
+    db = World()
+    db.commit([(db.words, "w", ("above", 1)), (db.words, "p1/r", ("own", 1))])
+    assert words.get(db, "w") == ("above", 1)
+    assert words.get(db, "p1/l") == ("a1", 1)
+    assert words.get(db, "p1/r") == ("own", 1)
+    assert words.get(db, "p0/l") == ("a0", 0)
+    assert words.get(db, "spare") == ("spare", 1)
+    assert words.get(db, "none") is None
+    assert words.all_keys(db) == ("p0/l", "p0/r", "p1/l", "p1/r", "p2/l", "p2/r", "spare", "w")
+
+
+def test_a_bucket_holds_keys_of_all_sources_sorted_but_not_of_rows_that_another_stands_before() -> None:
+    db = World()
+    db.commit([(db.words, "p1/r", ("own", 1)), (db.words, "p1/la", ("above", 1))])
+    assert words.keys(db, "initial", "a") == ("p0/l", "p1/l", "p1/la", "p2/l")
+    assert words.keys(db, "initial", "b") == ("p0/r", "p2/r")
+    assert words.keys(db, "initial", "s") == ("spare",)
+    assert words.keys(db, "initial", "z") == ()
+
+
+def test_a_change_of_one_derived_row_reaches_the_readers_of_that_row_only() -> None:
+    db = World()
+    nodes = watch_all(db)
+    assert set(db.set(db.pairs, "p1", (("a9", 1), ("b1", 1)))) == {nodes["p1/l"]}
+    assert refresh(db, nodes) == ["row p1/l"]
+    assert nodes["p1/l"].value == ("a9", 1)
+
+
+def test_a_derived_row_that_moves_reaches_the_two_buckets() -> None:
+    db = World()
+    nodes = watch_all(db)
+    assert set(db.set(db.pairs, "p1", (("a1", 1), ("s1", 1)))) == {nodes["p1/r"], nodes["b"], nodes["s"]}
+    assert refresh(db, nodes) == ["bucket b", "bucket s", "row p1/r"]
+    assert nodes["b"].value == ("p0/r", "p2/r")
+    assert nodes["s"].value == ("p1/r", "spare")
+
+
+def test_a_derived_row_that_comes_or_goes_reaches_the_list_of_keys() -> None:
+    db = World()
+    nodes = watch_all(db)
+    db.set(db.pairs, "p1", None)
+    assert refresh(db, nodes) == ["bucket a", "bucket b", "every", "row p1/l", "row p1/r"]
+    assert nodes["p1/l"].value is None
+    db.set(db.pairs, "p1", (("a1", 1), ("b1", 1)))
+    assert refresh(db, nodes) == ["bucket a", "bucket b", "every", "row p1/l", "row p1/r"]
+    assert nodes["a"].value == ("p0/l", "p1/l", "p2/l")
+
+
+def test_a_row_of_the_table_that_comes_before_a_derived_one_reaches_its_readers() -> None:
+    db = World()
+    nodes = watch_all(db)
+    db.set(db.words, "p1/l", ("zero", 1))
+    refresh(db, nodes)
+    assert nodes["p1/l"].value == ("zero", 1)
+    assert nodes["a"].value == ("p0/l", "p2/l")
+    assert "row p1/r" not in db.ran
+    db.set(db.words, "p1/l", None)
+    refresh(db, nodes)
+    assert nodes["p1/l"].value == ("a1", 1)
+    assert nodes["a"].value == ("p0/l", "p1/l", "p2/l")
+
+
+def test_derived_rows_that_come_out_equal_reach_nobody() -> None:
+    db = World()
+    nodes = watch_all(db)
+    rows = rows_of_pairs(db)
+    assert db.set(db.pairs, "p9", None) == []
+    assert db.commit([(db.pairs, "p1", (("a1", 1.0), ("b1", 1)))]) == []
+    assert refresh(db, nodes) == []
+    assert rows_of_pairs(db) == rows
+
+
+def test_the_cost_of_one_derived_row_is_not_that_of_all_readers() -> None:
+    db = World(500)
+    runs: list[str] = []
+    nodes = [db.watch(row, f"p{i}/{side}") for i in range(500) for side in "lr"]
+    db.on_run = lambda node: runs.append(repr(node.fn))
+    db.set(db.pairs, "p7", (("a7", 8), ("b7", 7)))
+    for node in nodes:
+        db.refresh(node)
+    assert sorted(runs) == sorted(["pair", "rows_of_pair", "by_pair", "rows_of_pairs", "derived words", "derived word", "row"])
+
+
+def test_a_source_that_fails_fails_its_readers_until_it_is_well_again() -> None:
+    db = World()
+    nodes = watch_all(db)
+    db.set(db.pairs, "p1", (("bad", 0), ("b1", 1)))
+    refresh(db, nodes)
+    assert all(isinstance(node.error, ValueError) for node in nodes.values())
+    assert nodes["p0/l"].value == ("a0", 0)
+    db.set(db.pairs, "p1", (("a1", 2), ("b1", 1)))
+    refresh(db, nodes)
+    assert [node.error for node in nodes.values()] == [None] * len(nodes)
+    assert nodes["p1/l"].value == ("a1", 2)
+
+
+def test_a_source_that_failed_from_the_start_is_read_when_it_is_well() -> None:
+    db = World()
+    db.set(db.pairs, "p1", (("bad", 0), ("b1", 1)))
+    node = db.watch(row, "p0/l")
+    assert isinstance(node.error, ValueError)
+    assert db.set(db.pairs, "p1", None) == [node]
+    db.refresh(node)
+    assert (node.value, node.error) == (("a0", 0), None)
+
+
+def test_a_row_of_the_table_is_read_though_a_source_fails() -> None:
+    db = World()
+    db.commit([(db.words, "w", ("above", 1)), (db.pairs, "p1", (("bad", 0), ("b1", 1)))])
+    assert words.get(db, "w") == ("above", 1)
+    with pytest.raises(ValueError, match="bad pair"):
+        words.get(db, "p0/l")
+
+
+def test_without_sources_the_reads_are_the_tables_own() -> None:
+    db = World()
+    db.commit([(db.words, "w", ("above", 1))])
+    assert only_table.get(db, "w") == ("above", 1)
+    assert only_table.keys(db, "initial", "a") == ("w",)
+    assert only_table.all_keys(db) == ("w",)
+    assert {node.fn.__name__ for node in db.live_nodes()} == {"word", "word by", "every word"}
+    assert len(db) == 3
+
+
+def test_what_nobody_reads_is_freed_with_the_derived_rows() -> None:
+    db = World()
+    nodes = watch_all(db)
+    for node in nodes.values():
+        db.unwatch(node)
+    db.collect()
+    assert len(db) == 0
+
+
+def test_an_explanation_of_a_derived_row_names_what_it_was_derived_from() -> None:
+    db = World()
+    node = db.watch(row, "p1/r")
+    assert [(reason.table, reason.key) for reason in explain(db, node).rows] == [("pair", "p1")]
+    assert [(reason.table, reason.key) for reason in explain(db, db.watch(row, "none")).rows] == []

@@ -3,7 +3,10 @@
 Inputs live in tables and change only inside `Database.commit`. A derived function is pure: everything it reads is another
 derived call or a tracked table read, and each such read becomes an edge. A commit walks the edges backwards and marks what
 *may* be stale; the next read of a stale node verifies it, reruns it only when one of its inputs really changed, and an equal
-result stops the wave. Nodes that no watched node reaches are freed by `collect`.
+result stops the wave.
+
+A node that nobody reads or watches lets go of what it read, in turn, before the next commit looks at anything: it is parked, and
+no commit brings it up to date. A read takes it up again, and verifies it. `collect` frees what is parked.
 
 The algorithm is the one of https://salsa-rs.github.io/salsa/reference/algorithm.html, with edges in both directions: they
 give the push candidates of a commit without visiting what did not change.
@@ -74,10 +77,12 @@ class Node:
     """One memoised value.
 
     `value` is the last good one (UNSET before the first success); `error` is what the last run raised, or None.
-    `changed_at` and `verified_at` are revisions, -1 for never.
+    `changed_at` and `verified_at` are revisions, -1 for never. A `parked` node is stale, and in the `readers` of none of its inputs.
     """
 
-    __slots__ = ("args", "changed_at", "deps", "error", "fn", "gathered", "key", "readers", "running", "stale", "value", "verified_at", "watchers")
+    __slots__ = (
+        "args", "changed_at", "deps", "error", "fn", "gathered", "key", "parked", "readers", "running", "stale", "value", "verified_at", "watchers"
+    )
 
     def __init__(self, key: Hashable, fn: Derivation[..., Any], args: tuple[Any, ...]) -> None:
         self.key, self.fn, self.args = key, fn, args
@@ -85,7 +90,7 @@ class Node:
         self.error: Exception | None = None
         self.deps: tuple[Node, ...] = ()
         self.readers: set[Node] = set()
-        self.stale, self.running = True, False
+        self.stale, self.running, self.parked = True, False, False
         self.changed_at = self.verified_at = -1
         self.watchers = 0
         self.gathered = Gathered() if fn.gathers else None
@@ -114,6 +119,8 @@ class Database:
         self._nodes: dict[Hashable, Node] = {}
         self._frames: list[dict[Node, None]] = []
         self._orphans: list[Node] = []
+        self._parked: dict[Node, None] = {}
+        self._failed: dict[Node, Exception] | None = None  # in a commit, which may run a node before all of its inputs are up to date
         self._cyclic = False  # counting readers cannot free a cycle
 
     # -- reads ---------------------------------------------------------------------------------------------------------
@@ -132,6 +139,8 @@ class Database:
         if node.running:
             self._cyclic = True
             raise CycleError(node.key)
+        if node.parked:
+            self._unpark(node)
         if node.verified_at < 0 or node.gathered is not None or not self._verify(node):
             self._run(node)
 
@@ -179,6 +188,12 @@ class Database:
         if node.error is error:  # passed on by an input that failed before
             return
         node.error, node.changed_at = error, self.revision
+        if self._failed is None:
+            self._tell(node, error)
+        else:
+            self._failed[node] = error
+
+    def _tell(self, node: Node, error: Exception) -> None:
         self.failures += 1
         if self.on_failure is not None:
             self.on_failure(node, error)
@@ -204,20 +219,30 @@ class Database:
             raise RuntimeError("a derivation must not write")
         self.revision += 1
         first = self.revision
+        self._park_orphans()
         todo: list[Node] = []
         for table, key, row in edits:
             table.apply(key, row, todo)
         hit = dict.fromkeys(node for node in todo if node.watchers)
         hubs: list[tuple[Node, Any]] = []
         self._mark(todo, hit, hubs)
+        failed: dict[Node, Exception] = {}
+        self._failed = failed
         while hubs:  # what many read is looked at now: where it came out equal, its readers need not be
             node, before = hubs.pop()
+            self._park_orphans()
+            if node.parked:
+                continue
             self.revision += 1  # later than all that was verified before this hub was marked
             self.refresh(node)
             if node.changed_at >= first:
                 if node.watchers:
                     hit[node] = None
                 self._mark(node.fn.reached(self, node, before), hit, hubs)
+        self._failed = None
+        for node, error in failed.items():
+            if node.error is error and not node.parked:
+                self._tell(node, error)
         return list(hit)
 
     def _mark(self, todo: list[Node], hit: dict[Node, None], hubs: list[tuple[Node, Any]]) -> None:
@@ -267,23 +292,45 @@ class Database:
         if not dep.readers and not dep.watchers:
             self._orphans.append(dep)
 
-    def collect(self) -> int:
-        """Free every node that nothing watched reaches; the number of nodes freed."""
-        freed = self._sweep() if self._cyclic else 0
-        while self._orphans:
-            node = self._orphans.pop()
-            if node.readers or node.watchers or self._nodes.get(node.key) is not node:
+    def hold(self, node: Node) -> None:
+        """Watch a node that is there already. Only where nobody read it any more is it brought up to date now."""
+        node.watchers += 1
+        if node.parked:
+            self.refresh(node)
+
+    def _park_orphans(self) -> None:
+        """Take every node that nothing watched reaches out of the readers of its inputs."""
+        orphans = self._orphans
+        while orphans:
+            node = orphans.pop()
+            if node.readers or node.watchers or node.parked:
                 continue
-            del self._nodes[node.key]
-            freed += 1
+            node.parked = node.stale = True
+            self._parked[node] = None
             for dep in node.inputs():
                 self.unread(dep, node)
-            node.deps, node.gathered = (), None
-        return freed
+            if node.gathered is not None:
+                node.gathered = Gathered()
 
-    def _sweep(self) -> int:
+    def _unpark(self, node: Node) -> None:
+        """Enter a parked node among the readers of its inputs again, because it is read; its reader enters itself later."""
+        node.parked = False
+        del self._parked[node]
+        self._orphans.append(node)
+        for dep in node.deps:
+            dep.readers.add(node)
+
+    def collect(self) -> int:
+        """Free every node that nothing watched reaches; the number of nodes freed."""
+        self._park_orphans()
+        freed = len(self._parked)
+        for node in self._parked:
+            del self._nodes[node.key]
+        self._parked.clear()
+        return freed + (self._free_cycles() if self._cyclic else 0)
+
+    def _free_cycles(self) -> int:
         """Free by reachability what reads itself in a circle, after a derivation did."""
-        self._cyclic = False
         live: set[Node] = set()
         todo = [node for node in self._nodes.values() if node.watchers]
         while todo:

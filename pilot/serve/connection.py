@@ -101,6 +101,10 @@ class Connection:
         feed = self._feeds.get(type_url)
         return feed is not None and len(feed.readers) > 1
 
+    def nodes(self) -> tuple[Node, ...]:
+        """The derived groups that it follows."""
+        return tuple(watched.node for feed in self._feeds.values() for watched in feed.watched)
+
     def close(self, feeds: Feeds[Connection]) -> None:
         """Follow nothing any more."""
         for feed in self._feeds.values():

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pilot.derive import Derived, Node
@@ -49,6 +50,7 @@ class Discovery:
         self._plans: dict[str, Node] = {}
         self._by_plan: dict[Node, dict[Connection, None]] = {}
         self._gone: dict[str, float] = {}
+        self._held: deque[tuple[float, tuple[Node, ...]]] = deque()
         self._numbers = itertools.count(1)
         self._versions = itertools.count(1)
         self.version = self._next_version()
@@ -112,12 +114,21 @@ class Discovery:
         """Its stream has ended: undo `connect`."""
         if self._connections.pop(connection.id, None) is None:
             return
+        now = time.monotonic()
+        self._held.append((now, self._hold(connection)))
         connection.close(self._feeds)
         followers = self._by_plan[self._plans[connection.proxy_key]]
         followers.pop(connection, None)
         if not followers:
-            self._gone[connection.proxy_key] = time.monotonic()
+            self._gone[connection.proxy_key] = now
         self.metrics.disconnected(connection.proxy.version)
+
+    def _hold(self, connection: Connection) -> tuple[Node, ...]:
+        """Keep what the connection followed for when its proxy comes back; the nodes."""
+        nodes = connection.nodes()
+        for node in nodes:
+            self.db.hold(node)
+        return nodes
 
     def sweep(self) -> int:
         """Forget the proxies that have been gone for long, and what was derived for nobody else; the number of proxies."""
@@ -130,7 +141,10 @@ class Discovery:
             self.db.unwatch(node)
         if gone:
             self._put((key, None) for key in gone)
-            self.db.collect()
+        while self._held and self._held[0][0] <= limit:
+            for node in self._held.popleft()[1]:
+                self.db.unwatch(node)
+        self.db.collect()
         return len(gone)
 
     def _put(self, rows: Iterable[tuple[str, Proxy | None]]) -> None:

@@ -15,6 +15,7 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.config.virtual_service import L4MatchAttributes, RouteDestination, TCPRoute, TLSMatchAttributes, VirtualService
 from pilot.model.facets import Labels, Scope
 from pilot.model.inputs import Mesh
+from pilot.model.views.egress_hosts import HostSets
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_service_names import MESH
 from pilot.model.views.virtual_services import egress_bindings, virtual_service, virtual_service_keys
@@ -55,18 +56,18 @@ _ruled_in: Gather[ObjectKey, [str], Ruled] = Gather("l4_virtual_services", virtu
 
 
 @hub
-def l4_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[Ruled, ...]:
-    """Returns the VirtualServices of an egress listener that have TCP or TLS rules, in the order they are tried; none of a listener that is gone."""
-    listeners = egress_listeners(db, scope)[index : index + 1]  # a commit looks at a hub even where nobody will ask for it again
-    keys = [b.key for listener in listeners for b in egress_bindings(db, scope.namespace, listener.hosts)]
-    ruled = {namespace: _ruled_in(db, namespace) for namespace in {k.namespace for k in keys}}
+def l4_virtual_services(db: Mesh, namespace: str, hosts: HostSets | None) -> tuple[Ruled, ...]:
+    """Returns the VirtualServices with TCP or TLS rules that an egress listener of the namespace imports with its hosts, in the order they are tried."""
+    keys = [b.key for b in egress_bindings(db, namespace, hosts)]
+    ruled = {ns: _ruled_in(db, ns) for ns in {k.namespace for k in keys}}
     return tuple(found for k in keys if (found := ruled[k.namespace].get(k)) is not None)
 
 
 @derived
 def l4_keys(db: Mesh, scope: Scope, index: int, hostname: str) -> tuple[ObjectKey, ...]:
-    """Returns the VirtualServices of `l4_virtual_services` that have a host in common with a service's name."""
-    return tuple(r.key for r in l4_virtual_services(db, scope, index) if any(matches(h, hostname) for h in r.hosts))
+    """Returns the keys of those VirtualServices of an egress listener, by its index, that have a host in common with a service's name."""
+    hosts = egress_listeners(db, scope)[index].hosts
+    return tuple(r.key for r in l4_virtual_services(db, scope.namespace, hosts) if any(matches(h, hostname) for h in r.hosts))
 
 
 def applies(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, port: int) -> bool:

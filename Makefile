@@ -2,7 +2,7 @@
 DEV := python3 dev.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sample test lint docs bench protos conformance image
+.PHONY: help venv sample test lint docs bench profile protos conformance image
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -25,6 +25,9 @@ docs:  ## write docs/settings.md again from pilot/settings
 
 bench:  ## the load table (ARGS are of bench/table.py)
 	$(DEV) run python bench/table.py $(ARGS)
+
+profile:  ## what the derivations of a load shape cost, by function (ARGS are of bench/derivations.py)
+	$(DEV) run python bench/derivations.py $(ARGS)
 
 protos:  ## generate the modules of protos/*.proto
 	$(DEV) run python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto

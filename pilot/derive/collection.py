@@ -108,11 +108,11 @@ class Collection(Generic[K, R]):
         """Mark the rows, buckets and lists of keys that differ to be read again; their nodes."""
         reached: list[Node] = []
         for key in _changed_keys(old.by_key, new.by_key):
-            db.touch((self._row, key), reached)
+            db.touch(self._row, (key,), reached)
         for at in _changed_keys(old.buckets, new.buckets):
-            db.touch((self._bucket, *at), reached)
+            db.touch(self._bucket, at, reached)
         if old.every != new.every:
-            db.touch((self._every,), reached)
+            db.touch(self._every, (), reached)
         return reached
 
 

@@ -6,15 +6,16 @@ derived call or a tracked table read, and each such read becomes an edge. A comm
 result stops the wave.
 
 A node that nobody reads or watches lets go of what it read, in turn, before the next commit looks at anything: it is parked, and
-no commit brings it up to date. A read takes it up again, and verifies it. `collect` frees what is parked.
+no commit brings it up to date: stale, and in the readers of none of its inputs. A read takes it up again, and verifies it.
+`collect` frees what is parked.
 
 The algorithm is the one of https://salsa-rs.github.io/salsa/reference/algorithm.html, with edges in both directions: they
 give the push candidates of a commit without visiting what did not change.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,33 +27,36 @@ class CycleError(RuntimeError):
 
 
 class Derivation(Generic[P, T]):
-    """What a node computes, and how it is read. `gathers` marks one whose `compute` brings the node's `gathered` items up to date.
+    """What a node computes, and how it is read.
 
-    `picks_from`: the derivation whose value the values of this one are parts of.
+    `gathers` marks one whose `compute` brings the node's `gathered` items up to date; `is_input` one that reads no other node and
+    cannot fail. `picks_from`: the derivation whose value the values of this one are parts of.
     """
 
-    gathers = False
+    gathers = is_input = False
     picks_from: Derivation[..., Any] | None = None
 
     def __init__(self, name: str, compute: Callable[..., T], hub: bool) -> None:
         self.__name__, self.compute, self.hub = name, compute, hub
 
-    def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The value at `args`, recorded as a read of the derivation that runs now, if any; raises its error."""
-        if kwargs:
-            raise TypeError(f"{self.__name__}: arguments are the cache key, so they go by position")
-        key = (self, *args)
-        node = db._nodes.get(key)
-        if node is None:
-            node = db.adopt(key, self, args)
-        if db._frames:
-            db._frames[-1][node] = None
-        if node.stale:
-            db.refresh(node)
-        if node.error is not None:
-            raise node.error.with_traceback(None)  # one object raised again and again would gather tracebacks
-        value: T = node.value
-        return value
+    if TYPE_CHECKING:  # keyword arguments are refused, but a ParamSpec cannot say so
+
+        def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    else:
+
+        def __call__(self, db, *args):
+            """The value at `args`, recorded as a read of the derivation that runs now, if any; raises its error."""
+            node = db.nodes[self].get(args)
+            if node is None:
+                node = db.adopt(self, args)
+            if db.reads is not None:
+                db.reads[node] = None
+            if node.stale:
+                db.refresh(node)
+            if node.error is not None:
+                raise node.error.with_traceback(None)  # one object raised again and again would gather tracebacks
+            return node.value
 
     def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
         """The nodes whose readers a commit is to look at, now that a hub's value changed. `before`: UNSET if it failed or never ran."""
@@ -77,23 +81,26 @@ class Node:
     """One memoised value.
 
     `value` is the last good one (UNSET before the first success); `error` is what the last run raised, or None.
-    `changed_at` and `verified_at` are revisions, -1 for never. A `parked` node is stale, and in the `readers` of none of its inputs.
+    `changed_at` and `verified_at` are revisions, -1 for never.
     """
 
-    __slots__ = (
-        "args", "changed_at", "deps", "error", "fn", "gathered", "key", "parked", "readers", "running", "stale", "value", "verified_at", "watchers"
-    )
+    __slots__ = ("args", "changed_at", "deps", "error", "fn", "gathered", "readers", "running", "stale", "value", "verified_at", "watchers")
 
-    def __init__(self, key: Hashable, fn: Derivation[..., Any], args: tuple[Any, ...]) -> None:
-        self.key, self.fn, self.args = key, fn, args
+    def __init__(self, fn: Derivation[..., Any], args: tuple[Any, ...]) -> None:
+        self.fn, self.args = fn, args
         self.value: Any = UNSET
         self.error: Exception | None = None
         self.deps: tuple[Node, ...] = ()
         self.readers: set[Node] = set()
-        self.stale, self.running, self.parked = True, False, False
+        self.stale, self.running = True, False
         self.changed_at = self.verified_at = -1
         self.watchers = 0
         self.gathered = Gathered() if fn.gathers else None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The derivation and its arguments."""
+        return (self.fn, *self.args)
 
     def inputs(self) -> Iterable[Node]:
         """The nodes that this one was computed from, in the order of their first read."""
@@ -106,8 +113,20 @@ class Node:
         return f"<Node {self.key!r}>"
 
 
+class _Nodes(dict[Derivation[..., Any], dict[tuple[Any, ...], Node]]):
+    """The nodes of each derivation, by their arguments."""
+
+    def __missing__(self, fn: Derivation[..., Any]) -> dict[tuple[Any, ...], Node]:
+        made: dict[tuple[Any, ...], Node] = {}
+        self[fn] = made
+        return made
+
+
 class Database:
-    """The graph of derived values, and the tables by name that they are read from."""
+    """The graph of derived values, and the tables by name that they are read from.
+
+    `reads`: what the derivation that runs now has read so far, in order; None while none runs.
+    """
 
     def __init__(self) -> None:
         self.revision = 0
@@ -116,8 +135,8 @@ class Database:
         self.failures = 0
         self.on_run: Callable[[Node], None] | None = None
         self.on_failure: Callable[[Node, Exception], None] | None = None
-        self._nodes: dict[Hashable, Node] = {}
-        self._frames: list[dict[Node, None]] = []
+        self.nodes = _Nodes()
+        self.reads: dict[Node, None] | None = None
         self._orphans: list[Node] = []
         self._parked: dict[Node, None] = {}
         self._failed: dict[Node, Exception] | None = None  # in a commit, which may run a node before all of its inputs are up to date
@@ -125,10 +144,10 @@ class Database:
 
     # -- reads ---------------------------------------------------------------------------------------------------------
 
-    def adopt(self, key: Hashable, fn: Derivation[..., Any], args: tuple[Any, ...]) -> Node:
-        """Create the node of a key. It is an orphan, freed by the next `collect`, unless something reads or watches it."""
-        node = self._nodes[key] = Node(key, fn, args)
-        if not self._frames:
+    def adopt(self, fn: Derivation[..., Any], args: tuple[Any, ...]) -> Node:
+        """Create a node. It is an orphan, freed by the next `collect`, unless something reads or watches it."""
+        node = self.nodes[fn][args] = Node(fn, args)
+        if self.reads is None:
             self._orphans.append(node)
         return node
 
@@ -139,7 +158,7 @@ class Database:
         if node.running:
             self._cyclic = True
             raise CycleError(node.key)
-        if node.parked:
+        if self._parked and node in self._parked:
             self._unpark(node)
         if node.verified_at < 0 or node.gathered is not None or not self._verify(node):
             self._run(node)
@@ -161,28 +180,38 @@ class Database:
         return True
 
     def _run(self, node: Node) -> None:
-        node.running = True
-        value: Any = UNSET
-        error: Exception | None = None
-        frame: dict[Node, None] = {}
-        self._frames.append(frame)
-        try:
-            value = node.fn.compute(self, *node.args) if node.gathered is None else node.fn.compute(self, node)
-        except Exception as raised:  # a bug in a derivation is memoised like a value; the last good value stays
-            error = raised
-        finally:
-            self._frames.pop()
-            node.running = False
+        fn, error = node.fn, None
+        if fn.is_input:
+            value = fn.compute(self, *node.args)
+        else:
+            node.running = True
+            outer, self.reads = self.reads, {}
+            try:
+                value = fn.compute(self, *node.args) if node.gathered is None else fn.compute(self, node)
+            except Exception as raised:  # a bug in a derivation is memoised like a value; the last good value stays
+                value, error = UNSET, raised
+            finally:
+                reads, self.reads = self.reads, outer
+                node.running = False
+            if node.gathered is None:
+                self._link(node, reads)
         self.runs += 1
         if self.on_run is not None:
             self.on_run(node)
-        if node.gathered is None:
-            self._relink(node, frame)
         if error is not None:
             self._fail(node, error)
-        elif node.error is not None or node.value is UNSET or (value is not node.value and (node.gathered is not None or value != node.value)):
+        elif node.value is UNSET or node.error is not None or (value is not node.value and (node.gathered is not None or value != node.value)):
             node.value, node.error, node.changed_at = value, None, self.revision
         node.stale, node.verified_at = False, self.revision
+
+    def _link(self, node: Node, reads: dict[Node, None]) -> None:
+        """Make what was read the inputs of the node, in the place of what was read before."""
+        for dep in reads:
+            dep.readers.add(node)
+        for dep in node.deps:
+            if dep not in reads:
+                self.unread(dep, node)
+        node.deps = tuple(reads)
 
     def _fail(self, node: Node, error: Exception) -> None:
         if node.error is error:  # passed on by an input that failed before
@@ -199,15 +228,6 @@ class Database:
             self.on_failure(node, error)
         error.__traceback__ = None  # it was told; kept, it would keep every frame's values alive
 
-    def _relink(self, node: Node, frame: dict[Node, None]) -> None:
-        for dep in frame:
-            dep.readers.add(node)
-        if node.deps:
-            for dep in node.deps:
-                if dep not in frame:
-                    self.unread(dep, node)
-        node.deps = tuple(frame)
-
     # -- writes --------------------------------------------------------------------------------------------------------
 
     def commit(self, edits: Iterable[tuple[Any, Hashable, Any]]) -> list[Node]:
@@ -215,7 +235,7 @@ class Database:
 
         A watched node is reported once, and again only after it was refreshed.
         """
-        if self._frames:
+        if self.reads is not None:
             raise RuntimeError("a derivation must not write")
         self.revision += 1
         first = self.revision
@@ -231,7 +251,7 @@ class Database:
         while hubs:  # what many read is looked at now: where it came out equal, its readers need not be
             node, before = hubs.pop()
             self._park_orphans()
-            if node.parked:
+            if node in self._parked:
                 continue
             self.revision += 1  # later than all that was verified before this hub was marked
             self.refresh(node)
@@ -241,7 +261,7 @@ class Database:
                 self._mark(node.fn.reached(self, node, before), hit, hubs)
         self._failed = None
         for node, error in failed.items():
-            if node.error is error and not node.parked:
+            if node.error is error and node not in self._parked:
                 self._tell(node, error)
         return list(hit)
 
@@ -261,9 +281,9 @@ class Database:
                     if reader.watchers:
                         hit[reader] = None
 
-    def touch(self, key: Hashable, todo: list[Node]) -> None:
-        """What a table holds at `key` changed: its node, if any, must run again, and its readers may be stale."""
-        node = self._nodes.get(key)
+    def touch(self, fn: Derivation[..., Any], args: tuple[Any, ...], todo: list[Node]) -> None:
+        """What a table holds there changed: its node, if any, must run again, and its readers may be stale."""
+        node = self.nodes[fn].get(args)
         if node is not None and node.verified_at >= 0:
             node.stale, node.verified_at = True, -1
             todo.append(node)
@@ -272,10 +292,7 @@ class Database:
 
     def watch(self, fn: Derivation[..., Any], *args: Any) -> Node:
         """Keep a derived value alive and have commits report it. The node's `value` is the last good one, or UNSET."""
-        key = (fn, *args)
-        node = self._nodes.get(key)
-        if node is None:
-            node = self.adopt(key, fn, args)
+        node = self.nodes[fn].get(args) or self.adopt(fn, args)
         node.watchers += 1
         self.refresh(node)
         return node
@@ -295,7 +312,7 @@ class Database:
     def hold(self, node: Node) -> None:
         """Watch a node that is there already. Only where nobody read it any more is it brought up to date now."""
         node.watchers += 1
-        if node.parked:
+        if node in self._parked:
             self.refresh(node)
 
     def _park_orphans(self) -> None:
@@ -303,9 +320,9 @@ class Database:
         orphans = self._orphans
         while orphans:
             node = orphans.pop()
-            if node.readers or node.watchers or node.parked:
+            if node.readers or node.watchers or node in self._parked:
                 continue
-            node.parked = node.stale = True
+            node.stale = True
             self._parked[node] = None
             for dep in node.inputs():
                 self.unread(dep, node)
@@ -314,7 +331,6 @@ class Database:
 
     def _unpark(self, node: Node) -> None:
         """Enter a parked node among the readers of its inputs again, because it is read; its reader enters itself later."""
-        node.parked = False
         del self._parked[node]
         self._orphans.append(node)
         for dep in node.deps:
@@ -325,22 +341,22 @@ class Database:
         self._park_orphans()
         freed = len(self._parked)
         for node in self._parked:
-            del self._nodes[node.key]
+            del self.nodes[node.fn][node.args]
         self._parked.clear()
         return freed + (self._free_cycles() if self._cyclic else 0)
 
     def _free_cycles(self) -> int:
         """Free by reachability what reads itself in a circle, after a derivation did."""
         live: set[Node] = set()
-        todo = [node for node in self._nodes.values() if node.watchers]
+        todo = [node for node in self.live_nodes() if node.watchers]
         while todo:
             node = todo.pop()
             if node not in live:
                 live.add(node)
                 todo.extend(node.inputs())
-        dead = [node for node in self._nodes.values() if node not in live]
+        dead = [node for node in self.live_nodes() if node not in live]
         for node in dead:
-            del self._nodes[node.key]
+            del self.nodes[node.fn][node.args]
             for dep in node.inputs():
                 dep.readers.discard(node)
         self._cyclic = any(isinstance(node.error, CycleError) for node in live)
@@ -348,11 +364,11 @@ class Database:
 
     def find_node(self, fn: Derivation[..., Any], *args: Any) -> Node | None:
         """The node of a derived value where it exists now; creates and computes nothing."""
-        return self._nodes.get((fn, *args))
+        return self.nodes[fn].get(args)
 
-    def live_nodes(self) -> Iterable[Node]:
+    def live_nodes(self) -> Iterator[Node]:
         """Every live node, in no order."""
-        return self._nodes.values()
+        return (node for nodes in self.nodes.values() for node in nodes.values())
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return sum(map(len, self.nodes.values()))

@@ -2,14 +2,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from pilot.derive.derived import Derived
 from pilot.derive.graph import Database, Node
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
+P = ParamSpec("P")
 Index = Callable[[Any, Any], Iterable[Hashable]]
+
+
+class _Input(Derived[P, R]):
+    """A read of a table."""
+
+    is_input = True
 
 
 class Table(Generic[K, R]):
@@ -22,10 +29,10 @@ class Table(Generic[K, R]):
         self._db, self.name, self._indexes = db, name, indexes
         self._rows: dict[K, R] = {}
         self._buckets: dict[str, dict[Hashable, set[K]]] = {index: {} for index in indexes}
-        self._row: Derived[Any, R | None] = Derived(self._read_row, hub=False)
-        self._bucket: Derived[Any, tuple[K, ...]] = Derived(self._read_bucket, hub=True)
-        self._held: Derived[Any, tuple[Any, ...]] = Derived(self._read_buckets, hub=True)
-        self._every: Derived[Any, tuple[K, ...]] = Derived(self._read_all, hub=True)
+        self._row: Derived[Any, R | None] = _Input(self._read_row, hub=False)
+        self._bucket: Derived[Any, tuple[K, ...]] = _Input(self._read_bucket, hub=True)
+        self._held: Derived[Any, tuple[Any, ...]] = _Input(self._read_buckets, hub=True)
+        self._every: Derived[Any, tuple[K, ...]] = _Input(self._read_all, hub=True)
         self._row.__name__, self._bucket.__name__, self._held.__name__, self._every.__name__ = name, f"{name} by", f"{name} by every", f"every {name}"
         db.tables[name] = self
 
@@ -79,9 +86,9 @@ class Table(Generic[K, R]):
             del self._rows[key]
         else:
             self._rows[key] = row
-        self._db.touch((self._row, key), todo)
+        self._db.touch(self._row, (key,), todo)
         if old is None or row is None:
-            self._db.touch((self._every,), todo)
+            self._db.touch(self._every, (), todo)
         for name, extract in self._indexes.items():
             before = set(extract(key, old)) if old is not None else set()
             after = set(extract(key, row)) if row is not None else set()
@@ -90,14 +97,14 @@ class Table(Generic[K, R]):
                 buckets[bucket].discard(key)
                 if not buckets[bucket]:
                     del buckets[bucket]
-                    self._db.touch((self._held, name), todo)
-                self._db.touch((self._bucket, name, bucket), todo)
+                    self._db.touch(self._held, (name,), todo)
+                self._db.touch(self._bucket, (name, bucket), todo)
             for bucket in after - before:
                 if bucket not in buckets:
                     buckets[bucket] = set()
-                    self._db.touch((self._held, name), todo)
+                    self._db.touch(self._held, (name,), todo)
                 buckets[bucket].add(key)
-                self._db.touch((self._bucket, name, bucket), todo)
+                self._db.touch(self._bucket, (name, bucket), todo)
 
     def _read_row(self, db: Database, key: K) -> R | None:
         return self._rows.get(key)

@@ -47,11 +47,11 @@ class Derivation(Generic[P, T]):
 
         def __call__(self, db, *args):
             """The value at `args`, recorded as a read of the derivation that runs now, if any; raises its error."""
-            node = db.nodes[self].get(args)
+            node = db._nodes[self].get(args)
             if node is None:
                 node = db.adopt(self, args)
-            if db.reads is not None:
-                db.reads[node] = None
+            if db._reads is not None:
+                db._reads[node] = None
             if node.stale:
                 db.refresh(node)
             if node.error is not None:
@@ -123,10 +123,7 @@ class _Nodes(dict[Derivation[..., Any], dict[tuple[Any, ...], Node]]):
 
 
 class Database:
-    """The graph of derived values, and the tables by name that they are read from.
-
-    `reads`: what the derivation that runs now has read so far, in order; None while none runs.
-    """
+    """The graph of derived values, and the tables by name that they are read from."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -135,8 +132,8 @@ class Database:
         self.failures = 0
         self.on_run: Callable[[Node], None] | None = None
         self.on_failure: Callable[[Node, Exception], None] | None = None
-        self.nodes = _Nodes()
-        self.reads: dict[Node, None] | None = None
+        self._nodes = _Nodes()
+        self._reads: dict[Node, None] | None = None  # by the derivation that runs now, in order
         self._orphans: list[Node] = []
         self._parked: dict[Node, None] = {}
         self._failed: dict[Node, Exception] | None = None  # in a commit, which may run a node before all of its inputs are up to date
@@ -146,8 +143,8 @@ class Database:
 
     def adopt(self, fn: Derivation[..., Any], args: tuple[Any, ...]) -> Node:
         """Create a node. It is an orphan, freed by the next `collect`, unless something reads or watches it."""
-        node = self.nodes[fn][args] = Node(fn, args)
-        if self.reads is None:
+        node = self._nodes[fn][args] = Node(fn, args)
+        if self._reads is None:
             self._orphans.append(node)
         return node
 
@@ -185,13 +182,13 @@ class Database:
             value = fn.compute(self, *node.args)
         else:
             node.running = True
-            outer, self.reads = self.reads, {}
+            outer, self._reads = self._reads, {}
             try:
                 value = fn.compute(self, *node.args) if node.gathered is None else fn.compute(self, node)
             except Exception as raised:  # a bug in a derivation is memoised like a value; the last good value stays
                 value, error = UNSET, raised
             finally:
-                reads, self.reads = self.reads, outer
+                reads, self._reads = self._reads, outer
                 node.running = False
             if node.gathered is None:
                 self._link(node, reads)
@@ -235,7 +232,7 @@ class Database:
 
         A watched node is reported once, and again only after it was refreshed.
         """
-        if self.reads is not None:
+        if self._reads is not None:
             raise RuntimeError("a derivation must not write")
         self.revision += 1
         first = self.revision
@@ -283,7 +280,7 @@ class Database:
 
     def touch(self, fn: Derivation[..., Any], args: tuple[Any, ...], todo: list[Node]) -> None:
         """What a table holds there changed: its node, if any, must run again, and its readers may be stale."""
-        node = self.nodes[fn].get(args)
+        node = self._nodes[fn].get(args)
         if node is not None and node.verified_at >= 0:
             node.stale, node.verified_at = True, -1
             todo.append(node)
@@ -292,7 +289,7 @@ class Database:
 
     def watch(self, fn: Derivation[..., Any], *args: Any) -> Node:
         """Keep a derived value alive and have commits report it. The node's `value` is the last good one, or UNSET."""
-        node = self.nodes[fn].get(args) or self.adopt(fn, args)
+        node = self._nodes[fn].get(args) or self.adopt(fn, args)
         node.watchers += 1
         self.refresh(node)
         return node
@@ -341,7 +338,7 @@ class Database:
         self._park_orphans()
         freed = len(self._parked)
         for node in self._parked:
-            del self.nodes[node.fn][node.args]
+            del self._nodes[node.fn][node.args]
         self._parked.clear()
         return freed + (self._free_cycles() if self._cyclic else 0)
 
@@ -356,7 +353,7 @@ class Database:
                 todo.extend(node.inputs())
         dead = [node for node in self.live_nodes() if node not in live]
         for node in dead:
-            del self.nodes[node.fn][node.args]
+            del self._nodes[node.fn][node.args]
             for dep in node.inputs():
                 dep.readers.discard(node)
         self._cyclic = any(isinstance(node.error, CycleError) for node in live)
@@ -364,11 +361,11 @@ class Database:
 
     def find_node(self, fn: Derivation[..., Any], *args: Any) -> Node | None:
         """The node of a derived value where it exists now; creates and computes nothing."""
-        return self.nodes[fn].get(args)
+        return self._nodes[fn].get(args)
 
     def live_nodes(self) -> Iterator[Node]:
         """Every live node, in no order."""
-        return (node for nodes in self.nodes.values() for node in nodes.values())
+        return (node for nodes in self._nodes.values() for node in nodes.values())
 
     def __len__(self) -> int:
-        return sum(map(len, self.nodes.values()))
+        return sum(map(len, self._nodes.values()))

@@ -47,7 +47,7 @@ class Collection(Generic[K, R]):
         self._bucket: Derived[Any, tuple[K, ...]] = Derived(self._read_bucket, hub=True)
         self._every: Derived[Any, tuple[K, ...]] = Derived(self._read_all, hub=True)
         self._rows.__name__, self._row.__name__ = f"derived {name}s", f"derived {name}"
-        self._bucket.__name__, self._every.__name__ = f"{name} by", f"every {name}"
+        self._bucket.__name__, self._every.__name__ = f"{name} of all sources by", f"every {name} of all sources"
         self._row.picks_from = self._rows
 
     def get(self, db: Database, key: K) -> R | None:

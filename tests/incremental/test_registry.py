@@ -186,8 +186,8 @@ def large() -> tuple[World, list[str]]:
 def runs_after(made: World, keys: list[str], *objects: Plain) -> list[str]:
     """The derivations that run for an edit, after everything was derived."""
     for key in keys:
-        made.mesh.watch(endpoints_of, outbound_facet(made.mesh, key))
-        service_targets(made.mesh, key)
+        made.mesh.watch(endpoints_of, made.mesh.watch(outbound_facet, key).value)
+        made.mesh.watch(service_targets, key)
     ran: list[str] = []
     made.mesh.on_run = lambda node: ran.append(str(node.fn))
     made.set(rows_of(objects))

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from pilot.derive import UNSET
+from pilot.derive import UNSET, Node
 from pilot.ingest.decode import OWN, Origin, decode_document
 from pilot.ingest.discovery import Discovery, Edit
 from pilot.ingest.mesh_config import decode_mesh_config
@@ -63,6 +63,7 @@ class World:
         self.discovery = Discovery(self.mesh)
         self.commit([("mesh", "mesh", mesh), ("mesh", "networks", MeshNetworks())])
         self._watched: dict[Any, Any] = {}
+        self._named: dict[str, set[Any]] = {}
 
     def set(self, rows: Mapping[tuple[str, ObjectKey | RegistryKey], Object[Any] | None]) -> None:
         """Apply rows (None deletes) in one commit."""
@@ -86,7 +87,9 @@ class World:
     def resources(self, node_id: str) -> dict[str, dict[str, Resource]]:
         """By type URL and name, all that the proxy would get."""
         found: dict[str, dict[str, Resource]] = {}
-        for url, groups in plan(self.mesh, node_id).groups.items():
+        planned = plan(self.mesh, node_id).groups
+        self._named[node_id] = {group for groups in planned.values() for group in groups}
+        for url, groups in planned.items():
             have = found.setdefault(url, {})
             for group in groups:
                 node = self._watched.get(group)
@@ -97,10 +100,25 @@ class World:
                     have.setdefault(resource.name, resource)
         return found
 
+    def sweep(self) -> int:
+        """Free what is for no proxy any more, as its plan was when its resources were asked for; the number of nodes that are left."""
+        for group in self._watched.keys() - set().union(*self._named.values()):
+            self.mesh.unwatch(self._watched.pop(group))
+        self.mesh.collect()
+        return len(self.mesh)
+
+    def graph(self) -> dict[Any, set[Any]]:
+        """Every derived value by its function and arguments, with those that it was computed from."""
+        return {_name(node): {_name(source) for source in node.inputs()} for node in self.mesh.live_nodes()}
+
     def rows(self) -> Rows:
         """Every object that the tables hold now."""
         tables = {name: table for name, table in vars(self.mesh).items() if name not in ("mesh", "proxies") and hasattr(table, "all_keys")}
         return {(name, key): row for name, table in tables.items() for key, row in table.rows()}
+
+
+def _name(node: Node) -> tuple[Any, ...]:
+    return (node.fn.__module__, node.fn.__name__, node.args)
 
 
 def read(path: pathlib.Path) -> str:

@@ -233,6 +233,191 @@ def test_reads_from_outside_are_freed() -> None:
     assert len(db) == 0
 
 
+@hub
+def total(db: World) -> int:
+    return sum(number(db, key) or 0 for key in db.numbers.all_keys())
+
+
+@derived
+def total_or_sign(db: World) -> str:
+    return f"total {total(db)}" if number(db, "n00000") == 0 else sign(db, "n00001")
+
+
+def ran(db: World) -> list[str]:
+    return [run.partition("(")[0] for run in db.ran]
+
+
+def test_what_nobody_reads_any_more_is_not_brought_up_to_date_while_it_waits() -> None:
+    db = World()
+    node = db.watch(total_or_sign)
+    db.set("n00000", 1)
+    db.refresh(node)
+    assert node.value == "+"
+    db.set("n00002", 7)
+    assert db.ran == []
+    freed = db.collect()
+    assert freed == 4  # the hub, the list of keys, one number and its row
+    assert db.collect() == 0
+
+
+def test_a_hub_that_a_reader_of_what_changed_reads_is_asked_before_its_reader() -> None:
+    db = World()
+    node = db.watch(total_or_sign)
+    assert db.commit([(db.numbers, "n00000", 1), (db.numbers, "n00001", 0)]) == [node]
+    db.refresh(node)
+    assert node.value == "-"
+
+
+def test_what_is_read_again_before_it_is_freed_is_verified_and_not_run() -> None:
+    db = World()
+    node = db.watch(total_or_sign)
+    db.set("n00000", 1)
+    db.refresh(node)
+    db.set("n00003", None)
+    db.set("n00000", 0)
+    db.refresh(node)
+    assert node.value == "total 3"
+    assert ran(db) == ["number", "number", "total", "total_or_sign"]  # the row, its reader, and the hub because of that row
+    db.ran.clear()
+    assert total(db) == 3
+    assert db.ran == []
+    assert db.collect() == 1  # the sign, which no longer counts; total reads what it read
+
+
+def test_a_value_that_is_read_from_outside_is_not_computed_again_after_other_changes() -> None:
+    db = World()
+    assert sentence(db, "n00001") == "n00001 is +"
+    db.set("n00002", 9)
+    assert sentence(db, "n00001") == "n00001 is +"
+    assert db.ran == []
+    db.set("n00001", -1)
+    assert sentence(db, "n00001") == "n00001 is -"
+    assert ran(db) == ["number", "number", "sign", "sentence"]
+
+
+def test_a_gather_that_is_read_from_outside_runs_the_items_that_changed() -> None:
+    db = World()
+    assert numbers(db) == {"n00000": 0, "n00001": 1, "n00002": 2}
+    db.commit([(db.numbers, "n00001", 5), (db.numbers, "n00002", None)])
+    db.ran.clear()
+    assert numbers(db) == {"n00000": 0, "n00001": 5}
+    assert "number('n00000',)" not in db.ran
+
+
+def test_a_held_node_is_kept_and_followed_when_its_watcher_goes() -> None:
+    db = World()
+    node = db.watch(sentence, "n00001")
+    db.hold(node)
+    db.unwatch(node)
+    assert db.collect() == 0
+    assert db.set("n00001", -1) == [node]
+    db.unwatch(node)
+    assert db.collect() == len(db.ran) + 4
+
+
+def test_a_node_that_waits_to_be_freed_can_be_held_again() -> None:
+    db = World()
+    node = db.watch(sentence, "n00001")
+    db.unwatch(node)
+    db.set("n00001", -1)
+    db.hold(node)
+    assert node.value == "n00001 is -"
+    assert db.collect() == 0
+    assert db.set("n00001", 1) == [node]
+
+
+def test_the_row_of_a_deleted_key_is_gone_from_every_list_of_keys() -> None:
+    db = World()
+    listed, odds = db.watch(keys), db.watch(odd)
+    assert set(db.set("n00001", None)) == {listed, odds}
+    for node in (listed, odds):
+        db.refresh(node)
+    assert (listed.value, odds.value) == (("n00000", "n00002"), ())
+    assert "n00001" not in dict(db.numbers.rows())
+
+
+@derived
+def falling(db: World) -> tuple[str, ...]:
+    return tuple(sorted(db.numbers.all_keys(), key=lambda key: -(db.numbers.get(key) or 0)))
+
+
+by_size: Gather[str, [], str] = Gather("by_size", falling, sign)
+
+
+def test_a_gather_whose_keys_only_change_their_order_is_another_value() -> None:
+    db = World()
+    node = db.watch(by_size)
+    before = node.value
+    assert list(before) == ["n00002", "n00001", "n00000"]
+    db.set("n00001", 9)
+    db.refresh(node)
+    assert list(node.value) == ["n00001", "n00002", "n00000"]
+    assert node.value == before
+    assert node.changed_at == db.revision
+
+
+@hub
+def first_failure(db: World) -> int:
+    return any_failing(db) + second_failure(db)
+
+
+@hub
+def any_failing(db: World) -> int:
+    return number(db, "n00001") or 0
+
+
+@hub
+def second_failure(db: World) -> int:
+    if any_failing(db) == 7:
+        raise ValueError("seven")
+    return any_failing(db)
+
+
+def test_a_failure_counts_once_however_often_a_commit_comes_by() -> None:
+    db = World()
+    told: list[str] = []
+    db.on_failure = lambda node, error: told.append(f"{node.fn}: {error}")
+    db.watch(first_failure)
+    db.set("n00001", 7)
+    assert sorted(told) == ["first_failure: seven", "second_failure: seven"]
+    assert db.failures == 2
+    db.set("n00002", 7)
+    assert db.failures == 2
+
+
+@derived
+def pair_of(db: World, key: str) -> tuple[int, ...]:
+    return tuple(db.numbers.get(k) or 0 for k in twin(db)[key])
+
+
+@hub
+def twin(db: World) -> dict[str, tuple[str, str]]:
+    return {key: (key, key) for key in db.numbers.all_keys()}
+
+
+@hub
+def last(db: World) -> str:
+    return max(db.numbers.all_keys())
+
+
+@hub
+def pair_of_last(db: World) -> tuple[int, ...]:
+    return pair_of(db, last(db))
+
+
+def test_what_a_commit_sees_half_way_is_no_failure_of_anybody() -> None:
+    db = World()
+    db.on_failure = lambda node, error: pytest.fail(f"{node}: {error!r}")
+    node = db.watch(pair_of_last)
+    db.set("n00004", 4)
+    db.refresh(node)
+    assert node.value == (4, 4)
+    db.set("n00004", None)
+    db.refresh(node)
+    assert node.value == (2, 2)
+    assert db.failures == 0
+
+
 def test_a_watched_node_is_reported_once_until_it_is_refreshed() -> None:
     db = World()
     node = db.watch(sentence, "n00001")

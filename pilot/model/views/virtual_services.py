@@ -197,7 +197,7 @@ def virtual_services_for(db: Mesh, namespace: str, gateway: str) -> tuple[Object
 
 def _keys(db: Mesh, bindings: tuple[Binding, ...], gateway: str) -> tuple[ObjectKey, ...]:
     """Of bindings; those that all see are listed once, not for each that does."""
-    return _public_keys(db, gateway) if bindings is listing(db).public.get(gateway) else tuple(b.key for b in bindings)
+    return _public_keys(db, gateway) if bindings == listing(db).public.get(gateway) else tuple(b.key for b in bindings)
 
 
 @hub

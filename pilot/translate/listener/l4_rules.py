@@ -57,7 +57,7 @@ _ruled_in: Gather[ObjectKey, [str], Ruled] = Gather("l4_virtual_services", virtu
 
 @hub
 def l4_virtual_services(db: Mesh, namespace: str, hosts: HostSets | None) -> tuple[Ruled, ...]:
-    """Returns the VirtualServices with TCP or TLS rules that an egress listener of the namespace imports with its hosts, in the order they are tried."""
+    """Returns the VirtualServices with TCP or TLS rules that an egress listener with these hosts imports, in the order they are tried."""
     keys = [b.key for b in egress_bindings(db, namespace, hosts)]
     ruled = {ns: _ruled_in(db, ns) for ns in {k.namespace for k in keys}}
     return tuple(found for k in keys if (found := ruled[k.namespace].get(k)) is not None)

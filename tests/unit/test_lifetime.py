@@ -1,0 +1,117 @@
+"""What was derived for objects that are gone again is freed by one sweep, while all proxies stay connected."""
+from __future__ import annotations
+
+from tests.support.world import Rows, World, parse_objects, proxy, rows_of
+
+PROXIES = [
+    proxy("sidecar", "home-0", "shop", "10.1.0.1", {"app": "home"}),
+    proxy("sidecar", "other-0", "other", "10.1.0.2", {"app": "other"}),
+    proxy("router", "ingress-0", "edge", "10.1.0.8", {"istio": "ingress"}),
+]
+HOME = """
+apiVersion: v1
+kind: Service
+metadata: {name: home, namespace: shop}
+spec: {clusterIP: 10.96.0.1, selector: {app: home}, ports: [{name: http, port: 80}]}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: other}
+spec: {egress: [{hosts: ["./*", "shop/*"]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: edge}
+spec: {selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}
+"""
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {{name: s{0}, namespace: shop}}
+spec: {{clusterIP: 10.97.0.{0}, selector: {{app: s{0}}}, ports: [{{name: http, port: 80}}, {{name: tcp, port: 9000}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: s{0}-0, namespace: shop, labels: {{kubernetes.io/service-name: s{0}}}}}
+addressType: IPv4
+endpoints: [{{addresses: [10.2.0.{0}], conditions: {{ready: true}}, targetRef: {{kind: Pod, name: s{0}-0, namespace: shop}}}}]
+ports: [{{name: http, port: 8080}}, {{name: tcp, port: 9000}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: s{0}-0, namespace: shop, labels: {{app: s{0}}}}}
+spec: {{containers: [{{name: app, image: app}}]}}
+status: {{phase: Running, podIP: 10.2.0.{0}, podIPs: [{{ip: 10.2.0.{0}}}], conditions: [{{type: Ready, status: "True"}}]}}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {{name: s{0}, namespace: shop}}
+spec: {{host: s{0}, subsets: [{{name: v1, labels: {{version: v1}}}}]}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{name: s{0}, namespace: shop}}
+spec: {{hosts: [s{0}, s{0}.example.com], gateways: [mesh, edge/gw], http: [{{route: [{{destination: {{host: s{0}, subset: v1}}}}]}}]}}
+"""
+HOST = """
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: h{0}, namespace: shop}}
+spec: {{hosts: [h{0}.example.com], location: MESH_EXTERNAL, resolution: DNS, ports: [{{number: 443, name: tls, protocol: TLS}}]}}
+"""
+
+
+def mesh_with_proxies() -> tuple[World, list[str]]:
+    world = World()
+    world.apply(HOME)
+    return world, [world.connect(p) for p in PROXIES]
+
+
+def sizes_around(world: World, ids: list[str], objects: Rows, at_once: int) -> tuple[int, int, int]:
+    """The number of nodes before the objects come, while the last are there, and when they have gone; each after one sweep."""
+    contents = [world.resources(node_id) for node_id in ids]
+    before, most = world.sweep(), 0
+    rows = list(objects.items())
+    for start in range(0, len(rows), at_once):
+        part = dict(rows[start : start + at_once])
+        world.set(part)
+        assert [world.resources(node_id) for node_id in ids] != contents
+        most = world.sweep()
+        world.set(dict.fromkeys(part))
+        assert [world.resources(node_id) for node_id in ids] == contents
+    return before, most, world.sweep()
+
+
+def test_fifty_services_that_came_and_went_leave_nothing() -> None:
+    world, ids = mesh_with_proxies()
+    services = rows_of(parse_objects("---".join(SERVICE.format(number) for number in range(1, 51))))
+    before, most, after = sizes_around(world, ids, services, len(services))
+    assert most > before + 50 * 20
+    assert after == before
+
+
+def test_hosts_that_come_and_go_leave_nothing() -> None:
+    world, ids = mesh_with_proxies()
+    hosts = rows_of(parse_objects("---".join(HOST.format(number) for number in range(120))))
+    before, most, after = sizes_around(world, ids, hosts, 20)
+    assert most > before
+    assert after == before
+
+
+def test_what_was_derived_for_a_service_that_is_gone_is_not_derived_again_by_other_changes() -> None:
+    world, ids = mesh_with_proxies()
+    services = rows_of(parse_objects("---".join(SERVICE.format(number) for number in range(1, 11))))
+    world.set(services)
+    for node_id in ids:
+        world.resources(node_id)
+    world.set(dict.fromkeys(services))
+    for node_id in ids:
+        world.resources(node_id)
+    waiting = len(world.mesh)
+    runs: list[str] = []
+    world.mesh.on_run = lambda node: runs.append(repr(node))
+    world.apply(HOME.replace("port: 80}", "port: 81}"))
+    for node_id in ids:
+        world.resources(node_id)
+    assert not [run for run in runs if any(f"'s{number}" in run for number in range(1, 11))]
+    assert world.sweep() < waiting

@@ -104,9 +104,8 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
     )
 
 
-@derived
 def tags(db: Mesh, node_id: str) -> SpanTagsFacet:
-    """How the spans of a proxy name its workload."""
+    """How the spans of a proxy name its workload; to be called in a derivation."""
     proxy, labels = find_proxy(db, node_id), proxy_labels(db, node_id)
     return SpanTagsFacet(
         service=labels.get(CANONICAL_NAME) or "unknown",
@@ -141,9 +140,8 @@ def listening(db: Mesh, node_id: str) -> ListeningFacet:
     )
 
 
-@derived
 def outbound_listening(db: Mesh, node_id: str) -> OutboundListenersFacet:
-    """What the outbound listeners of a sidecar depend on."""
+    """What the outbound listeners of a sidecar depend on; to be called in a derivation."""
     outbound, proxy = outbound_facet(db, node_id), find_proxy(db, node_id)
     return OutboundListenersFacet(
         scope=outbound.scope,

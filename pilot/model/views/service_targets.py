@@ -141,9 +141,8 @@ def _aged(found: Service, port: Port, number: int) -> Aged:
     return (found.created, found.hostname), ServiceTarget(found.ref, port, number)
 
 
-@derived
 def siblings(db: Mesh, node_id: str) -> SiblingsKey | None:
-    """The endpoints like a proxy's own, where its node asks to know them (ENABLE_SELF_DISCOVERY)."""
+    """The endpoints like a proxy's own, where its node asks to know them (ENABLE_SELF_DISCOVERY); to be called in a derivation."""
     proxy = find_proxy(db, node_id)
     if not proxy.flag("ENABLE_SELF_DISCOVERY"):
         return None

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import msgspec
 
-from pilot.derive import derived
 from pilot.model.facets import Labels, Scope
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import listening, outbound_facet, uses_auto_addresses
@@ -24,9 +23,8 @@ class SidecarRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=T
     forwarded_host: bool = False  # a rewritten request names its first host in X-Forwarded-Host
 
 
-@derived
 def sidecar_routing(db: Mesh, node_id: str) -> SidecarRoutesFacet:
-    """What the outbound routes of a sidecar depend on."""
+    """What the outbound routes of a sidecar depend on; to be called in a derivation."""
     proxy, outbound, listens = find_proxy(db, node_id), outbound_facet(db, node_id), listening(db, node_id)
     headers = listens.headers
     return SidecarRoutesFacet(

@@ -69,7 +69,6 @@ def _own_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
     return {**(metadata.get("STATIC_LABELS") or {}), **labels}
 
 
-@derived
 def _registry_labels(db: Mesh, node_id: str) -> Mapping[str, str] | None:
     proxy = find_proxy(db, node_id)
     if is_test_vm(proxy):

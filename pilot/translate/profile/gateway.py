@@ -22,9 +22,8 @@ from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.translate.route.gateway import gateway_route_configurations
 
 
-@derived
 def gateway_plan(db: Mesh, node_id: str) -> Plan:
-    """The groups of one router."""
+    """Returns the groups of one router; to be called in a derivation."""
     outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
     routed = restrict(outbound, selected) if db.settings.gateways.filter_clusters else outbound
     passes = _passes(db, selected)

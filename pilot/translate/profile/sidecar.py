@@ -1,7 +1,6 @@
 """Which resources a sidecar gets."""
 from __future__ import annotations
 
-from pilot.derive import derived
 from pilot.model.facets import OutboundListenersFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import inbound_facet, outbound_facet, outbound_listening, tags
@@ -17,18 +16,18 @@ from pilot.translate.profile.sidecar_routes import route_configurations
 from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER, ROUTE
 
 
-@derived
 def sidecar_plan(db: Mesh, node_id: str) -> Plan:
-    """The groups of one sidecar."""
+    """Returns the groups of one sidecar; to be called in a derivation."""
     outbound, inbound = outbound_facet(db, node_id), inbound_facet(db, node_id)
+    listens = outbound_listening(db, node_id)
     return Plan({
         CLUSTER: sidecar_cluster_groups(db, outbound, inbound),
         ENDPOINT: (Group(endpoints_of, (outbound,)), *own_endpoints(db, node_id)),
         LISTENER: (
-            *_outbound_listeners(db, outbound_listening(db, node_id), tags(db, node_id), inbound.ips[0]),
+            *_outbound_listeners(db, listens, tags(db, node_id), inbound.ips[0]),
             Group(inbound_listeners, (inbound,)),
         ),
-        ROUTE: (Group(route_configurations, (outbound_listening(db, node_id), sidecar_routing(db, node_id))),),
+        ROUTE: (Group(route_configurations, (listens, sidecar_routing(db, node_id))),),
     })
 
 

@@ -268,7 +268,7 @@ def test_default_export_of_the_mesh() -> None:
 
 def test_the_port_of_a_service_is_no_news_to_lists() -> None:
     made = world(kubernetes("{ports: [{name: http, port: 80}]}"), kubernetes("{ports: [{name: http, port: 80}]}", "beta"))
-    before = visible_refs(made.mesh, "z")
+    before = made.mesh.watch(visible_refs, "z").value
     ran: list[str] = []
     made.mesh.on_run = lambda node: ran.append(str(node.fn))
     made.set(rows_of([kubernetes("{ports: [{name: http, port: 81}]}")]))

@@ -36,7 +36,7 @@ def egress_services(db: Mesh, scope: Scope, index: int) -> tuple[Import, ...]:
     listener = egress_listeners(db, scope)[index]
     if listener.hosts.everything:
         refs: Iterable[ServiceRef] = visible_refs(db, scope.namespace)
-        if not listener.match_port and refs is public_refs(db) and (shared := _public_imports(db)) is not None:
+        if not listener.match_port and refs == public_refs(db) and (shared := _public_imports(db)) is not None:
             return shared
     else:
         refs = [r for r in _candidates(db, listener.hosts, scope.namespace) if listener.hosts.imports(r.hostname, r.namespace)]

@@ -19,7 +19,7 @@ from tests.support.clock import VirtualClock
 
 def mesh(*layers: str) -> MeshConfig:
     config, problems = decode_mesh_config([yaml.safe_load(layer) for layer in layers])
-    assert problems == []
+    assert {p.code for p in problems} <= {"no-effect"}  # test_without_effect.py says of which fields
     assert config is not None
     return config
 
@@ -115,7 +115,7 @@ def test_names_are_taken_in_both_spellings() -> None:
 def test_a_wrong_mesh_config_is_none(text: str, code: str, path: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(text)])
     assert config is None
-    assert [(p.code, p.path, str(p.object.kind)) for p in problems] == [(code, path, "MeshConfig")]
+    assert [(p.code, p.path, str(p.object.kind)) for p in problems if p.code != "no-effect"] == [(code, path, "MeshConfig")]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pilot.model.validate.load_balancer import validate_locality, validate_zone_
 from pilot.model.validate.retry import validate_retry
 from pilot.model.validate.tls import validate_client_tls
 from pilot.model.validate.traffic_policy import validate_connection_pool, validate_outlier_detection
+from pilot.model.validate.without_effect import find_without_effect
 
 _HOUR = 3_600_000_000_000
 _SECOND = 1_000_000_000
@@ -22,6 +23,7 @@ _HOST_IP = "$(HOST_IP)"
 
 
 def validate_mesh_config(mesh: MeshConfig) -> Problems:
+    yield from find_without_effect(mesh)
     yield from rules.check_port("proxyListenPort", mesh.proxy_listen_port)
     yield from rules.check_port("proxyInboundListenPort", mesh.proxy_inbound_listen_port)
     if mesh.proxy_listen_port == mesh.proxy_inbound_listen_port:

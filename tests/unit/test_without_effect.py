@@ -1,0 +1,83 @@
+"""Every field of the mesh config either does something, or whoever sets it is told that it does not."""
+from __future__ import annotations
+
+import pathlib
+import re
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+import pilot
+from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.validate.without_effect import WITHOUT_EFFECT
+
+ROOT = pathlib.Path(pilot.__file__).parent
+# Fields of messages that DestinationRules have too, where the same rules hold; and what only tells another field's meaning.
+ELSEWHERE = {("OutlierDetection", "consecutive_errors")}
+
+
+def structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from structs(argument)
+
+
+def reachable(struct: type[msgspec.Struct], seen: set[type[msgspec.Struct]]) -> Iterator[tuple[type[msgspec.Struct], str]]:
+    """The fields of a message and of the messages in it, but for those in a field that has no effect as a whole."""
+    if struct in seen:
+        return
+    seen.add(struct)
+    hints = typing.get_type_hints(struct)
+    for field in msgspec.structs.fields(struct):
+        yield struct, field.name
+        if field.name not in WITHOUT_EFFECT.get(struct, {}):
+            for inner in structs(hints[field.name]):
+                yield from reachable(inner, seen)
+
+
+FIELDS = list(reachable(MeshConfig, set()))
+READERS = "\n".join(
+    path.read_text()
+    for path in ROOT.rglob("*.py")
+    if not path.is_relative_to(ROOT / "model" / "config") and not path.is_relative_to(ROOT / "model" / "validate")
+)
+
+
+@pytest.mark.parametrize(("struct", "field"), FIELDS, ids=[f"{struct.__name__}.{field}" for struct, field in FIELDS])
+def test_a_field_is_read_by_somebody_or_said_to_have_no_effect(struct: type[msgspec.Struct], field: str) -> None:
+    listed = field in WITHOUT_EFFECT.get(struct, {}) or (struct.__name__, field) in ELSEWHERE
+    assert listed or re.search(rf"\.{field}\b|\"{field}\"", READERS), "nobody reads it: read it, or list it in WITHOUT_EFFECT"
+
+
+def test_only_fields_that_there_are_are_listed() -> None:
+    for struct, fields in WITHOUT_EFFECT.items():
+        assert fields.keys() <= {f.name for f in msgspec.structs.fields(struct)}
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("ingressClass: other", "ingressClass"),
+        ("defaultConfig: {concurrency: 3}", "defaultConfig.concurrency"),
+        ("defaultConfig: {tracing: {zipkin: {address: 'z:1'}}}", "defaultConfig.tracing.zipkin"),
+        ("defaultConfig: {connectionSettings: {listenerConnectionLimit: 3}}", "defaultConfig.connectionSettings.listenerConnectionLimit"),
+        ("caCertificates: [{trustDomains: [a], pem: x}]", "caCertificates[0].pem"),
+        ("extensionProviders: [{name: z, zipkin: {service: z.a.svc.cluster.local, port: 80}}]", "extensionProviders[3].zipkin"),
+    ],
+)
+def test_who_sets_a_field_without_effect_is_told(text: str, path: str) -> None:
+    config, problems = decode_mesh_config([yaml.safe_load(text)])
+    assert config is not None
+    assert [(p.code, p.path, str(p.severity)) for p in problems] == [("no-effect", path, "warning")]
+
+
+def test_the_defaults_and_what_has_an_effect_are_not_remarked_upon() -> None:
+    assert decode_mesh_config([])[1] == []
+    text = "{trustDomain: x.com, defaultConfig: {proxyHeaders: {server: {disabled: true}}}, ingressClass: istio, enableTracing: false}"
+    assert decode_mesh_config([yaml.safe_load(text)])[1] == []

@@ -2,7 +2,7 @@
 DEV := python3 dev.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sample test lint docs bench profile protos conformance image
+.PHONY: help venv sample test lint docs bench profile soak chaos protos conformance image
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -28,6 +28,12 @@ bench:  ## the load table (ARGS are of bench/table.py)
 
 profile:  ## what the derivations of a load shape cost, by function (ARGS are of bench/derivations.py)
 	$(DEV) run python bench/derivations.py $(ARGS)
+
+soak:  ## an hour of random edits with proxies of all kinds connected (ARGS="--minutes 5")
+	$(DEV) run python bench/soak.py $(ARGS)
+
+chaos:  ## hostile clients and broken folders against a real process (ARGS are words of scenarios)
+	$(DEV) run python bench/chaos.py $(ARGS)
 
 protos:  ## generate the modules of protos/*.proto
 	$(DEV) run python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto

@@ -74,6 +74,7 @@ class ControlPlane:
         self._ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.serve.stream_rate), aliases, stream_limits_of(settings.serve))
         self._clock = HeldClock(clock or _LoopClock())
         self._notices = Notices(self.db, self.discovery, self.metrics, self._clock)
+        self.metrics.count_nodes(lambda: len(self.db))
         self.db.on_failure = self._notices.failed
         self.problems = ProblemStore(self._notices.noticed, self.metrics.config_problems)
         self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS))

@@ -49,6 +49,10 @@ class Metrics:
         self._at("pilot_info", str(build)).set(1)
         self._at("istio_build", "pilot", build.tag).set(1)
 
+    def count_nodes(self, count: Callable[[], int]) -> None:
+        """Ask `count` for the number of derived values whenever the metrics are read."""
+        self._at("pyistiod_graph_nodes").set_function(count)
+
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def connected(self, version: str) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pilot.agent.bootstrap import Node, build_bootstrap
@@ -70,10 +70,16 @@ class Process:
 
 
 class ControlPlane(Process):
-    """pilot-discovery on a folder of files; ready when constructed."""
+    """pilot-discovery on a folder of files; `wait_ready` says when it serves. `more`: further arguments."""
 
     def __init__(
-        self, work: pathlib.Path, config: pathlib.Path, mesh_config: str = "", host: str = "127.0.0.1", join: Callable[[], None] | None = None
+        self,
+        work: pathlib.Path,
+        config: pathlib.Path,
+        mesh_config: str = "",
+        host: str = "127.0.0.1",
+        join: Callable[[], None] | None = None,
+        more: Sequence[str] = (),
     ) -> None:
         self.host = host
         self.ports = {flag: free_port() for flag in ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")}
@@ -83,6 +89,7 @@ class ControlPlane(Process):
         if mesh_config:
             (work / "mesh.yaml").write_text(mesh_config)
             arguments += ["--meshConfig", str(work / "mesh.yaml")]
+        arguments += more
         super().__init__(arguments, work / "pilot.log", join)
         self.xds = f"{host}:{self.ports['grpcAddr']}"
 

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Random edits of a whole mesh for a time, against a real process with proxies of all kinds connected over gRPC.
+
+    python bench/soak.py [--minutes 60] [--edits 40] [--work DIR]
+
+In every round the mesh lives through random edits (objects, mesh config, networks, proxies that leave and come back), and is compared with a
+fresh start in the middle and at its end, which is where it began: there the number of nodes in the graph must be what it was, and memory,
+once warm (a sixth of the time), may not grow by more than a tenth. Prints a line a round and a verdict; exits 1 where a promise is broken.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from tests.support.mesh_edits import draw
+from tests.support.mesh_slots import SLOTS
+from tests.support.real_mesh import RealMesh, base_state, held, resident_megabytes
+
+GROWTH = 1.10
+SWEEP_SECONDS = 40.0  # what nothing watches is freed on a sweep, which comes every ten seconds
+PAUSES = (0.0, 0.0, 0.05, 0.3)  # shorter and longer than the debounce
+
+
+class Round(NamedTuple):
+    """`wrong`: differences from a fresh start; `nodes`, `megabytes` and `responses` (of the whole run) at its end."""
+
+    minute: float
+    edits: int
+    checkpoints: int
+    wrong: list[str]
+    nodes: int
+    megabytes: float
+    responses: int
+
+
+async def back_to(mesh: RealMesh, nodes: int) -> int:
+    """Wait until the graph has that many nodes; how many it has at last."""
+    deadline = time.monotonic() + SWEEP_SECONDS
+    while (found := await node_count(mesh)) != nodes and time.monotonic() < deadline:
+        await asyncio.sleep(0.5)
+    return found
+
+
+async def node_count(mesh: RealMesh) -> int:
+    return int(await asyncio.to_thread(mesh.plane.metric, "pyistiod_graph_nodes"))
+
+
+async def settled_nodes(mesh: RealMesh) -> int:
+    """The number of nodes when it has not changed over more than a sweep."""
+    count, since = await node_count(mesh), time.monotonic()
+    while time.monotonic() - since < 12:
+        await asyncio.sleep(1)
+        if (now := await node_count(mesh)) != count:
+            count, since = now, time.monotonic()
+    return count
+
+
+async def edit(mesh: RealMesh, choose: random.Random) -> None:
+    for slot in choose.sample(range(len(SLOTS)), choose.choice((1, 1, 1, 2, 4))):
+        await mesh.set(slot, draw(choose, slot))
+    await asyncio.sleep(choose.choice(PAUSES))
+
+
+async def play(mesh: RealMesh, choose: random.Random, edits: int) -> list[str]:
+    """One round: edits, a checkpoint, edits, back to the base, a checkpoint; what was wrong."""
+    for _ in range(edits // 2):
+        await edit(mesh, choose)
+    wrong = [f"after edits: {w}" for w in await mesh.disagreement()]
+    for _ in range(edits - edits // 2):
+        await edit(mesh, choose)
+    for slot, variant in enumerate(base_state()):
+        if mesh.state[slot] != variant:
+            await mesh.set(slot, variant)
+    return wrong + [f"back at the base: {w}" for w in await mesh.disagreement()]
+
+
+def verdict(rounds: list[Round], nodes: int, warm_minutes: float) -> list[str]:
+    """The promises that were broken."""
+    broken = [f"round {number}: {w}" for number, r in enumerate(rounds, 1) for w in r.wrong[:20]]
+    broken += [f"round {number}: {r.nodes} nodes in the graph, {nodes} at first" for number, r in enumerate(rounds, 1) if r.nodes != nodes]
+    warm = [r.megabytes for r in rounds if r.minute >= warm_minutes]
+    if warm and max(warm) > GROWTH * warm[0]:
+        broken.append(f"memory grew from {warm[0]:.0f} to {max(warm):.0f} MB")
+    return broken
+
+
+async def soak(work: pathlib.Path, choose: random.Random, minutes: float, edits: int) -> list[str]:
+    """Rounds until the time is over, one at least; the promises that were broken."""
+    mesh = RealMesh(work)
+    rounds: list[Round] = []
+    try:
+        await mesh.start()
+        first = await mesh.disagreement()
+        nodes = await settled_nodes(mesh)
+        print(f"{len(mesh.fleet.followers)} streams, {held(list(mesh.fleet.content().values()))} resources, {nodes} nodes", *first, flush=True)
+        print("| round | minute | edits | checkpoints | wrong | nodes | MB | responses |\n|---|---|---|---|---|---|---|---|", flush=True)
+        started = time.monotonic()
+        while not rounds or (time.monotonic() - started) / 60 < minutes:
+            wrong = await play(mesh, choose, edits)
+            found = await back_to(mesh, nodes)
+            minute = (time.monotonic() - started) / 60
+            r = Round(minute, edits, 2, wrong, found, resident_megabytes(mesh.plane.child.pid), mesh.fleet.responses)
+            rounds.append(r)
+            cells = [len(rounds), f"{r.minute:.1f}", r.edits, r.checkpoints, len(r.wrong), r.nodes, f"{r.megabytes:.0f}", r.responses]
+            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+        return [f"at the start: {w}" for w in first] + verdict(rounds, nodes, minutes / 6)
+    finally:
+        await mesh.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--edits", type=int, default=40, help="edits a round")
+    parser.add_argument("--work", type=pathlib.Path, help="where to keep files and logs; default: a temporary folder")
+    options = parser.parse_args()
+    seed = os.environ.get("PYISTIOD_SEED") or str(random.SystemRandom().randrange(1 << 32))
+    print(f"PYISTIOD_SEED={seed}")
+    work = options.work or pathlib.Path(tempfile.mkdtemp(prefix="soak-"))
+    broken = asyncio.run(soak(work, random.Random(seed), options.minutes, options.edits))
+    for line in broken:
+        print(f"broken: {line}")
+    if broken:
+        print(f"the files and logs are in {work}")
+        return 1
+    shutil.rmtree(work)
+    print("all promises were kept")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""The short form of bench/chaos.py: hostile clients and broken folders, each at a hundredth, against a process of its own."""
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from bench.chaos import SCENARIOS, Scenario, attack
+from tests.support.real_mesh import RealMesh
+
+pytestmark = pytest.mark.timeout(600)  # processes start in the middle of whatever else the machine does
+
+
+@pytest.mark.parametrize("scenario", [pytest.param(scenario, id=scenario.__name__) for scenario in SCENARIOS])
+async def test_after_an_attack_proxies_have_what_a_fresh_start_gives(scenario: Scenario, tmp_path: pathlib.Path) -> None:
+    mesh = RealMesh(tmp_path)
+    try:
+        await mesh.start()
+        assert await attack(mesh, scenario, 0.01) == []
+    finally:
+        await mesh.stop()

@@ -1,0 +1,24 @@
+"""The short form of bench/soak.py: one round of random edits, with twenty proxies connected."""
+from __future__ import annotations
+
+import pathlib
+import random
+
+import pytest
+
+from bench.soak import Round, soak, verdict
+
+
+@pytest.mark.timeout(600)  # processes start in the middle of whatever else the machine does
+async def test_a_round_of_random_edits_keeps_every_promise(tmp_path: pathlib.Path, seed: int) -> None:
+    assert await soak(tmp_path, random.Random(seed), minutes=0, edits=8) == []
+
+
+def test_a_broken_promise_is_told() -> None:
+    def one(minute: float, wrong: list[str], nodes: int = 100, megabytes: float = 100.0) -> Round:
+        return Round(minute, 40, 2, wrong, nodes, megabytes, 1)
+
+    assert verdict([one(1, []), one(11, [], megabytes=200), one(20, [], megabytes=219)], 100, 10) == []
+    assert verdict([one(11, []), one(20, [], megabytes=111)], 100, 10) == ["memory grew from 100 to 111 MB"]
+    assert verdict([one(1, []), one(2, [], nodes=101)], 100, 10) == ["round 2: 101 nodes in the graph, 100 at first"]
+    assert verdict([one(1, ["after edits: x"])], 100, 10) == ["round 1: after edits: x"]

@@ -1,0 +1,171 @@
+"""Random edits of a whole mesh, and what its proxies get: of one that lives through them, and of one that starts from scratch."""
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import yaml
+
+from pilot.ingest.mesh_config import decode_mesh_config, decode_mesh_networks
+from pilot.model.proxy import Proxy
+from tests.support.mesh_slots import SLOTS
+from tests.support.world import World, rows_of
+
+Rows = Mapping[tuple[str, Any], Any]
+"""Rows by table and key; None for one that goes."""
+Snapshot = dict[str, dict[str, dict[str, bytes]]]
+"""Resources by node id, type URL and name."""
+EMPTY = -1
+FLAGS = {  # settings that make more of the mesh matter
+    "PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER": "true",
+    "PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true",
+    "PILOT_FILTER_GATEWAY_CLUSTER_CONFIG": "true",
+    "ENABLE_PROXY_FIND_POD_BY_IP": "true",
+    "ENABLE_HCM_INTERNAL_NETWORKS": "true",
+    "PILOT_SCOPE_GATEWAY_TO_NAMESPACE": "true",
+}
+
+
+def node_id(proxy: Proxy) -> str:
+    """The id that a proxy connects by, whatever its metadata says now."""
+    return f"{proxy.type}~{proxy.id}~{proxy.cluster_id}"
+
+
+NODE_IDS = tuple(dict.fromkeys(node_id(v) for slot in SLOTS if slot.kind == "proxy" for v in slot.variants))
+
+
+@functools.cache
+def rows_at(slot: int, variant: int) -> Rows:
+    """The rows of a slot at one of its variants, or EMPTY; of the mesh config there is always one."""
+    kind, variants = SLOTS[slot].kind, SLOTS[slot].variants
+    if kind == "object":
+        rows = rows_of([variants[variant]], SLOTS[slot].cluster) if variant != EMPTY else {}
+        assert rows or variant == EMPTY, f"{SLOTS[slot].name}: no kind of ours"
+        return rows
+    if kind == "proxy":
+        return {("proxies", node_id(variants[variant])): variants[variant]} if variant != EMPTY else {}
+    decode = (lambda plain: decode_mesh_config([plain])) if kind == "mesh" else decode_mesh_networks
+    found, problems = decode(yaml.safe_load(variants[variant]) if variant != EMPTY else {})
+    assert found is not None, problems
+    return {("mesh", kind): found}
+
+
+class Step(NamedTuple):
+    """`slots`: those that were edited. `rows`: what that edits. `state`: the variant of every slot after it."""
+
+    slots: tuple[int, ...]
+    rows: Rows
+    state: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{SLOTS[i].name} → {'nothing' if self.state[i] == EMPTY else f'variant {self.state[i]}'}" for i in self.slots)
+
+
+def draw(choose: random.Random, slot: int) -> int:
+    return EMPTY if choose.random() < SLOTS[slot].empty else choose.randrange(len(SLOTS[slot].variants))
+
+
+def random_steps(choose: random.Random, count: int) -> Iterator[Step]:
+    """A first step that sets every slot, and random edits after it; most are of one slot, so that no other edit hides what one should do."""
+    state = [draw(choose, slot) for slot in range(len(SLOTS))]
+    yield Step(tuple(range(len(SLOTS))), rows_of_state(state), tuple(state))
+    for _ in range(count):
+        slots = tuple(choose.sample(range(len(SLOTS)), choose.choice((1, 1, 1, 2, 3))))
+        rows: dict[tuple[str, Any], Any] = {}
+        for slot in slots:
+            old, state[slot] = state[slot], draw(choose, slot)
+            rows |= dict.fromkeys(rows_at(slot, old)) | dict(rows_at(slot, state[slot]))
+        yield Step(slots, rows, tuple(state))
+
+
+def rows_of_state(state: Sequence[int]) -> Rows:
+    return {key: row for slot, variant in enumerate(state) for key, row in rows_at(slot, variant).items()}
+
+
+def start(rows: Rows, flags: Mapping[str, str]) -> World:
+    world = World(environ=flags)
+    world.set(rows)
+    return world
+
+
+def snapshot(world: World) -> Snapshot:
+    return {node: {url: {name: r.any for name, r in have.items()} for url, have in world.resources(node).items()} for node in NODE_IDS}
+
+
+def difference(got: Snapshot, want: Snapshot) -> list[str]:
+    """What is not as it should be: "node, type, resource"."""
+    rows = []
+    for node, types in want.items():
+        for url in types.keys() | got[node].keys():
+            ours, fresh = got[node].get(url, {}), types.get(url, {})
+            rows += [f"{node} {url.rpartition('.')[2]} {name}" for name in sorted(ours.keys() | fresh.keys()) if ours.get(name) != fresh.get(name)]
+    return rows
+
+
+class Course(NamedTuple):
+    """Random edits of one seed, what proxies are to get after each, and where it is looked at, what is left of the graph when it is swept."""
+
+    flags: Mapping[str, str]
+    steps: tuple[Step, ...]
+    wanted: tuple[Snapshot, ...]
+    needed: tuple[Collection[Any] | None, ...]
+
+
+def course(seed: str, count: int, flags: Mapping[str, str]) -> Course:
+    """What is wanted is what a fresh start gives; every third time what it needs is looked at."""
+    steps = tuple(random_steps(random.Random(seed), count))
+    wanted: list[Snapshot] = []
+    needed: list[Collection[Any] | None] = []
+    for number, step in enumerate(steps):
+        fresh = start(rows_of_state(step.state), flags)
+        wanted.append(snapshot(fresh))
+        if number % 3 == 2:
+            fresh.sweep()
+        needed.append(fresh.graph().keys() if number % 3 == 2 else None)
+    return Course(flags, steps, tuple(wanted), tuple(needed))
+
+
+def lived_course(seed: str, count: int, flags: Mapping[str, str]) -> Course:
+    """What is wanted is what one mesh gives that lives through all steps: soon made, and right while `first_wrong` of a `course` is None."""
+    steps = tuple(random_steps(random.Random(seed), count))
+    return Course(flags, steps, tuple(snapshot(world) for world in live(steps, flags)), (None,) * len(steps))
+
+
+def live(steps: Sequence[Step], flags: Mapping[str, str]) -> Iterator[World]:
+    """One mesh, after each step."""
+    world = World(environ=flags)
+    for step in steps:
+        world.set(step.rows)
+        yield world
+
+
+def first_wrong(course: Course) -> tuple[Step, list[str]] | None:
+    """The first step after which a mesh that lived through all of them has what is not wanted or not needed, or in which a derivation failed."""
+    for step, world, want, needed in zip(course.steps, live(course.steps, course.flags), course.wanted, course.needed, strict=True):
+        got = snapshot(world)
+        if got != want or world.failures:
+            return step, [*difference(got, want), *world.failures]
+        if needed is not None:
+            world.sweep()
+            if surplus := world.graph().keys() - needed:
+                return step, [f"nobody needs {name}" for name in surplus]
+    return None
+
+
+def reached_kinds(seed: str, flags: Mapping[str, str]) -> set[str]:
+    """The kinds of which some edit, of one slot of a random mesh, changes what some proxy gets."""
+    choose = random.Random(seed)
+    state = [draw(choose, slot) for slot in range(len(SLOTS))]
+    world, found = start(rows_of_state(state), flags), set[str]()
+    before = snapshot(world)
+    for slot, (at_first, variants) in enumerate(zip(state, SLOTS, strict=True)):
+        for variant in range(EMPTY, len(variants.variants)):
+            if variants.table in found:
+                break
+            world.set(dict.fromkeys(rows_at(slot, at_first)) | dict(rows_at(slot, variant)))
+            if snapshot(world) != before:
+                found.add(variants.table)
+            world.set(dict.fromkeys(rows_at(slot, variant)) | dict(rows_at(slot, at_first)))
+    return found

@@ -1,0 +1,391 @@
+"""What random edits of a whole mesh are made of: slots, each of which holds one of its variants or nothing.
+
+Objects name each other by few names, so that most edits matter to somebody. A new kind, or another way that an object
+may look, is one more entry. `kind` of a slot says what its variants are: objects of users as plain data, the mesh config or the mesh
+networks as YAML, or the node of a proxy that connects, comes back with other metadata, and leaves.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from pilot.model.endpoint import Locality
+from pilot.model.proxy import Proxy
+from tests.support.objects import Plain, at, endpoint_slice, make, pod
+from tests.support.world import proxy
+
+
+class Slot(NamedTuple):
+    """`empty`: how likely it holds nothing. `cluster`: where its object is."""
+
+    name: str
+    kind: Literal["object", "mesh", "networks", "proxy"]
+    variants: tuple[Any, ...]
+    empty: float = 0.15
+    cluster: str = "Kubernetes"
+
+    @property
+    def table(self) -> str:
+        """The kind of its objects, which is what its name begins with."""
+        return self.name.partition(" ")[0]
+
+
+RARE = {"Sidecar": 0.7, "DestinationRule": 0.4, "VirtualService": 0.4, "PeerAuthentication": 0.4}  # they hide each other, or most of the mesh
+
+
+def one_of(*variants: Plain) -> Slot:
+    """A slot of an object."""
+    first = variants[0]
+    name = f"{first['kind']} {first['metadata'].get('namespace', '')}/{first['metadata']['name']}"
+    return Slot(name, "object", variants, RARE.get(first["kind"], 0.15))
+
+
+def each(kind: str, name: str, namespace: str, *specs: str, **more: Any) -> Slot:
+    """A slot of an object by its specs, as YAML without the outer braces."""
+    return one_of(*(make(kind, name, f"{{{spec}}}", namespace, **more) for spec in specs))
+
+
+def service(name: str, namespace: str, ip: str, *specs: str, **more: Any) -> list[Plain]:
+    """Variants of a Service; each spec is the rest of it."""
+    return [make("Service", name, f"{{clusterIP: {ip}, clusterIPs: [{ip}], selector: {{app: {name}}}, {spec}}}", namespace, **more) for spec in specs]
+
+
+def to(host: str, subset: str = "") -> str:
+    """The route of an HTTP, TCP or TLS rule."""
+    return f"route: [{{destination: {{host: {host}{', subset: ' + subset if subset else ''}}}}}]"
+
+
+WEST = "west"
+"""The other cluster, which has namesakes of what is in the own one."""
+
+
+# -- proxies ---------------------------------------------------------------------------------------------------------------
+
+STOCK = frozenset(("envoy.filters.http.router", "envoy.filters.network.tcp_proxy"))
+FIRST_ZONE, SECOND_ZONE = Locality("r1", "z1"), Locality("r2", "z2")
+
+
+def node(connected: Proxy, *changes: Mapping[str, Any]) -> Slot:
+    """A slot of a proxy: as it is, and with each change of its fields (`metadata` is merged in)."""
+
+    def changed(change: Mapping[str, Any]) -> Proxy:
+        fields = {**change, "metadata": {**connected.metadata, **change.get("metadata", {})}}
+        return msgspec.structs.replace(connected, **fields)
+
+    return Slot(f"Proxy {connected.id} {connected.cluster_id}", "proxy", (connected, *(changed(c) for c in changes)), 0.05)
+
+
+PROXIES = [
+    node(
+        proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web", "version": "v1"}, NODE_NAME="n1", NETWORK="net1"),
+        {"metadata": {"NETWORK": "net2"}, "locality": SECOND_ZONE},
+        {"metadata": {"NODE_NAME": "n2"}, "locality": FIRST_ZONE},
+        {"metadata": {"PROXY_CONFIG": {"tracing": {"sampling": 50}, "proxyHeaders": {"preserveHttp1HeaderCase": True}}}},
+    ),
+    node(
+        proxy("sidecar", "api-0", "b", "10.1.0.2", {"app": "api"}, INTERCEPTION_MODE="TPROXY", NODE_NAME="n2"),
+        {"metadata": {"INTERCEPTION_MODE": "REDIRECT", "LABELS": {"app": "web"}}},
+        {"metadata": {"TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_KEY": "/k", "TLS_CLIENT_ROOT_CERT": "/r"}},
+    ),
+    node(
+        proxy("sidecar", "none-0", "b", "10.1.0.3", {"app": "db"}, INTERCEPTION_MODE="NONE", HTTP_PROXY_PORT="15002", IDLE_TIMEOUT="5s"),
+        {"metadata": {"HTTP10": "1", "INBOUND_LISTENER_EXACT_BALANCE": "true"}},
+    ),
+    node(
+        msgspec.structs.replace(
+            proxy("sidecar", "dual-0", "a", "10.1.0.4", {"app": "head"}, DNS_CAPTURE="true", DNS_AUTO_ALLOCATE="true"), ips=("10.1.0.4", "fd00::4")
+        ),
+        {"metadata": {"DNS_CAPTURE": "false"}},
+        {"ips": ("fd00::4", "10.1.0.4")},
+    ),
+    node(proxy("sidecar", "six-0", "a", "fd00::5", {"app": "web"}), {"ips": ("10.1.0.5",)}),
+    node(proxy("sidecar", "vm", "a", "10.9.0.1", {"app": "vm"}), {"ips": ("10.9.0.2",)}, {"metadata": {"LABELS": {"app": "other"}}}),
+    node(
+        proxy("sidecar", "far-0", "c", "10.1.0.7", {"app": "far"}, CLUSTER_ID="other", REQUESTED_NETWORK_VIEW="net2"),
+        {"metadata": {"REQUESTED_NETWORK_VIEW": ""}, "locality": SECOND_ZONE},
+        {"namespace": "b"},
+    ),
+    node(
+        msgspec.structs.replace(proxy("sidecar", "stock-0", "c", "10.1.0.8", {"app": "stock"}), extensions=STOCK),
+        {"extensions": None},
+        {"metadata": {"credential": "true", "file-credential": "true"}},
+    ),
+    node(
+        proxy("router", "ingress-0", "edge", "10.1.0.9", {"istio": "ingress"}),
+        {"metadata": {"LABELS": {"istio": "egress"}}},
+        {"metadata": {"NETWORK": "net2", "UNPRIVILEGED_POD": "true"}},
+        {"locality": SECOND_ZONE},
+    ),
+    node(proxy("router", "egress-0", "a", "10.1.0.10", {"istio": "egress"}, REQUESTED_NETWORK_VIEW="net1"), {"metadata": {"LABELS": {"istio": "ingress"}}}),
+    node(proxy("sidecar", "web-0", "a", "10.2.0.1", {"app": "web"}, CLUSTER_ID=WEST), {"locality": SECOND_ZONE}, {"metadata": {"NETWORK": "net2"}}),
+    node(proxy("ztunnel", "zt-0", "istio-system", "10.1.0.11"), {"metadata": {"NODE_NAME": "n1"}}),
+]
+
+
+# -- the mesh --------------------------------------------------------------------------------------------------------------
+
+MESH = Slot(
+    "MeshConfig",
+    "mesh",
+    (
+        "{rootNamespace: b}",
+        "{trustDomain: td1, trustDomainAliases: [td2], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}",
+        "{enableAutoMtls: false, enableTracing: false, accessLogFile: /dev/stdout, connectTimeout: 3s}",
+        "{outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}, tcpKeepalive: {time: 7s}, h2UpgradePolicy: UPGRADE}",
+        "{outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE, sni: s.example.com}}, dnsRefreshRate: 9s}",
+        "{inboundTrafficPolicy: {mode: LOCALHOST}, protocolDetectionTimeout: 2s, proxyHttpPort: 15007, meshMTLS: {minProtocolVersion: TLSV1_3}}",
+        "{defaultConfig: {tracing: {sampling: 10}, proxyHeaders: {server: {disabled: true}}, discoveryAddress: 'web.a.svc:15012'}}",
+        "{defaultServiceExportTo: ['.'], defaultVirtualServiceExportTo: ['.'], defaultDestinationRuleExportTo: ['.']}",
+        "{localityLbSetting: {enabled: true, distribute: [{from: r1/*, to: {r1/*: 80, r2/*: 20}}]}}",
+        "{localityLbSetting: {enabled: true, failoverPriority: [topology.istio.io/network]}, serviceSettings: [{settings: {clusterLocal: true}, hosts: ['*.b.svc.cluster.local']}]}",
+        "{defaultHttpRetryPolicy: {attempts: 7, retryOn: 5xx}, defaultInboundHttpRetryPolicy: {attempts: 1, retryOn: 5xx}, pathNormalization: {normalization: MERGE_SLASHES}}",
+        "{tlsDefaults: {minProtocolVersion: TLSV1_3}, serviceEntryVisibility: {defaultVisibility: NAMESPACE}}",
+        "{extensionProviders: [{name: sds, sds: {name: sds, service: api.b.svc.cluster.local, port: 80}}]}",
+        "{extensionProviders: [{name: z, zipkin: {service: web.a.svc.cluster.local, port: 80}}], defaultProviders: {tracing: [z]}}",
+        "{defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: 3}}, outlierDetection: {consecutive5xxErrors: 9}}}",
+        "{discoverySelectors: [{matchLabels: {istio-injection: enabled}}]}",
+    ),
+    0.4,
+)
+NETWORKS = Slot(
+    "MeshNetworks",
+    "networks",
+    (
+        "{networks: {net2: {endpoints: [{fromCidr: 10.1.0.0/29}], gateways: [{address: 9.9.9.1, port: 15443}]}}}",
+        "{networks: {net1: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{registryServiceName: eastwest.istio-system.svc.cluster.local, port: 15443}]}}}",
+        "{networks: {net2: {endpoints: [{fromCidr: 10.7.0.0/16}], gateways: [{address: 9.9.9.1, port: 15443}, {address: 9.9.9.2, port: 443}]}}}",
+    ),
+)
+
+
+# -- Kubernetes ------------------------------------------------------------------------------------------------------------
+
+HTTP = "ports: [{name: http, port: 80, targetPort: 8080}]"
+BOTH = "ports: [{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 9000}]"
+MESH_LABEL = "security.istio.io/tlsMode: istio"
+WEB_AT = at("10.1.0.1", "web-0"), at("10.7.0.1")
+API_AT = at("10.1.0.2", "api-0", namespace="b"), at("10.7.0.2")
+TWO_PORTS = "[{name: http, port: 8080}, {name: tcp, port: 9000}]"
+
+
+def slices(name: str, namespace: str, listed: Sequence[str], **more: Any) -> Slot:
+    some = [(*listed,), listed[:1], (), (listed[0].replace("ready: true", "ready: false"),)]
+    return one_of(*(endpoint_slice(name, *s, namespace=namespace, ports=TWO_PORTS, **more) for s in some))
+
+
+def pods(name: str, namespace: str, ip: str, *labels: str) -> Slot:
+    """A Pod with each set of labels, on another node, of another account, not ready, and ended."""
+    spec = "{{nodeName: {}, serviceAccountName: {}, containers: [{{name: c, image: i, ports: [{{name: web, containerPort: 8080}}]}}]}}"
+    first = labels[0]
+    return one_of(
+        *(pod(name, ip, namespace, spec.format("n1", "one"), text) for text in labels),
+        pod(name, ip, namespace, spec.format("n2", "two"), first),
+        pod(name, ip, namespace, spec.format("n1", "one"), first, ready=False),
+        pod(name, ip, namespace, spec.format("n1", "one"), first, phase="Failed"),
+    )
+
+
+KUBERNETES = [
+    one_of(
+        *service("web", "a", "10.96.0.1", BOTH, HTTP, "ports: [{name: tcp, port: 80, targetPort: 9000}]", "ports: [{port: 80, targetPort: web}]"),
+        *service("web", "a", "10.96.0.1", BOTH, annotations="{networking.istio.io/exportTo: '.'}"),
+        *service("web", "a", "None", BOTH),
+        *service("web", "a", "10.96.0.1", BOTH, labels="{istio.io/persistent-session: c}"),
+        *service("web", "a", "10.96.0.1", f"externalIPs: [9.9.9.8], {BOTH}", day=3),
+    ),
+    one_of(
+        *service("api", "b", "10.96.0.2", BOTH, HTTP, "internalTrafficPolicy: Local, " + BOTH, "trafficDistribution: PreferClose, " + HTTP, day=2),
+        *service("api", "b", "None", HTTP),
+        make("Service", "api", "{type: ExternalName, externalName: x.example.com, ports: [{name: http, port: 80}]}", "b"),
+    ),
+    one_of(
+        *service("db", "b", "10.96.0.3", "ports: [{name: tcp, port: 9000}]", "ports: [{name: mongo, port: 9000}]", "ports: [{port: 9000}]", day=3),
+        *service("db", "b", "10.96.0.1", "ports: [{name: tcp, port: 9000}, {name: dns, port: 53, protocol: UDP}]", day=3),
+    ),
+    one_of(
+        *service("head", "a", "None", "ports: [{name: tcp, port: 9000}]", "ports: [{name: http, port: 80, targetPort: 8080}]", "publishNotReadyAddresses: true, " + HTTP),
+        make("Service", "head", "{clusterIP: 10.96.0.4, clusterIPs: [10.96.0.4, 'fd00:96::4'], ipFamilyPolicy: PreferDualStack, selector: {app: web}, ports: [{name: http, port: 80}]}"),
+    ),
+    one_of(
+        make("Service", "alias", "{type: ExternalName, externalName: api.b.svc.cluster.local, ports: [{name: http, port: 80}]}", "a"),
+        make("Service", "alias", "{type: ExternalName, externalName: web.a.svc.cluster.local}", "a"),
+        make("Service", "alias", "{clusterIP: 10.96.0.5, clusterIPs: [10.96.0.5], selector: {app: api}, ports: [{name: http, port: 80}]}", "a"),
+    ),
+    one_of(
+        make("Service", "eastwest", "{clusterIP: 10.96.0.9, externalIPs: [9.9.9.9], ports: [{name: tls, port: 15443}]}", "istio-system", labels="{topology.istio.io/network: net2}"),
+        make("Service", "eastwest", "{clusterIP: 10.96.0.9, externalIPs: [9.9.9.9], ports: [{name: tls, port: 15443}]}", "istio-system", labels="{topology.istio.io/network: net1}"),
+        make("Service", "eastwest", "{type: LoadBalancer, clusterIP: 10.96.0.9, ports: [{name: tls, port: 15443}]}", "istio-system", labels="{topology.istio.io/network: net2}", status={"loadBalancer": {"ingress": [{"ip": "9.9.9.7"}]}}),
+        make("Service", "eastwest", "{clusterIP: 10.96.0.9, externalIPs: [9.9.9.6], ports: [{name: tls, port: 15443}]}", "istio-system"),
+        make("Service", "eastwest", "{type: NodePort, clusterIP: 10.96.0.9, ports: [{name: tls, port: 15443, nodePort: 31443}]}", "istio-system", labels="{topology.istio.io/network: net2}", annotations="{traffic.istio.io/nodeSelector: '{}'}"),
+    ),
+    slices("web", "a", WEB_AT),
+    slices("api", "b", API_AT),
+    slices("db", "b", (at("10.1.0.3", "none-0", namespace="b"),)),
+    slices("head", "a", (at("10.1.0.4", "dual-0"), at("10.1.0.1", "web-0"))),
+    one_of(
+        endpoint_slice("head", at("10.1.0.1", "web-0"), ports="[{name: http, port: 8080}]", name="head-1"),
+        endpoint_slice("web", at("10.1.0.5", "six-0"), ports=TWO_PORTS, name="head-1"),
+    ),
+    pods("web-0", "a", "10.1.0.1", f"{{app: web, version: v1, {MESH_LABEL}}}", f"{{app: web, version: v2, {MESH_LABEL}, topology.istio.io/network: net2}}", "{app: nobody}"),
+    pods("api-0", "b", "10.1.0.2", f"{{app: api, {MESH_LABEL}}}", "{app: api, version: v2}", f"{{app: db, {MESH_LABEL}}}"),
+    pods("none-0", "b", "10.1.0.3", f"{{app: db, {MESH_LABEL}}}", "{app: api, istio.io/draining: 'true'}"),
+    pods("dual-0", "a", "10.1.0.4", f"{{app: head, {MESH_LABEL}}}", f"{{app: web, {MESH_LABEL}}}"),
+    pods("ingress-0", "edge", "10.1.0.9", "{istio: ingress}", "{istio: egress}"),
+    pods("stray-0", "c", "10.1.0.8", "{app: far, service.istio.io/canonical-name: far}", "{app: web, topology.istio.io/network: net2}"),
+    one_of(make("Node", "n1", labels="{topology.kubernetes.io/region: r1}"), make("Node", "n1", labels="{topology.kubernetes.io/region: r2, topology.kubernetes.io/zone: z2}")),
+    one_of(
+        make("Node", "n2", labels="{topology.kubernetes.io/region: r1, topology.kubernetes.io/zone: z1}", status={"addresses": [{"type": "ExternalIP", "address": "9.9.8.1"}]}),
+        make("Node", "n2", labels="{topology.kubernetes.io/region: r2}", status={"addresses": [{"type": "ExternalIP", "address": "9.9.8.2"}]}),
+    ),
+    *(
+        one_of(
+            make("Namespace", name, labels="{istio-injection: enabled}"),
+            make("Namespace", name, annotations="{networking.istio.io/exportTo: '.'}"),
+            make("Namespace", name, labels="{topology.istio.io/network: net1}"),
+            make("Namespace", name, labels="{istio-injection: enabled}", annotations="{networking.istio.io/traffic-distribution: PreferClose}"),
+        )
+        for name in ("a", "b", "istio-system")
+    ),
+]
+
+WEST_KUBERNETES = [
+    slot._replace(name=f"{slot.name} {WEST}", cluster=WEST)
+    for slot in (
+        one_of(*service("web", "a", "10.97.0.1", BOTH, HTTP, "ports: [{name: tcp, port: 80, targetPort: 9000}]"), *service("web", "a", "None", HTTP, day=3)),
+        one_of(*service("west", "b", "10.97.0.3", HTTP, "ports: [{name: tcp, port: 9000}]", day=4)),
+        slices("web", "a", (at("10.2.0.1", "web-0"), at("10.2.0.9"))),
+        pods("web-0", "a", "10.2.0.1", f"{{app: web, version: v2, {MESH_LABEL}}}", f"{{app: web, {MESH_LABEL}, topology.istio.io/network: net2}}"),
+        one_of(make("Node", "n1", labels="{topology.kubernetes.io/region: r3}"), make("Node", "n1", labels="{topology.kubernetes.io/region: r1}")),
+        one_of(make("Namespace", "istio-system", labels="{topology.istio.io/network: net2}"), make("Namespace", "istio-system")),
+    )
+]
+
+
+# -- Istio -----------------------------------------------------------------------------------------------------------------
+
+API = "api.b.svc.cluster.local"
+EXTERNAL = "ports: [{number: 80, name: http, protocol: HTTP}, {number: 443, name: tls, protocol: TLS}]"
+RULES = (
+    f"host: {API}, subsets: [{{name: v1, labels: {{version: v1}}}}, {{name: v2, labels: {{version: v2}}, trafficPolicy: {{tls: {{mode: DISABLE}}}}}}]",
+    f"host: {API}, trafficPolicy: {{outlierDetection: {{consecutive5xxErrors: 3}}, loadBalancer: {{localityLbSetting: {{distribute: [{{from: r1/*, to: {{r1/*: 80, r2/*: 20}}}}]}}}}}}",
+    f"host: {API}, trafficPolicy: {{loadBalancer: {{consistentHash: {{useSourceIp: true}}}}, tls: {{mode: SIMPLE}}}}",
+    f"host: {API}, exportTo: ['.'], trafficPolicy: {{connectionPool: {{tcp: {{maxConnections: 7}}}}}}",
+    f"host: {API}, workloadSelector: {{matchLabels: {{app: web}}}}, trafficPolicy: {{loadBalancer: {{simple: RANDOM}}}}",
+    f"host: {API}, trafficPolicy: {{tunnel: {{protocol: POST, targetHost: t.example.com, targetPort: 443}}}}",
+    f"host: {API}, trafficPolicy: {{outlierDetection: {{minHealthPercent: 10}}, loadBalancer: {{localityLbSetting: {{failoverPriority: [app, topology.istio.io/network]}}}}}}",
+    "host: x.example.com, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {simple: LEAST_REQUEST}}",
+)
+WILDCARDS = (
+    "host: '*.b.svc.cluster.local', trafficPolicy: {connectionPool: {tcp: {maxConnections: 9}}}",
+    "host: '*.svc.cluster.local', trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: h}}}",
+    "host: '*.example.com', trafficPolicy: {tls: {mode: SIMPLE}}",
+    "host: '*.b.svc.cluster.local', trafficPolicy: {outlierDetection: {consecutive5xxErrors: 2}, loadBalancer: {localityLbSetting: {failover: [{from: r1, to: r2}]}}}",
+)
+MATCHED = "match: [{uri: {prefix: /x}, sourceLabels: {app: web}}]"
+EGRESS = (
+    "egress: [{hosts: ['./*', 'b/*']}]",
+    "egress: [{hosts: ['*/*']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}",
+    "egress: [{hosts: ['./*']}], workloadSelector: {labels: {app: web}}",
+    "egress: [{port: {number: 9000, protocol: TCP, name: t}, bind: 127.0.0.1, captureMode: NONE, hosts: ['*/*']}, {hosts: ['./*']}]",
+    "egress: [{port: {number: 80, protocol: HTTP, name: h}, hosts: ['b/*']}, {hosts: ['*/x.example.com', '~/*']}]",
+    "ingress: [{port: {number: 8080, protocol: HTTP, name: h}, defaultEndpoint: '127.0.0.1:7001'}], egress: [{hosts: ['*/*']}]",
+    f"egress: [{{hosts: ['*/*']}}], outboundTrafficPolicy: {{mode: ALLOW_ANY, egressProxy: {{host: {API}, port: {{number: 80}}}}}}",
+    "egress: [{hosts: ['*/*']}], inboundConnectionPool: {http: {http1MaxPendingRequests: 3}}",
+    "egress: [{hosts: ['*/*']}], workloadSelector: {labels: {version: v1}}",
+)
+ISTIO = [
+    each("DestinationRule", "api", "b", *RULES),
+    each("DestinationRule", "api", "a", *RULES, day=2),
+    each("DestinationRule", "later", "b", *RULES, day=4),
+    each("DestinationRule", "root", "istio-system", *RULES, *WILDCARDS),
+    each("DestinationRule", "wide", "a", *WILDCARDS, day=6),
+    each("DestinationRule", "head", "a", "host: head, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: h}}}", "host: web, subsets: [{name: v2, labels: {version: v2}}]"),
+    each(
+        "VirtualService", "api", "b",
+        f"hosts: [api], http: [{{{to('api', 'v1')}}}]",
+        f"hosts: [{API}], http: [{{{MATCHED}, {to('api')}}}, {{{to('web.a.svc.cluster.local')}}}]",
+        "hosts: [api], exportTo: ['.'], http: [{redirect: {uri: /y}}]",
+        f"hosts: [api], tcp: [{{match: [{{port: 9000}}], {to('db')}}}]",
+        f"hosts: [api], http: [{{{MATCHED.replace('web', 'api')}, timeout: 2s, {to('api', 'v2')}}}]",
+    ),
+    each("VirtualService", "api", "a", f"hosts: [{API}], http: [{{timeout: 1s, {to('web')}}}]", f"hosts: [web], http: [{{{to('head')}}}]", f"hosts: [web, alias], http: [{{{to('alias')}}}]", day=2),
+    each("VirtualService", "wild", "a", f"hosts: ['*.example.com'], http: [{{{to('web')}}}]", f"hosts: ['*.b.svc.cluster.local'], http: [{{{to('db.b.svc.cluster.local')}}}]", f"hosts: ['*.example.com'], tls: [{{match: [{{sniHosts: ['*.example.com']}}], {to('web')}}}]", day=7),
+    each(
+        "VirtualService", "l4", "b",
+        f"hosts: [db], tcp: [{{match: [{{sourceLabels: {{app: web}}}}], {to('api')}}}, {{{to('db')}}}]",
+        f"hosts: [x.example.com], tls: [{{match: [{{sniHosts: [x.example.com], port: 443}}], {to('y.example.com')}}}]",
+        f"hosts: [db], tcp: [{{match: [{{destinationSubnets: [10.96.0.0/24]}}], {to('api')}}}]",
+        day=4,
+    ),
+    each("VirtualService", "root", "a", "hosts: [x.example.com], http: [{match: [{uri: {prefix: /d}}], delegate: {name: leaf, namespace: b}}]", "hosts: [web], http: [{delegate: {name: leaf, namespace: b}}]", day=7),
+    each("VirtualService", "leaf", "b", f"http: [{{{to('api')}}}]", "http: [{directResponse: {status: 418}}]", f"http: [{{match: [{{sourceLabels: {{version: v1}}}}], {to('db')}}}]", "exportTo: ['.'], http: [{redirect: {uri: /z}}]", day=8),
+    each(
+        "VirtualService", "in", "a",
+        f"hosts: [x.example.com], gateways: [edge/gw], http: [{{{to('web')}}}]",
+        f"hosts: [x.example.com], gateways: [edge/gw, mesh], http: [{{timeout: 1s, {to(API)}}}]",
+        f"hosts: ['*.example.com'], gateways: [own, edge/gw], http: [{{{to('web', 'v2')}}}]",
+        f"hosts: [x.example.com], gateways: [edge/gw], tls: [{{match: [{{sniHosts: [x.example.com], port: 443}}], {to(API)}}}]",
+        f"hosts: ['*'], gateways: [edge/gw], tcp: [{{match: [{{port: 9000}}], {to('db.b.svc.cluster.local')}}}]",
+        f"hosts: ['*'], gateways: [edge/gw], http: [{{mirror: {{host: {API}}}, {to('web')}}}]",
+    ),
+    each(
+        "ServiceEntry", "ext", "c",
+        f"hosts: [x.example.com], location: MESH_EXTERNAL, resolution: DNS, {EXTERNAL}",
+        f"hosts: [x.example.com, y.example.com], location: MESH_EXTERNAL, resolution: STATIC, addresses: [10.96.0.77], {EXTERNAL}, endpoints: [{{address: 10.9.9.9, locality: r2/z2}}]",
+        f"hosts: ['*.example.com'], resolution: NONE, {EXTERNAL}",
+        f"hosts: [x.example.com], exportTo: ['.'], resolution: DNS, {EXTERNAL}",
+        f"hosts: ['*.example.com'], resolution: DYNAMIC_DNS, {EXTERNAL}",
+    ),
+    each("ServiceEntry", "more", "b", f"hosts: [y.example.com], resolution: DNS, {EXTERNAL}, endpoints: [{{address: e.example.com}}]", f"hosts: [x.example.com], resolution: STATIC, {EXTERNAL}, endpoints: [{{address: 10.9.9.8, network: net2}}]", f"hosts: [{API}], resolution: STATIC, location: MESH_INTERNAL, {EXTERNAL}, endpoints: [{{address: 10.9.9.7}}]", day=3),
+    each(
+        "ServiceEntry", "vm", "a",
+        "hosts: [vm.example.com], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: vm}}",
+        "hosts: [vm.example.com], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}], workloadSelector: {labels: {app: web}}",
+        "hosts: [vm.example.com], resolution: STATIC, ports: [{number: 9000, name: tcp, protocol: TCP}], endpoints: [{address: 10.9.0.1}, {address: 10.1.0.1, labels: {app: vm}}]",
+        "hosts: [vm.example.com], exportTo: ['.'], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.9.0.2, weight: 3}]",
+    ),
+    each("WorkloadEntry", "vm", "a", "address: 10.9.0.1, labels: {app: vm}", "address: 10.9.0.2, labels: {app: vm}, weight: 5, network: net2", "address: 10.9.0.1, labels: {app: web}, serviceAccount: sa, locality: r1/z1"),
+    each("WorkloadEntry", "extra", "b", "address: 10.9.0.3, labels: {app: api}", "address: 10.9.0.3, labels: {app: db, version: v1}, ports: {http: 8081}"),
+    each("WorkloadGroup", "vm", "a", "template: {serviceAccount: one}", "metadata: {labels: {app: vm}}, template: {serviceAccount: two}"),
+    each("Sidecar", "default", "a", *EGRESS),
+    each("Sidecar", "web", "a", *EGRESS, day=2),
+    each("Sidecar", "default", "b", *EGRESS),
+    each("Sidecar", "default", "istio-system", *(e for e in EGRESS if "workloadSelector" not in e), day=9),
+    each(
+        "Gateway", "gw", "edge",
+        "selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]",
+        "selector: {istio: ingress}, servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [x.example.com], tls: {mode: SIMPLE, credentialName: c}}]",
+        "selector: {istio: egress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [x.example.com]}]",
+        "selector: {istio: ingress}, servers: [{port: {number: 15443, name: tls, protocol: TLS}, hosts: ['*.local'], tls: {mode: AUTO_PASSTHROUGH}}]",
+        "selector: {istio: ingress}, servers: [{port: {number: 443, name: tls, protocol: TLS}, hosts: ['*'], tls: {mode: PASSTHROUGH}}, {port: {number: 9000, name: tcp, protocol: TCP}, hosts: ['*']}]",
+        "selector: {istio: ingress}, servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: ['*'], tls: {mode: ISTIO_MUTUAL}}, {port: {number: 80, name: http, protocol: HTTP}, hosts: ['*'], tls: {httpsRedirect: true}}]",
+    ),
+    each("Gateway", "own", "a", "selector: {istio: egress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]", "servers: [{port: {number: 8088, name: http, protocol: HTTP}, hosts: ['a/x.example.com']}]", day=2),
+    *(
+        each(
+            "PeerAuthentication", "p", namespace,
+            *(f"mtls: {{mode: {mode}}}" for mode in ("STRICT", "PERMISSIVE", "DISABLE")),
+            "selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: DISABLE}}",
+            "selector: {matchLabels: {app: api}}, mtls: {mode: DISABLE}",
+            day=day,
+        )
+        for day, namespace in enumerate(("a", "b", "istio-system"), 1)
+    ),
+    *(
+        each(
+            "RequestAuthentication", "jwt", namespace,
+            "jwtRules: [{issuer: one, jwks: '{\"keys\": []}'}]",
+            "selector: {matchLabels: {app: web}}, jwtRules: [{issuer: two, jwks: '{\"keys\": []}', audiences: [x]}]",
+            "selector: {matchLabels: {istio: ingress}}, jwtRules: [{issuer: three, jwks: '{\"keys\": []}', forwardOriginalToken: true}]",
+        )
+        for namespace in ("a", "edge", "istio-system")
+    ),
+    *(
+        one_of(*({"apiVersion": "v1", "kind": kind, "metadata": {"name": "c", "namespace": namespace}, "data": {"k": data}} for data in ("MQ==", "Mg==")))
+        for kind in ("Secret", "ConfigMap")
+        for namespace in ("edge", "istio-system")
+    ),
+]
+SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO)

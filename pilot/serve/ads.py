@@ -215,6 +215,9 @@ def make_server(settings: ServeSettings, handlers: Any) -> aio.Server:
     options = [
         ("grpc.so_reuseport", 0),  # a port that is in use is an error
         ("grpc.max_concurrent_streams", settings.max_streams),
+        # New streams wait for the event loop; beyond 1,000 gRPC would end some of them at random, CANCELLED and without a word
+        ("grpc.server.max_pending_requests", settings.max_streams),
+        ("grpc.server.max_pending_requests_hard_limit", settings.max_streams),
         ("grpc.max_receive_message_length", settings.max_receive_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.keepalive_time_ms", _milliseconds(settings.keepalive_interval)),

@@ -3,10 +3,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import grpc
+import h2.config
+import h2.connection
+import h2.events
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
@@ -101,3 +105,30 @@ async def test_a_connection_is_asked_to_go_at_the_age_of_the_setting() -> None:
                     data = await loop.sock_recv(old, 65536)
                     assert data, received
                     received += data
+
+
+def statuses_of(port: int, streams: int) -> Counter[str]:
+    """Opens streams on one connection, all in one go and without a request, and then half-closes them; the statuses that they end with."""
+    client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    client.initiate_connection()
+    path = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+    headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "x", "content-type": "application/grpc", "te": "trailers"}
+    found: Counter[str] = Counter()
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(client.data_to_send())
+        while not isinstance(client.remote_settings.max_concurrent_streams, int) or client.remote_settings.max_concurrent_streams < streams:
+            client.receive_data(connection.recv(65536))
+        for number in range(1, 2 * streams, 2):
+            client.send_headers(number, list(headers.items()), end_stream=True)
+        connection.sendall(client.data_to_send())
+        while found.total() < streams:
+            for event in client.receive_data(connection.recv(65536)):
+                if isinstance(event, h2.events.ResponseReceived | h2.events.TrailersReceived):
+                    found.update(value.decode() for name, value in event.headers if name == b"grpc-status")
+            connection.sendall(client.data_to_send())
+    return found
+
+
+async def test_a_flood_of_streams_is_served_to_the_last() -> None:
+    async with serving() as server:
+        assert await asyncio.to_thread(statuses_of, server.port, 2000) == {"0": 2000}

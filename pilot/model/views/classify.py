@@ -54,9 +54,8 @@ _RESERVED = ("ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT", "ENVOY_SECURE_METRICS
 
 # -- facets of a node ------------------------------------------------------------------------------------------------------
 
-@derived
 def scope_of(db: Mesh, node_id: str) -> Scope:
-    """The scope of a proxy; a router has none of a Sidecar."""
+    """Returns the scope of a proxy; a router has none of a Sidecar. No node of its own."""
     proxy = find_proxy(db, node_id)
     if proxy.type is not NodeType.SIDECAR:
         return Scope(proxy.namespace, gateway=True)
@@ -88,7 +87,7 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
     """Returns what the inbound side of a sidecar depends on."""
     proxy, policies = find_proxy(db, node_id), proxy_policies(db, node_id)
     return InboundFacet(
-        scope=scope_of(db, node_id),
+        scope=outbound_facet(db, node_id).scope,
         listening=replace(
             listening(db, node_id),
             side="inbound",
@@ -105,7 +104,7 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
 
 
 def tags(db: Mesh, node_id: str) -> SpanTagsFacet:
-    """How the spans of a proxy name its workload; to be called in a derivation."""
+    """Returns how the spans of a proxy name its workload. No node of its own."""
     proxy, labels = find_proxy(db, node_id), proxy_labels(db, node_id)
     return SpanTagsFacet(
         service=labels.get(CANONICAL_NAME) or "unknown",
@@ -141,7 +140,7 @@ def listening(db: Mesh, node_id: str) -> ListeningFacet:
 
 
 def outbound_listening(db: Mesh, node_id: str) -> OutboundListenersFacet:
-    """What the outbound listeners of a sidecar depend on; to be called in a derivation."""
+    """Returns what the outbound listeners of a sidecar depend on. No node of its own."""
     outbound, proxy = outbound_facet(db, node_id), find_proxy(db, node_id)
     return OutboundListenersFacet(
         scope=outbound.scope,

@@ -26,6 +26,8 @@ from pilot.model.views.workload_entries import entry_workload
 from pilot.model.views.workloads import entries_at, is_test_vm, pod_of, proxy_labels, proxy_locality, proxy_network
 from pilot.model.workload import Workload
 
+SELF_DISCOVERY = "ENABLE_SELF_DISCOVERY"  # node metadata: the proxy wants to know the endpoints of its own service
+
 
 @derived
 def service_targets(db: Mesh, node_id: str) -> tuple[ServiceTarget, ...]:
@@ -144,7 +146,7 @@ def _aged(found: Service, port: Port, number: int) -> Aged:
 def siblings(db: Mesh, node_id: str) -> SiblingsKey | None:
     """The endpoints like a proxy's own, where its node asks to know them (ENABLE_SELF_DISCOVERY); to be called in a derivation."""
     proxy = find_proxy(db, node_id)
-    if not proxy.flag("ENABLE_SELF_DISCOVERY"):
+    if not proxy.flag(SELF_DISCOVERY):
         return None
     first = next(iter(service_targets(db, node_id)), None)
     labels = proxy_labels(db, node_id)

@@ -24,7 +24,7 @@ class SidecarRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=T
 
 
 def sidecar_routing(db: Mesh, node_id: str) -> SidecarRoutesFacet:
-    """What the outbound routes of a sidecar depend on; to be called in a derivation."""
+    """Returns what the outbound routes of a sidecar depend on. No node of its own."""
     proxy, outbound, listens = find_proxy(db, node_id), outbound_facet(db, node_id), listening(db, node_id)
     headers = listens.headers
     return SidecarRoutesFacet(

@@ -194,9 +194,8 @@ def _pod_addresses(db: Mesh, facet: OutboundListenersFacet) -> frozenset[str]:
     return frozenset(s.bind for s in slots(db, facet) if s.of_pod)
 
 
-@derived
 def serves_headless(db: Mesh, facet: OutboundListenersFacet, address: str) -> bool:
-    """Is there a listener at the address of a pod itself? Its own proxy must not have it."""
+    """Is there a listener at the address of a pod itself? Its own proxy must not have it. No node of its own."""
     return address in _pod_addresses(db, facet)
 
 

@@ -23,7 +23,7 @@ from pilot.translate.route.gateway import gateway_route_configurations
 
 
 def gateway_plan(db: Mesh, node_id: str) -> Plan:
-    """Returns the groups of one router; to be called in a derivation."""
+    """Returns the groups of one router. No node of its own."""
     outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
     routed = restrict(outbound, selected) if db.settings.gateways.filter_clusters else outbound
     passes = _passes(db, selected)

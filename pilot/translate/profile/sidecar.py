@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pilot.model.facets import OutboundListenersFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.classify import inbound_facet, outbound_facet, outbound_listening, tags
+from pilot.model.views.classify import inbound_facet, outbound_facet, outbound_listening
 from pilot.model.views.sidecar_routing import sidecar_routing
 from pilot.translate.endpoint.assignment import endpoints_of
 from pilot.translate.listener.inbound import inbound_listeners
@@ -17,14 +17,14 @@ from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER, ROUTE
 
 
 def sidecar_plan(db: Mesh, node_id: str) -> Plan:
-    """Returns the groups of one sidecar; to be called in a derivation."""
+    """Returns the groups of one sidecar. No node of its own."""
     outbound, inbound = outbound_facet(db, node_id), inbound_facet(db, node_id)
     listens = outbound_listening(db, node_id)
     return Plan({
         CLUSTER: sidecar_cluster_groups(db, outbound, inbound),
         ENDPOINT: (Group(endpoints_of, (outbound,)), *own_endpoints(db, node_id)),
         LISTENER: (
-            *_outbound_listeners(db, listens, tags(db, node_id), inbound.ips[0]),
+            *_outbound_listeners(db, listens, inbound.tags, inbound.ips[0]),
             Group(inbound_listeners, (inbound,)),
         ),
         ROUTE: (Group(route_configurations, (listens, sidecar_routing(db, node_id))),),

@@ -11,6 +11,7 @@ import uvloop
 from aiohttp import web
 
 from pilot.app.first_load import FirstLoad, HeldClock
+from pilot.app.memory import GiveBack, find_trim
 from pilot.app.notices import Notices
 from pilot.app.options import check_sources, parse_addresses, parse_aliases
 from pilot.app.part import Part, Parts
@@ -42,6 +43,7 @@ from pilot.translate.profile import plan
 from pilot.translate.profile.gateway_problems import ROUTERS
 
 SWEEP_SECONDS = 10.0
+GIVE_BACK_SECONDS = 60.0
 _log = scope("default")
 
 
@@ -131,6 +133,8 @@ class ControlPlane:
             yield Part(f"following {files.folder}", files.start, files.stop)
         sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.pusher.sweep))
         yield Part("the sweeper", sweeper.start, sweeper.stop)
+        memory = Sweeper(self._clock, GIVE_BACK_SECONDS, (GiveBack(find_trim()),))
+        yield Part("giving memory back", memory.start, memory.stop)
         if self.addresses.grpc is not None:
             server = make_server(serve, self._ads.handlers())
             port = GrpcPort(server, self.addresses.grpc, self.discovery, self.settings.process.shutdown_duration)

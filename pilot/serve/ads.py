@@ -17,7 +17,7 @@ from grpc import aio
 
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
-from pilot.lib.text import cut
+from pilot.lib.text import cut, one_line
 from pilot.model.proxy import NodeError, NodeType
 from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection, nothing
@@ -80,7 +80,7 @@ class Ads:
         try:
             proxy = parse_node(request.node, self._aliases)
         except NodeError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, cut(str(error), STATUS_LENGTH))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, cut(one_line(str(error)), STATUS_LENGTH))
         if proxy.type is NodeType.ZTUNNEL:
             await context.abort(grpc.StatusCode.UNKNOWN, "ztunnel is served in ambient mode only, which is off")
         connection = self._discovery.connect(request.node.id, proxy, address, session)

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
 from envoy.config.cluster.v3 import cluster_pb2
+from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.metrics import Metrics
 from pilot.lib.type_urls import BY_SHORT_NAME
@@ -95,6 +97,32 @@ async def test_a_node_that_cannot_be_understood(variant: str, node_id: str, meta
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert text in details
         assert not server.discovery.connections()
+
+
+async def test_the_text_of_a_status_is_cut_and_one_line() -> None:
+    async with serving() as server, Client(server, "delta", "main\nframe" * 10_000 + "~10.0.0.1~pod.ns~ns.svc") as client:
+        await client.ask("cds")
+        code, details = await client.ends()
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert len(details) < 600
+        assert "\n" not in details
+
+
+@BOTH
+async def test_what_a_proxy_says_of_a_response_that_it_refuses_is_cut(variant: str) -> None:
+    async with serving() as server, Client(server, variant) as client:
+        server.set("cds", a="1")
+        await client.ask("cds", "*")
+        nonce = (await client.take()).nonce
+        make: Any = discovery_pb2.DeltaDiscoveryRequest if variant == "delta" else discovery_pb2.DiscoveryRequest
+        refusal = make(type_url=BY_SHORT_NAME["cds"], response_nonce=nonce)
+        refusal.error_detail.message = "no" * 500_000
+        await client.call.write(refusal.SerializeToString())
+        (connection,) = server.discovery.connections()
+        watch = connection.watches[BY_SHORT_NAME["cds"]]
+        await server.eventually(lambda: watch.last_error)
+        assert watch.last_error.startswith("nono")
+        assert len(watch.last_error) < 2100
 
 
 async def test_a_ztunnel_is_told_that_there_is_nothing_for_it() -> None:

@@ -3,10 +3,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from pilot.app.memory import GiveBack, find_trim
 from pilot.app.part import Part, Parts
 from pilot.app.sweeper import Sweeper
 from pilot.lib.start_error import StartError
@@ -121,3 +124,23 @@ async def test_a_job_that_fails_is_logged_and_keeps_no_sweep_from_coming(caplog:
     await sweeper.stop()
     clock.advance(100)
     assert len(calls) == 6
+
+
+async def test_memory_goes_back_beside_the_event_loop() -> None:
+    done, loop = asyncio.Event(), asyncio.get_running_loop()
+    asked = []
+
+    def trim(pad: int) -> None:
+        asked.append((pad, threading.current_thread() is threading.main_thread()))
+        loop.call_soon_threadsafe(done.set)
+
+    GiveBack(trim)()
+    async with asyncio.timeout(30):
+        await done.wait()
+    assert asked == [(0, False)]
+    GiveBack(None)()
+
+
+def test_the_c_library_here_has_a_trim() -> None:
+    trim = find_trim()
+    assert trim is not None or "musl" in platform.libc_ver()[0]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The load table: one server on one core, the fleet on the other, a line for every shape and event.
 
-    python bench/table.py --load FOLDER [--shapes S2,S3] [--work DIR] [--repeats 10] [--json FILE]
+    python bench/table.py --load FOLDER [--shapes S2,S3] [--clusters 2] [--work DIR] [--repeats 10] [--json FILE]
 
 FOLDER holds the load programs (mesh.py, fleet.py, load.py) and `reference/SHAPE.json`, another control plane's figures
 on the same shapes. Each shape's objects are written as files once, below --work. CPU-seconds are the server's whole process tree's.
@@ -22,6 +22,8 @@ import tempfile
 import time
 import urllib.request
 from typing import Any
+
+from two_clusters import split
 
 EVENTS = {
     "S2": "endpoint,virtualservice,destinationrule,noop,reconnect",
@@ -64,11 +66,11 @@ def free_port() -> int:
 
 
 class Server:
-    """One control plane on a folder of files, on core 0."""
+    """One control plane on folders of files, as `--configDir` names them, on core 0."""
 
-    def __init__(self, folder: pathlib.Path, log: pathlib.Path, command: str) -> None:
+    def __init__(self, folders: list[str], log: pathlib.Path, command: str) -> None:
         self.grpc, self.http = free_port(), free_port()
-        arguments = ["taskset", "-c", "0", command, "discovery", "--configDir", str(folder), "--ctrlz_port", "0"]
+        arguments = ["taskset", "-c", "0", command, "discovery", "--ctrlz_port", "0", *(f"--configDir={f}" for f in folders)]
         ports = {"grpcAddr": self.grpc, "httpAddr": self.http, "secureGRPCAddr": free_port(), "httpsAddr": free_port(), "monitoringAddr": free_port()}
         for flag, port in ports.items():
             arguments += [f"--{flag}", f"127.0.0.1:{port}"]
@@ -102,7 +104,11 @@ def run_shape(shape: str, options: argparse.Namespace, work: pathlib.Path) -> di
     load = [sys.executable, str(options.load / "load.py"), "--shape", shape]
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([*load, "--config-dir", str(folder), "--write-only"], check=True)
-    server = Server(folder, work / f"{shape}.log", options.command)
+    folders = [str(folder)]
+    if options.clusters == 2:
+        split(folder, work / f"{shape}-west")
+        folders.append(f"west={work / f'{shape}-west'}")
+    server = Server(folders, work / f"{shape}.log", options.command)
     try:
         target = ["--config-dir", str(folder), "--skip-write", "--address", f"127.0.0.1:{server.grpc}", "--pid", str(server.process.pid)]
         plan = ["--events", EVENTS[shape], "--repeats", str(options.repeats), "--json", str(out)]
@@ -148,6 +154,7 @@ def main() -> int:
     parser.add_argument("--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs")
     parser.add_argument("--shapes", default="S2,S3,S10k,P100,P10k")
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--clusters", type=int, choices=(1, 2), default=1, help="2: half of each service's Pods run in a second cluster")
     parser.add_argument("--work", help="where to keep meshes, logs and figures; default: a temporary folder")
     search = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")])
     parser.add_argument("--command", default=shutil.which("pilot-discovery", path=search))

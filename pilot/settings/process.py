@@ -10,9 +10,8 @@ from pilot.settings.declaration import FOREVER, setting
 
 @dataclasses.dataclass(frozen=True)
 class ProcessSettings:
-    """The process itself: its name, ports of HTTP, and how long it takes to end."""
+    """The process itself: its ports of HTTP, and how long it takes to end."""
 
-    pod_name: str = setting("", "Name of this process's own pod, for logs and identifiers.", env="POD_NAME")
     http_address: str = setting(":8080", "Address of /ready and the debug pages.", flag="httpAddr")
     monitoring_address: str = setting(":15014", "Address of /metrics, /version and debug; empty for the HTTP address.", flag="monitoringAddr")
     shutdown_duration: Duration = setting(parse_duration("10s"), "Time that open streams get to end after SIGTERM.", flag="shutdownDuration")

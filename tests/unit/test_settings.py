@@ -1,6 +1,8 @@
 """Flags and environment → settings."""
 from __future__ import annotations
 
+import pathlib
+import re
 from operator import attrgetter
 
 import pytest
@@ -127,3 +129,10 @@ def test_every_section_is_given_only_what_is_its_own() -> None:
 
 def test_scan_tells_apart() -> None:
     assert scan(["a", "--known", "1", "b", "--other", "2"], {"known"}, set(), {}) == ({"known": ["1"]}, ["other"], ["a", "b"])
+
+
+def test_every_setting_is_read_by_somebody() -> None:
+    root = pathlib.Path(__file__).resolve().parents[2] / "pilot"
+    code = "".join(path.read_text(encoding="utf-8") for path in root.rglob("*.py") if path.parent.name != "settings")
+    words = set(re.findall(r"\.(\w+)", code))
+    assert [s.path for s in declared(Settings()) if s.path[-1] not in words] == []

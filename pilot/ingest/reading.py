@@ -32,18 +32,19 @@ class Reader:
         """Returns what the documents of a file gave, in order. SyntaxFault where one of them cannot be parsed."""
         if path.endswith(".json"):
             return [self._decode(path, document) for document in read_json(data)]
+        chunks = list(split(data))
+        if len(chunks) < 2:  # a file of one object is read as a whole or not at all
+            self.forget(path)
+            return [decoded for chunk in chunks for decoded in self._decode_chunk(path, chunk)]
         last, reading = self._last.get(path), Reading()
         found: list[Decoded] = []
-        for chunk in split(data):
+        for chunk in chunks:
             digest = hashlib.blake2b(chunk.text, digest_size=16).digest()
             known = last.pieces.get(digest) if last is not None else None
             decoded = self._decode_chunk(path, chunk) if known is None else _moved(known[1], chunk.lines - known[0])
             reading.pieces[digest] = chunk.lines, decoded
             found += decoded
-        if len(reading.pieces) > 1:  # a file of one object is read as a whole or not at all
-            self._last[path] = reading
-        else:
-            self.forget(path)
+        self._last[path] = reading
         return found
 
     def forget(self, path: str) -> None:

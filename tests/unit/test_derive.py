@@ -58,6 +58,11 @@ def rounded(db: World, key: str) -> str:
 
 
 @derived
+def parities(db: World) -> tuple[int, ...]:
+    return db.numbers.buckets("parity")
+
+
+@derived
 def odd(db: World) -> tuple[str, ...]:
     return db.numbers.keys("parity", 1)
 
@@ -111,6 +116,19 @@ def test_an_index_bucket_changes_with_its_members_only() -> None:
     assert db.set("n00001", 4) == [node]
     db.refresh(node)
     assert node.value == ()
+
+
+def test_the_buckets_of_an_index_change_with_the_first_and_the_last_row_of_one() -> None:
+    db = World(0)
+    watched = db.watch(parities)
+    assert parities(db) == ()
+    assert db.set("a", 1) == [watched]
+    assert parities(db) == (1,)
+    assert db.set("b", 3) == []
+    assert db.numbers.peek_keys("parity", 1) == {"a", "b"}
+    assert db.set("a", None) == []
+    assert db.set("b", 4) == [watched]
+    assert parities(db) == (0,)
 
 
 def test_a_wide_gather_runs_one_item_for_one_row() -> None:

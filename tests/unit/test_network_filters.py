@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from pilot.model.proxy import Proxy
-from tests.support.listeners import WEB, WEB_POD, chains, listeners, network_filters, service
+from tests.support.listeners import WEB, WEB_POD, chains, last, listeners, network_filters, service
 from tests.support.objects import make
 from tests.support.world import proxy
 
@@ -55,3 +55,17 @@ def test_a_chain_has_the_filter_of_its_protocol_where_the_proxy_has_it(
     """A router without the MySQL filter among its extensions got one, because its chain had a builder of its own."""
     exchanges = side == "inbound" and extensions is None
     assert filters_of(side, protocol, extensions) == (["metadata_exchange"] if exchanges else []) + filters
+
+
+@pytest.mark.parametrize(("own", "cluster"), [("a", "outbound|8080||x.example.com"), ("c", "outbound|9090||x.example.com")])
+def test_a_host_of_two_namespaces_is_that_of_the_routers_own_else_the_oldest(own: str, cluster: str) -> None:
+    """The destination names no port, so that the service's only one tells which service was meant."""
+
+    def x(namespace: str, port: int, day: int) -> dict[str, object]:
+        spec = f"{{hosts: [x.example.com], resolution: STATIC, ports: [{{number: {port}, name: tcp, protocol: TCP}}]}}"
+        return make("ServiceEntry", "x", spec, namespace, day)
+
+    rule = "{hosts: ['*'], gateways: [edge], tcp: [{route: [{destination: {host: x.example.com}}]}]}"
+    objects = (x("b", 9090, 1), x(own, 8080, 2), gateway("MONGO")[0], make("VirtualService", "db", rule))
+    (chain,) = chains(listeners(*objects, by=ROUTER)["0.0.0.0_27017"])
+    assert last(chain)["cluster"] == cluster

@@ -11,7 +11,7 @@ from pilot.model.views.kinds.virtual_services import virtual_services
 from pilot.translate.resource import CLUSTER, LISTENER, ROUTE
 from tests.support.checks import problems_of
 from tests.support.debug import FakeConnection, sources
-from tests.support.derived_kind import OfConfigMaps, config_map
+from tests.support.derived_kind import config_map, virtual_services_of_config_maps
 from tests.support.objects import make
 from tests.support.world import World, proxy, rows_of
 
@@ -45,7 +45,7 @@ NAMES = ("v0", "v1", "v2")
 
 @pytest.fixture(autouse=True)
 def _derived(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual_services, "sources", (OfConfigMaps(),))
+    monkeypatch.setattr(virtual_services, "_sources", (virtual_services_of_config_maps,))
 
 
 def started() -> tuple[World, list[str]]:

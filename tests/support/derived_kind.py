@@ -1,8 +1,7 @@
 """A kind for tests alone: a ConfigMap with a key `spec` stands for the VirtualService of its name."""
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from pilot.derive import Gather, derived
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
@@ -39,34 +38,6 @@ _made: Gather[RegistryKey, [], Object[VirtualService]] = Gather("made of ConfigM
 
 
 @derived
-def _by_key(db: Mesh) -> Mapping[ObjectKey, Object[VirtualService]]:
+def virtual_services_of_config_maps(db: Mesh) -> Mapping[ObjectKey, Object[VirtualService]]:
+    """The VirtualServices that ConfigMaps stand for."""
     return {made.key: made for made in _made(db).values()}
-
-
-@derived
-def _one(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
-    return _made_of(db, RegistryKey(db.settings.registry.cluster_id, *key))
-
-
-@derived
-def _bucket(db: Mesh, index: str, bucket: Hashable) -> tuple[ObjectKey, ...]:
-    extract: Any = db.virtual_services._indexes[index]
-    return tuple(sorted(key for key, made in _by_key(db).items() if bucket in set(extract(key, made))))
-
-
-@derived
-def _all(db: Mesh) -> tuple[ObjectKey, ...]:
-    return tuple(sorted(_by_key(db)))
-
-
-class OfConfigMaps:
-    """The source of VirtualServices that are made of ConfigMaps."""
-
-    def get(self, db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
-        return _one(db, key)
-
-    def keys(self, db: Mesh, index: str, bucket: Hashable) -> tuple[ObjectKey, ...]:
-        return _bucket(db, index, bucket)
-
-    def all_keys(self, db: Mesh) -> tuple[ObjectKey, ...]:
-        return _all(db)

@@ -4,4 +4,4 @@ from __future__ import annotations
 from pilot.model.config.virtual_service import VirtualService
 from pilot.model.views.kinds.view import KindView
 
-virtual_services = KindView[VirtualService](lambda db: db.virtual_services)
+virtual_services = KindView[VirtualService]("VirtualService", lambda db: db.virtual_services)

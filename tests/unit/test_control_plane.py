@@ -14,6 +14,7 @@ import pytest
 
 from pilot.app import ControlPlane, StartError
 from pilot.app.control_plane import SWEEP_SECONDS
+from pilot.app.first_load import HeldClock
 from pilot.derive import Database, derived
 from pilot.settings.parse import load
 from tests.support.ads import Client
@@ -83,6 +84,19 @@ async def test_what_is_read_first_is_committed_once_and_later_changes_after_a_qu
         assert len(db.service_entries) == 2
         assert await it.metric("pilot_services 2")
         assert await it.metric('pilot_inbound_updates{type="config"} 2')
+
+
+def test_no_timer_rings_before_the_first_load_is_committed() -> None:
+    clock, rung = VirtualClock(), []
+    held = HeldClock(clock)
+    held.call_later(1.0, lambda: rung.append("early")).cancel()
+    held.call_later(1.0, lambda: rung.append("early"))
+    assert clock.waiting == 0
+    assert held.time() == clock.time()
+    held.release()
+    held.call_later(1.0, lambda: rung.append("late"))
+    clock.advance(2.0)
+    assert rung == ["late"]
 
 
 async def test_a_derivation_that_fails_is_counted_and_logged(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -111,6 +111,7 @@ def test_every_setting_is_documented_under_the_heading_of_its_section_and_can_be
     for s in declared(Settings()):
         assert s.flag or s.env, s.path
         assert s.about.endswith("."), s.path
+        assert s.title, s.path
         assert s.about in tables[s.title], s.path
         assert s.flag not in flags, s.flag
         assert s.env not in variables, s.env

@@ -2,7 +2,7 @@
 DEV := python3 dev.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sample test lint docs bench profile soak chaos protos conformance image
+.PHONY: help venv sample test lint docs bench profile soak chaos mutants protos conformance image
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -34,6 +34,10 @@ soak:  ## an hour of random edits with proxies of all kinds connected (ARGS="--m
 
 chaos:  ## hostile clients and broken folders against a real process (ARGS are words of scenarios)
 	$(DEV) run python bench/chaos.py $(ARGS)
+
+mutants:  ## small wrong changes that the tests must see, and untracked reads (ARGS are of bench/mutants.py)
+	$(DEV) run python bench/mutants.py --reads
+	$(DEV) run python bench/mutants.py $(ARGS)
 
 protos:  ## generate the modules of protos/*.proto
 	$(DEV) run python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto

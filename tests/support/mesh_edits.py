@@ -68,11 +68,17 @@ def draw(choose: random.Random, slot: int) -> int:
 
 
 def random_steps(choose: random.Random, count: int) -> Iterator[Step]:
-    """A first step that sets every slot, and random edits after it; most are of one slot, so that no other edit hides what one should do."""
+    """A first step that sets every slot, and random edits after it; most are of one slot, so that no other edit hides what one should do.
+
+    Slots come in a random order, each once before any comes again, so that a course soon has been everywhere.
+    """
     state = [draw(choose, slot) for slot in range(len(SLOTS))]
     yield Step(tuple(range(len(SLOTS))), rows_of_state(state), tuple(state))
+    deck: list[int] = []
     for _ in range(count):
-        slots = tuple(choose.sample(range(len(SLOTS)), choose.choice((1, 1, 1, 2, 3))))
+        if len(deck) < 3:
+            deck = choose.sample(range(len(SLOTS)), len(SLOTS))
+        slots = tuple(deck.pop() for _ in range(choose.choice((1, 1, 1, 2, 3))))
         rows: dict[tuple[str, Any], Any] = {}
         for slot in slots:
             old, state[slot] = state[slot], draw(choose, slot)

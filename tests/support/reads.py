@@ -4,20 +4,25 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from pilot.derive import Table
+from pilot.derive import Collection, Table
 from pilot.derive.graph import Derivation
+from tests.support.mesh_edits import FLAGS, Course, first_wrong, lived_course
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORE = str(ROOT / "pilot" / "derive")
 PLACES = (str(ROOT / "pilot" / "model"), str(ROOT / "pilot" / "translate"))
+READERS: tuple[tuple[type[Any], str], ...] = (
+    *((Table, name) for name in ("get", "keys", "buckets", "all_keys")),
+    *((Collection, name) for name in ("get", "keys", "all_keys")),
+)
 
 
 class Site(NamedTuple):
-    """An instruction that reads: a table, or another derived value. Two calls on one line are two sites."""
+    """An instruction that reads: a table or the collection of a kind, or another derived value. Two calls on one line are two sites."""
 
     code: CodeType
     instruction: int
@@ -35,37 +40,38 @@ class Site(NamedTuple):
 @contextlib.contextmanager
 def intercepted(around: Callable[[Site, Any, Callable[[], Any]], Any]) -> Iterator[None]:
     """Every read by a derivation of model or translate goes through `around(site, database, read)`."""
-    originals = {name: getattr(Table, name) for name in ("get", "keys", "all_keys")}
+    originals = {(kind, name): getattr(kind, name) for kind, name in READERS}
     call = Derivation.__call__
 
     def site_of(frame: FrameType, read: str) -> Site | None:
         return Site(frame.f_code, frame.f_lasti, read) if frame.f_code.co_filename.startswith(PLACES) else None
 
-    def wrapped_table(name: str) -> Callable[..., Any]:
-        original = originals[name]
+    def wrapped_reader(kind: type[Any], name: str) -> Callable[..., Any]:
+        original = originals[kind, name]
 
         def read(self: Any, *args: Any) -> Any:
+            db = self._db if kind is Table else args[0]
             site = site_of(sys._getframe(1), f"table {self.name}.{name}")
-            if site is None or not self._db._frames:
+            if site is None or db._reads is None:
                 return original(self, *args)
-            return around(site, self._db, lambda: original(self, *args))
+            return around(site, db, lambda: original(self, *args))
 
         return read
 
     def wrapped_call(self: Any, db: Any, *args: Any) -> Any:
         site = site_of(sys._getframe(1), self.__name__)
-        if site is None or not db._frames:
+        if site is None or db._reads is None:
             return call(self, db, *args)
         return around(site, db, lambda: call(self, db, *args))
 
-    for name in originals:
-        setattr(Table, name, wrapped_table(name))
+    for kind, name in READERS:
+        setattr(kind, name, wrapped_reader(kind, name))
     Derivation.__call__ = wrapped_call  # type: ignore[method-assign]
     try:
         yield
     finally:
-        for name, original in originals.items():
-            setattr(Table, name, original)
+        for (kind, name), original in originals.items():
+            setattr(kind, name, original)
         Derivation.__call__ = call  # type: ignore[method-assign]
 
 
@@ -88,11 +94,31 @@ def untracked(wrong: Site) -> Iterator[None]:
     def around(site: Site, db: Any, read: Callable[[], Any]) -> Any:
         if site != wrong:
             return read()
-        db._frames.append({})
+        tracked, db._reads = db._reads, {}
         try:
             return read()
         finally:
-            db._frames.pop()
+            db._reads = tracked
 
     with intercepted(around):
         yield
+
+
+def read_courses(count: int, steps: int) -> list[Course]:
+    """Random edits of fixed seeds, half of them under settings that make more of the mesh matter."""
+    return [lived_course(f"reads {number}", steps, FLAGS if number % 2 else {}) for number in range(count)]
+
+
+def sites_of(courses: Iterable[Course]) -> set[Site]:
+    """The reads of tables that are made in these courses."""
+    found: set[Site] = set()
+    with recorded(found):
+        for course in courses:
+            assert first_wrong(course) is None
+    return {site for site in found if site.of_table}
+
+
+def noticed(site: Site, courses: Iterable[Course]) -> bool:
+    """Whether some course comes out wrong when the reads of the site are not tracked."""
+    with untracked(site):
+        return any(first_wrong(course) is not None for course in courses)

@@ -14,7 +14,7 @@ from google.protobuf import any_pb2, json_format
 from pilot.debug.page import Later, Query, Refused, asked_connection
 from pilot.debug.sources import Connection, Sources
 from pilot.derive import UNSET
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.inputs import Mesh
 from pilot.translate.profile import plan
 from pilot.translate.profile.plan import Group

@@ -10,7 +10,7 @@ from pilot.debug.page import Later, Query, Refused, asked_connection
 from pilot.debug.sources import Connection, Sources
 from pilot.derive import Node
 from pilot.derive.explain import Explanation, Reason, explain, find_origin
-from pilot.lib.type_urls import BY_SHORT_NAME, short_name
+from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.kind import parse_kind
 from pilot.translate.profile import plan

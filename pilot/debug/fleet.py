@@ -6,7 +6,7 @@ from typing import Any
 from pilot.debug.page import Query, Text, asked_connection, find_connection
 from pilot.debug.sources import Connection, Sources, Watch
 from pilot.lib.clock import rfc3339
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME
 
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 # The types that syncz names beside its table of all

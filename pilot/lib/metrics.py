@@ -15,14 +15,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Hi
 from pilot.lib.build_info import BuildInfo, build_info
 from pilot.lib.exposition import render
 from pilot.lib.metric_catalogue import CATALOGUE
-from pilot.lib.type_urls import short_name
+from pilot.lib.xds_types import short_name
 
 OTHER = "other"
 LABEL_LENGTH = 200
 Update = Literal["config", "eds", "svc", "svcdelete"]
 Event = Literal["add", "update", "updatesame", "delete"]
 _FACTORIES: dict[str, Any] = {"counter": Counter, "gauge": Gauge}
-_REJECTABLE = frozenset({"cds", "eds", "lds", "rds"})
 # https://grpc.github.io/grpc/core/md_doc_statuscodes.html, spelt as Go does
 _CODES = (
     "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
@@ -72,9 +71,9 @@ class Metrics:
         """A proxy (its id) sent a NACK with that gRPC status code."""
         name = short_name(type_url)
         self._at("pilot_total_xds_rejects", name).inc()
-        if name in _REJECTABLE:
+        if (counted := f"pilot_xds_{name}_reject") in CATALOGUE:
             text = _CODES[code] if 0 <= code < len(_CODES) else f"Code({code})"
-            self._at(f"pilot_xds_{name}_reject", text, proxy).set(1)
+            self._at(counted, text, proxy).set(1)
 
     def expired_nonce(self, type_url: str) -> None:
         """A request answered an older response than the last one."""

@@ -18,6 +18,7 @@ from grpc import aio
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut, one_line
+from pilot.lib.xds_types import find_type
 from pilot.model.proxy import NodeError, NodeType
 from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection, nothing
@@ -28,7 +29,6 @@ from pilot.serve.pusher import Pusher
 from pilot.serve.session import Session
 from pilot.serve.sotw import SotwSession
 from pilot.serve.stream_limits import DEFAULT_STREAM_LIMITS, StreamLimits
-from pilot.serve.types import HEALTH
 from pilot.settings.declaration import FOREVER
 from pilot.settings.process import ServeSettings
 
@@ -95,8 +95,8 @@ class Ads:
         """The first request, which must say who asks; None where the stream ends before."""
         while (raw := await context.read()) is not EOF:
             request = await self._parsed(context, parse, raw)
-            if request.type_url == HEALTH:
-                _log.warning("ADS: %s sent a health report before its first request", address)
+            if not find_type(request.type_url).is_answered:
+                _log.warning("ADS: %s sent a report before its first request", address)
                 continue
             if not request.node.id:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "missing node information")
@@ -151,7 +151,7 @@ class Ads:
             request = await self._parsed(context, parse, raw)
 
     def _receive(self, connection: Connection, request: Any) -> None:
-        if request.type_url == HEALTH:
+        if not find_type(request.type_url).is_answered:
             return
         received = connection.session.receive(request)
         if received.rejected is not None:

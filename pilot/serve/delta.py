@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
 from pilot.serve.frames import Batch, Parts
 from pilot.serve.session import Answer, Received, Session, warms_of
 from pilot.serve.snapshot import Change, View
 from pilot.serve.subscription import Subscription
-from pilot.serve.types import NAMED
-from pilot.translate.resource import CLUSTER, ENDPOINT
 
 STAR = "*"
 _STARS = frozenset(STAR)
@@ -41,10 +40,10 @@ class DeltaSession(Session):
     def _first(self, request: Any) -> None:
         """Everything is wanted where `*` is, or, of a type that has no names, where nothing is named."""
         retained, asked = frozenset(request.initial_resource_versions), frozenset(request.resource_names_subscribe)
-        dropped = frozenset(request.resource_names_unsubscribe)
-        wildcard = STAR in asked - dropped or (not asked and request.type_url not in NAMED)
+        of, dropped = find_type(request.type_url), frozenset(request.resource_names_unsubscribe)
+        wildcard = STAR in asked - dropped or (not asked and not of.is_named)
         wanted = (asked if wildcard else asked | retained) - dropped - _STARS
-        self._open(Subscription(request.type_url, self._name_sets.of(wanted), wildcard, retained))
+        self._open(Subscription(of, self._name_sets.of(wanted), wildcard, retained))
 
     def _resubscribe(self, subscription: Subscription, added: tuple[str, ...], removed: tuple[str, ...]) -> bool:
         """Whether the change is to be answered: with the names that were added, or with everything by a `*`."""
@@ -80,4 +79,4 @@ class DeltaSession(Session):
                 selection = view.pick(owed)
                 batches.append(selection.batch)
                 gone.update(selection.missing)
-        return Answer(subscription.type_url, view, tuple(batches), self._removed(subscription.type_url, tuple(gone)), warms_of(changes))
+        return Answer(subscription.type_url, view, tuple(batches), self._removed(subscription.type, tuple(gone)), warms_of(changes))

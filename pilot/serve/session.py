@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pilot.lib.text import cut
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, XdsType
 from pilot.serve import frames
 from pilot.serve.frames import Batch, Parts
 from pilot.serve.names import NameSets
 from pilot.serve.snapshot import Change, View
 from pilot.serve.subscription import NONE, Subscription
-from pilot.serve.types import NEVER_REMOVED, placeholder, rank
-from pilot.translate.resource import CLUSTER, ENDPOINT
+from pilot.translate.resource import Resource, length_delimited
 
 ERROR_LENGTH = 2000
 """Characters that are kept of what a NACK says."""
@@ -89,8 +89,10 @@ class Session(abc.ABC):
     def sent(self, answer: Answer, nonce: str, now: float) -> None:
         """An answer is on its way under this nonce, at Unix time `now`."""
         subscription = self.subscriptions[answer.type_url]
-        subscription.sent, subscription.nonce_sent, subscription.sent_at = answer.view, nonce, now
-        subscription.owes_all, subscription.owed, subscription.retained, subscription.in_flight = False, NONE, NONE, True
+        subscription.sent, subscription.sent_at = answer.view, now
+        if subscription.type.has_nonces:
+            subscription.nonce_sent, subscription.in_flight = nonce, True
+        subscription.owes_all, subscription.owed, subscription.retained = False, NONE, NONE
         if answer.warms and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:
             endpoints.held |= answer.warms & endpoints.wanted.all
 
@@ -128,7 +130,7 @@ class Session(abc.ABC):
 
     def _open(self, subscription: Subscription) -> None:
         known = {**self.subscriptions, subscription.type_url: subscription}
-        self.subscriptions = dict(sorted(known.items(), key=lambda item: rank(item[0])))
+        self.subscriptions = dict(sorted(known.items(), key=lambda item: item[1].type.rank))
 
     def _reject(self, request: Any) -> Received:
         subscription, message = self.subscriptions.get(request.type_url), cut(request.error_detail.message, ERROR_LENGTH)
@@ -151,7 +153,7 @@ class Session(abc.ABC):
         """Those of the changed resources that were asked for, and those that are owed."""
         selections = [change.wanted_by(subscription.wanted) for change in changes]
         gone = [name for selection in selections for name in selection.missing]
-        if subscription.type_url == ENDPOINT and subscription.sent is not None and subscription.sent.groups != view.groups:
+        if subscription.type.has_stand_in and subscription.sent is not None and subscription.sent.groups != view.groups:
             gone = [name for name in gone if name in subscription.owed]  # of another plan: their clusters go too
         if owed := subscription.owed.difference(*(change.names for change in changes)):
             selections.append(view.pick(owed))
@@ -164,13 +166,19 @@ class Session(abc.ABC):
 
     def _named(self, subscription: Subscription, view: View, batches: list[Batch], gone: Sequence[str], changes: Sequence[Change]) -> Answer:
         """The answer to a subscription by name: what there is, and what there is not (any more)."""
-        type_url = subscription.type_url
-        if gone and (stand_ins := [r for name in sorted(gone) if (r := placeholder(type_url, name)) is not None]):
-            batches.append(Batch(stand_ins))
-        return Answer(type_url, view, tuple(batches), self._removed(type_url, gone), warms_of(changes))
+        of = subscription.type
+        if gone and of.has_stand_in:
+            batches.append(Batch(stand_in(of, name) for name in sorted(gone)))
+        return Answer(of.url, view, tuple(batches), self._removed(of, gone), warms_of(changes))
 
-    def _removed(self, type_url: str, names: Sequence[str]) -> tuple[str, ...]:
-        return () if type_url in NEVER_REMOVED else tuple(sorted(names))
+    def _removed(self, of: XdsType, names: Sequence[str]) -> tuple[str, ...]:
+        """Returns the names that a response lists as removed."""
+        return tuple(sorted(names)) if of.tells_removals else ()
+
+
+def stand_in(of: XdsType, name: str) -> Resource:
+    """Returns a message that has nothing but its name, which is field 1 of all types that are asked for by name."""
+    return Resource(name, of.url, length_delimited(1, name.encode()))
 
 
 def warms_of(changes: Sequence[Change]) -> frozenset[str]:

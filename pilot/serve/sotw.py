@@ -4,29 +4,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, XdsType, find_type
 from pilot.serve.frames import Batch, Parts
 from pilot.serve.session import Answer, Received, Session, warms_of
 from pilot.serve.snapshot import Change, View
 from pilot.serve.subscription import NONE, Subscription
-from pilot.serve.types import NAMED
-from pilot.translate.resource import CLUSTER, ENDPOINT
 
 
 class SotwSession(Session):
     """DiscoveryRequest in, DiscoveryResponse out."""
 
     def receive(self, request: Any) -> Received:
-        type_url = request.type_url
         if request.HasField("error_detail"):
             return self._reject(request)
-        if type_url in NAMED and not request.resource_names:
-            self.subscriptions.pop(type_url, None)
+        of = find_type(request.type_url)
+        if of.is_named and not request.resource_names:
+            self.subscriptions.pop(of.url, None)
             return Received()
-        subscription = self.subscriptions.get(type_url)
+        subscription = self.subscriptions.get(of.url)
         names = frozenset(request.resource_names)
         if subscription is None or not request.response_nonce:  # the first of this stream; a nonce is of an earlier one
-            self._open(Subscription(type_url, self._name_sets.of(names), wildcard=type_url not in NAMED))
-            self._warm(type_url)
+            self._open(Subscription(of, self._name_sets.of(names), wildcard=not of.is_named))
+            self._warm(of.url)
             return Received()
         if request.response_nonce != subscription.nonce_sent:
             subscription.dropped |= subscription.wanted.all - names  # the client lost what it had of these, even if it names them again
@@ -58,7 +57,7 @@ class SotwSession(Session):
     def _parts(self, batch: Batch) -> Parts:
         return batch.sotw
 
-    def _removed(self, type_url: str, names: Sequence[str]) -> tuple[str, ...]:
+    def _removed(self, of: XdsType, names: Sequence[str]) -> tuple[str, ...]:
         return ()
 
     def _everything(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer:

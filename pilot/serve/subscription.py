@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from pilot.lib.xds_types import XdsType
 from pilot.serve.names import Names
 from pilot.serve.snapshot import View
 
@@ -20,17 +21,21 @@ class Subscription:
 
     __slots__ = (
         "dropped", "held", "in_flight", "last_error", "nonce_acked", "nonce_sent", "owed", "owes_all", "respond", "retained", "sent", "sent_at",
-        "type_url", "wanted", "wildcard",
+        "type", "wanted", "wildcard",
     )  # fmt: skip
 
-    def __init__(self, type_url: str, wanted: Names, wildcard: bool, retained: frozenset[str] = frozenset()) -> None:
-        self.type_url, self.wanted, self.wildcard, self.retained = type_url, wanted, wildcard, retained
+    def __init__(self, of: XdsType, wanted: Names, wildcard: bool, retained: frozenset[str] = frozenset()) -> None:
+        self.type, self.wanted, self.wildcard, self.retained = of, wanted, wildcard, retained
         self.nonce_sent = self.nonce_acked = self.last_error = ""
         self.sent_at = 0.0
         self.sent: View | None = None
         self.owes_all = True
         self.owed = self.held = self.dropped = NONE
         self.respond = self.in_flight = False
+
+    @property
+    def type_url(self) -> str:
+        return self.type.url
 
     @property
     def names(self) -> Collection[str]:

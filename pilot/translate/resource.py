@@ -3,11 +3,6 @@ from __future__ import annotations
 
 from typing import Any
 
-CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-ENDPOINT = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-LISTENER = "type.googleapis.com/envoy.config.listener.v3.Listener"
-ROUTE = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-
 
 def varint(value: int) -> bytes:
     """A protobuf varint."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pilot.derive import Node
+from pilot.lib.xds_types import LISTENER, ROUTE
 from pilot.model.proxy import Proxy
-from pilot.translate.resource import LISTENER, ROUTE
 from tests.incremental.test_mesh import difference, snapshot
 from tests.support.world import Rows, World, parse_objects, proxy, rows_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pilot.translate.resource import LISTENER
+from pilot.lib.xds_types import LISTENER
 from tests.support.objects import at, endpoint_slice, make, pod
 from tests.support.world import Rows, World, proxy, rows_of
 

@@ -5,12 +5,13 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from envoy_data_plane.envoy.service.discovery import v3 as second
 
+from pilot.lib.xds_types import CLUSTER, find_type
 from pilot.serve.frames import Batch
 from pilot.serve.messages import Messages, random_uuid
 from pilot.serve.session import Answer, Session
 from pilot.serve.snapshot import View
 from pilot.serve.subscription import Subscription
-from pilot.translate.resource import CLUSTER, Resource
+from pilot.translate.resource import Resource
 from tests.support.streams import delta, resource, sotw
 
 VIEW = View("plan", ())
@@ -63,7 +64,7 @@ def test_a_resource_of_any_size(size: int) -> None:
 
 class TestMessages:
     def answer(self, session: Session, batch: Batch, nonce: str = "") -> Answer:
-        session.subscriptions[CLUSTER] = Subscription(CLUSTER, session._name_sets.of(frozenset()), True)
+        session.subscriptions[CLUSTER] = Subscription(find_type(CLUSTER), session._name_sets.of(frozenset()), True)
         session.subscriptions[CLUSTER].nonce_sent = nonce
         return Answer(CLUSTER, VIEW, (batch,))
 

@@ -15,7 +15,7 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.duration import parse_duration
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.serve.ads import STATUS_LENGTH
 from pilot.serve.session import ERROR_LENGTH, Session
 from pilot.serve.stream_limits import StreamLimits

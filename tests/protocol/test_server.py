@@ -10,7 +10,7 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.metrics import Metrics
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME, HEALTH
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
 from pilot.serve.connection import Connection
@@ -18,7 +18,6 @@ from pilot.serve.delta import DeltaSession
 from pilot.serve.discovery import Discovery
 from pilot.serve.drain import drain
 from pilot.serve.flight import FlightLimits
-from pilot.serve.types import HEALTH
 from tests.support.ads import NODE, Client, plan, serving
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from pilot.lib.metrics import Metrics
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
 from pilot.serve.delta import DeltaSession

@@ -4,8 +4,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from pilot.lib.xds_types import CLUSTER
 from pilot.translate.profile.gateway_problems import gateway_problems
-from pilot.translate.resource import CLUSTER
 from tests.simulate.envoy import Answer, Envoy, Request
 from tests.support.world import World, proxy
 

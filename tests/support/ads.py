@@ -12,7 +12,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.derive import derived
 from pilot.lib.metrics import Metrics
-from pilot.lib.type_urls import BY_SHORT_NAME, short_name
+from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.model.inputs import Mesh
 from pilot.serve.admission import Admission
 from pilot.serve.ads import SERVICE, Ads, make_server

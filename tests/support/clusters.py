@@ -6,8 +6,8 @@ from typing import Any
 
 from google.protobuf import any_pb2, json_format
 
+from pilot.lib.xds_types import CLUSTER
 from pilot.model.proxy import Proxy
-from pilot.translate.resource import CLUSTER
 from tests.support.world import World, proxy
 
 HOST = "api.shop.svc.cluster.local"

@@ -8,7 +8,7 @@ from typing import Any
 from pilot.debug.sources import Sources
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.metrics import Metrics
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem
 from pilot.model.proxy import Proxy

@@ -15,7 +15,7 @@ from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.proxy import Proxy
 from pilot.serve.ads import SERVICE
 from tests.support.ads import OPTIONS

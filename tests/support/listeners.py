@@ -6,8 +6,8 @@ from typing import Any
 
 from google.protobuf import any_pb2, json_format
 
+from pilot.lib.xds_types import LISTENER
 from pilot.model.proxy import Proxy
-from pilot.translate.resource import LISTENER
 from tests.support.objects import make, pod, world
 from tests.support.world import proxy
 

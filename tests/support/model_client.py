@@ -7,7 +7,7 @@ from typing import Any
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
-from pilot.lib.type_urls import BY_SHORT_NAME, short_name
+from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.serve.delta import DeltaSession
 from pilot.serve.session import Session
 

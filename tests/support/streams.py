@@ -16,13 +16,13 @@ from typing import Any
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
-from pilot.lib.type_urls import BY_SHORT_NAME, short_name
+from pilot.lib.xds_types import BY_SHORT_NAME, CLUSTER, short_name
 from pilot.serve.delta import DeltaSession
 from pilot.serve.names import NameSets
 from pilot.serve.session import Received, Session
 from pilot.serve.snapshot import Snapshot, View
 from pilot.serve.sotw import SotwSession
-from pilot.translate.resource import CLUSTER, Resource
+from pilot.translate.resource import Resource
 
 WARMS = "~"
 

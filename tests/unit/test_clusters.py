@@ -15,6 +15,7 @@ from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
 from pilot.ingest.decode import Origin, decode_document
 from pilot.lib.flags import FlagError
 from pilot.lib.labels import NETWORK
+from pilot.lib.xds_types import ENDPOINT, LISTENER, ROUTE
 from pilot.model.config.mesh_networks import MeshNetworks
 from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.service import ServiceRef
@@ -25,7 +26,6 @@ from pilot.model.views.service_targets import service_targets
 from pilot.model.views.services import refs_by_hostname, service, service_refs
 from pilot.model.views.workloads import pod_of, proxy_labels, proxy_locality
 from pilot.settings.parse import load
-from pilot.translate.resource import ENDPOINT, LISTENER, ROUTE
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
 from tests.support.processes import free_port
 from tests.support.world import Rows, World, proxy, rows_of

@@ -23,7 +23,7 @@ from pilot.debug.sources import Sources
 from pilot.derive import Gather, derived, hub
 from pilot.ingest.decode import decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind

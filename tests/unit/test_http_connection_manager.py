@@ -8,10 +8,11 @@ from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import any_pb2
 
+from pilot.lib.xds_types import LISTENER
 from pilot.model.facets import SpanTagsFacet, TracingFacet
 from pilot.translate.listener.parts import ChainParts, ListenerParts, assemble, serialize_tracing
 from pilot.translate.network_filter.http_connection_manager import NAME, HttpOptions, build_http_connection_manager
-from pilot.translate.resource import LISTENER, Resource
+from pilot.translate.resource import Resource
 from pilot.translate.tracing import build_tracing
 from pilot.translate.typed import pack
 from tests.support.independent import check_same_content

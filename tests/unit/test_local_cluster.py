@@ -6,7 +6,7 @@ from typing import Any
 from envoy.config.endpoint.v3 import endpoint_pb2
 from google.protobuf import any_pb2
 
-from pilot.translate.resource import ENDPOINT
+from pilot.lib.xds_types import ENDPOINT
 from tests.support.objects import at, endpoint_slice, make, pod, world
 from tests.support.world import World, proxy
 

@@ -8,7 +8,7 @@ from pilot.lib.build_info import BuildInfo
 from pilot.lib.exposition import format_float
 from pilot.lib.metric_catalogue import CATALOGUE
 from pilot.lib.metrics import Metrics
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME
 
 CDS = BY_SHORT_NAME["cds"]
 

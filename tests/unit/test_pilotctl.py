@@ -14,7 +14,7 @@ import pytest
 from pilot.cli.ctl.client import Client
 from pilot.cli.ctl.output import table
 from pilot.cli.pilotctl import build_parser, main
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME
 
 NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
 TEA = "outbound|80||tea.shop.svc.cluster.local"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.lib.xds_types import LISTENER
 from pilot.model.facets import PolicySubjectKey
 from pilot.model.service import Protocol
 from pilot.model.views.classify import inbound_facet, outbound_listening
@@ -16,7 +17,6 @@ from pilot.translate.filter_phase import Phase, in_order
 from pilot.translate.network_filter.chain import NetworkOptions, build_tcp_filters
 from pilot.translate.network_filter.metadata_exchange import build_metadata_exchange
 from pilot.translate.network_filter.tcp_proxy import to_cluster
-from pilot.translate.resource import LISTENER
 from tests.support.listeners import WEB_POD, http_filters, listeners, service
 from tests.support.objects import make, pod, world
 from tests.support.world import World, proxy

@@ -6,7 +6,7 @@ from typing import Any
 
 from pilot.cli.ctl.client import Client
 from pilot.cli.ctl.output import add_output, as_json, kind_of, table
-from pilot.lib.type_urls import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME
 
 
 def add_to(commands: Any) -> None:

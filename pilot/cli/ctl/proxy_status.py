@@ -6,7 +6,7 @@ from typing import Any
 
 from pilot.cli.ctl.client import Client
 from pilot.cli.ctl.output import add_output, as_json, table
-from pilot.lib.type_urls import BY_SHORT_NAME, short_name
+from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 
 _TYPES = ("cds", "lds", "eds", "rds")
 

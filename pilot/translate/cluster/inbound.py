@@ -10,6 +10,7 @@ from envoy.config.endpoint.v3 import endpoint_components_pb2
 from google.protobuf import duration_pb2
 
 from pilot.derive import derived
+from pilot.lib.xds_types import CLUSTER
 from pilot.model.config.destination_rule import ConnectionPoolSettings
 from pilot.model.config.object import ObjectKey
 from pilot.model.config.sidecar import Sidecar
@@ -31,7 +32,7 @@ from pilot.translate.cluster.draft import ClusterDraft
 from pilot.translate.cluster.passthrough import BIND_IPV4, BIND_IPV6
 from pilot.translate.cluster.stat_name import build_stat_name, delimited
 from pilot.translate.cluster.traffic_policy import EffectivePolicy, build_policy
-from pilot.translate.resource import CLUSTER, Resource
+from pilot.translate.resource import Resource
 
 _Cluster = cluster_pb2.Cluster
 NEVER = 9_223_372_035  # seconds; as long as a duration can be

@@ -5,6 +5,7 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.derive import Gather, derived
+from pilot.lib.xds_types import CLUSTER
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Resolution, Service, ServiceRef
@@ -15,7 +16,7 @@ from pilot.translate.cluster.build import ClusterDestination, build_outbound
 from pilot.translate.cluster.defaults import ClusterTraitsKey, cluster_defaults, outbound_traits
 from pilot.translate.cluster.keys import ClusterKey, find_destination, placeless_keys
 from pilot.translate.cluster.traffic_policy import passes_through
-from pilot.translate.resource import CLUSTER, Resource
+from pilot.translate.resource import Resource
 
 
 @derived

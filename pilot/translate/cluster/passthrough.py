@@ -9,6 +9,7 @@ from envoy.config.endpoint.v3 import endpoint_components_pb2
 from google.protobuf import duration_pb2
 
 from pilot.derive import derived
+from pilot.lib.xds_types import CLUSTER
 from pilot.model.config.destination_rule import ClientTLSSettings
 from pilot.model.inputs import Mesh
 from pilot.model.views.mesh import mesh_config
@@ -24,7 +25,7 @@ from pilot.translate.cluster.traffic_policy import NOTHING, EffectivePolicy
 from pilot.translate.cluster.upstream_tls import Peer, build_context
 from pilot.translate.durations import build_duration
 from pilot.translate.http_filter.dynamic_forward_proxy import build_allow_any_dns_cache
-from pilot.translate.resource import CLUSTER, Resource
+from pilot.translate.resource import Resource
 from pilot.translate.transport_socket import build_upstream
 
 _Cluster = cluster_pb2.Cluster

@@ -8,6 +8,7 @@ from __future__ import annotations
 from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.derive import Gather, derived
+from pilot.lib.xds_types import ENDPOINT
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
@@ -20,7 +21,7 @@ from pilot.translate.cluster.keys import ClusterKey, find_destination, find_eds_
 from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment
 from pilot.translate.endpoint.inputs import endpoint_policy, is_everywhere_alike, presentation, takes_mtls, vantage
 from pilot.translate.endpoint.vantage import VantageKey, anywhere
-from pilot.translate.resource import ENDPOINT, Resource
+from pilot.translate.resource import Resource
 
 
 @derived

@@ -10,6 +10,7 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.derive import derived
 from pilot.lib import labels as label
+from pilot.lib.xds_types import ENDPOINT
 from pilot.model.endpoint import Endpoint
 from pilot.model.facets import SiblingsKey
 from pilot.model.inputs import Mesh
@@ -22,7 +23,7 @@ from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment
 from pilot.translate.endpoint.inputs import presentation, takes_mtls
 from pilot.translate.endpoint.policy import EndpointPolicy
 from pilot.translate.endpoint.vantage import VantageKey
-from pilot.translate.resource import ENDPOINT, Resource
+from pilot.translate.resource import Resource
 
 
 @derived

@@ -10,8 +10,9 @@ import msgspec
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
+from pilot.lib.xds_types import LISTENER
 from pilot.translate.network_filter import http_connection_manager
-from pilot.translate.resource import LISTENER, Resource, length_delimited
+from pilot.translate.resource import Resource, length_delimited
 from pilot.translate.typed import TYPE_PREFIX
 
 _CHAINS, _DEFAULT = listener_pb2.Listener.FILTER_CHAINS_FIELD_NUMBER, listener_pb2.Listener.DEFAULT_FILTER_CHAIN_FIELD_NUMBER

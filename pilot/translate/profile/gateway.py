@@ -4,6 +4,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pilot.derive import derived
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import outbound_facet
@@ -18,7 +19,6 @@ from pilot.translate.endpoint.inline_clusters import inline_clusters, sni_routed
 from pilot.translate.listener.gateway import gateway_listeners
 from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.plan import Group, Plan
-from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.translate.route.gateway import gateway_route_configurations
 
 

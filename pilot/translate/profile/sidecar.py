@@ -1,6 +1,7 @@
 """Which resources a sidecar gets."""
 from __future__ import annotations
 
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.model.facets import OutboundListenersFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import inbound_facet, outbound_facet, outbound_listening
@@ -13,7 +14,6 @@ from pilot.translate.profile.clusters import sidecar_cluster_groups
 from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.profile.sidecar_routes import route_configurations
-from pilot.translate.resource import CLUSTER, ENDPOINT, LISTENER, ROUTE
 
 
 def sidecar_plan(db: Mesh, node_id: str) -> Plan:

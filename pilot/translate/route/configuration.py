@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from envoy.config.route.v3 import route_pb2
 from google.protobuf import wrappers_pb2
 
-from pilot.translate.resource import ROUTE, Resource, length_delimited
+from pilot.lib.xds_types import ROUTE
+from pilot.translate.resource import Resource, length_delimited
 
 DIRECT_RESPONSE_BYTES = 1 << 20  # of a body that a route answers with itself
 _VIRTUAL_HOSTS = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER

@@ -9,7 +9,7 @@ from pilot.debug.registry import show_service
 from pilot.debug.sources import Sources
 from pilot.model.service import ServiceRef
 from pilot.model.views.classify import outbound_facet, scope_of
-from pilot.model.views.destination_rules import rule_ref
+from pilot.model.views.destination_rules import merged_rule_key
 from pilot.model.views.endpoints import service_accounts
 from pilot.model.views.imports import egress_services, scope_services
 from pilot.model.views.services import service
@@ -26,7 +26,7 @@ def sidecarz(sources: Sources, query: Query) -> Any:
     listeners = [[i.ref for i in egress_services(db, scope, index)] for index in range(len(egress_listeners(db, scope)))]
     refs = [imported.ref for imported in scope_services(db, scope).values()]
     known = {ref: (s, service_accounts(db, ref)) for ref in (*refs, *(r for refs in listeners for r in refs)) if (s := service(db, ref))}
-    rules = {ref.hostname: [f"{o.namespace}/{o.name}" for o in rule_ref(db, scope.namespace, ref, labels)] for ref in refs}
+    rules = {ref.hostname: [f"{o.namespace}/{o.name}" for o in merged_rule_key(db, scope.namespace, ref, labels)] for ref in refs}
     head = {
         "version": sources.fleet.version,
         "name": scope.sidecar.name if scope.sidecar is not None else _DEFAULT,

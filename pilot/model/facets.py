@@ -3,13 +3,17 @@
 A builder takes the smallest piece that it needs, so that proxies that agree in it share one computation and one copy of
 the bytes. `model.views.classify` computes them from a `Proxy`; nothing below it sees a proxy.
 
-Facets that need the views stand beside these: `GatewayListenersFacet` and `GatewayRoutesFacet` in `views.router`, `SidecarRoutesFacet` in
-`views.sidecar_routing`, `GatewaySelectionKey` in `views.gateway_servers`. What is cut out of facets, or comes of reading by them, is a key
-in the folder that builds by it:
+Facets that need the views stand beside these: `GatewayListenersFacet`, `GatewayRoutesFacet` and `TopologyFacet` in `views.router`,
+`SidecarRoutesFacet` in `views.sidecar_routing`, `AddressFamiliesFacet` in `virtual_addresses`. What is cut out of facets, or comes of
+reading by them, is a key where it is made:
+- objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`
+- views: `EgressHostsKey` in `views.egress_hosts`, `ImportKey` in `views.imports`, `ViewerKey` in `views.virtual_services`,
+  `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`
 - clusters: `ClusterKey`, `ClusterViewKey`, `ClusterTraitsKey`, `InboundClusterKey`; endpoints: `VantageKey`
 - listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
   `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`
-- routes: `RouteTableKey`, `SegmentKey`, `VirtualHostKey`, `VirtualHostViewKey`, `DestinationKey`, `RouteSourceKey`, `OfferKey`
+- routes: `RouteTableKey`, `SegmentKey`, `HostKey`, `VirtualHostKey`, `VirtualHostViewKey`, `DestinationKey`, `GatewayHostKey`,
+  `RouteSourceKey`, `OfferKey`
 """
 from __future__ import annotations
 
@@ -51,7 +55,7 @@ class PolicyFacet(msgspec.Struct, frozen=True, cache_hash=True):
         return next((keys for name, keys in self.applied if name == kind), ())
 
 
-class Features(msgspec.Struct, frozen=True, cache_hash=True):
+class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """What the proxy's build registers, where it matters; all of it for Istio's own proxy."""
 
     metadata_exchange: bool = True  # network filter istio.metadata_exchange, also as an upstream filter of clusters
@@ -60,7 +64,7 @@ class Features(msgspec.Struct, frozen=True, cache_hash=True):
     mysql_proxy: bool = True  # network filter of Envoy's own, left out of its stock builds
 
 
-class Scope(msgspec.Struct, frozen=True, cache_hash=True):
+class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """Which configuration is visible: that of a namespace, through a Sidecar object where one applies."""
 
     namespace: str
@@ -69,7 +73,7 @@ class Scope(msgspec.Struct, frozen=True, cache_hash=True):
     routed: tuple[ObjectKey, ...] | None = None  # only the services that these Gateways' routes lead to get clusters
 
 
-class Reach(msgspec.Struct, frozen=True, cache_hash=True):
+class ReachFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """The place that endpoints are seen from. `networks`: REQUESTED_NETWORK_VIEW, empty for all."""
 
     network: str = ""
@@ -81,7 +85,7 @@ class Reach(msgspec.Struct, frozen=True, cache_hash=True):
     networks: frozenset[str] = frozenset()
 
 
-class TlsFiles(msgspec.Struct, frozen=True, cache_hash=True):
+class TlsFilesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """Paths of a proxy that brings its own mesh certificate: node metadata TLS_CLIENT_* and TLS_SERVER_*."""
 
     client_cert: str = ""
@@ -92,7 +96,7 @@ class TlsFiles(msgspec.Struct, frozen=True, cache_hash=True):
     server_root: str = ""
 
 
-class SecretServers(msgspec.Struct, frozen=True, cache_hash=True):
+class SecretServersFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """SDS servers of the user's own next to the proxy: node metadata `credential` and `file-credential`."""
 
     credentials: bool = False  # serves credentials named sds://…
@@ -135,7 +139,7 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
 
     side: Literal["inbound", "outbound", "gateway"] = "outbound"
     policies: PolicyFacet = PolicyFacet()
-    features: Features = Features()
+    features: FeaturesFacet = FeaturesFacet()
     ipv4: bool = True
     ipv6: bool = False
     interception: str = "REDIRECT"  # REDIRECT, TPROXY or NONE
@@ -158,7 +162,7 @@ class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_on
     listener of many pods, the address of which its own chain is left out.
     """
 
-    scope: Scope
+    scope: ScopeFacet
     listening: ListeningFacet
     labels: Labels = frozenset()
     auto_addresses: bool = False  # uses addresses that are allocated to services without one
@@ -174,12 +178,12 @@ class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """
 
     type: NodeType
-    scope: Scope
-    features: Features = Features()
-    reach: Reach = Reach()
+    scope: ScopeFacet
+    features: FeaturesFacet = FeaturesFacet()
+    reach: ReachFacet = ReachFacet()
     labels: Labels = frozenset()
-    tls_files: TlsFiles = TlsFiles()
-    secret_servers: SecretServers = SecretServers()
+    tls_files: TlsFilesFacet = TlsFilesFacet()
+    secret_servers: SecretServersFacet = SecretServersFacet()
     preserve_case: bool = False  # its proxy config's proxyHeaders.preserveHttp1HeaderCase
     dns_proxy: str = ""  # "host:port" of its companion's DNS proxy (DNS_PROXY_ADDR), where DNS_CAPTURE is on
 
@@ -194,7 +198,7 @@ class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     port: int = 0
     workload: str = ""
     templates: tuple[str, str] = ("", "")
-    reach: Reach = Reach()
+    reach: ReachFacet = ReachFacet()
 
 
 class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
@@ -203,11 +207,11 @@ class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     `targets`: in the order of the services' age; `policies`: those that say who may connect.
     """
 
-    scope: Scope
+    scope: ScopeFacet
     listening: ListeningFacet = ListeningFacet(side="inbound")
     policies: PolicyFacet = PolicyFacet()
     targets: tuple[ServiceTarget, ...] = ()
     ips: tuple[str, ...] = ()
-    tls_files: TlsFiles = TlsFiles()
+    tls_files: TlsFilesFacet = TlsFilesFacet()
     tags: SpanTagsFacet = SpanTagsFacet()
-    secret_servers: SecretServers = SecretServers()
+    secret_servers: SecretServersFacet = SecretServersFacet()

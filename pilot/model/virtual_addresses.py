@@ -6,7 +6,7 @@ import msgspec
 from pilot.model.service import Registry, Service
 
 
-class Families(msgspec.Struct, frozen=True, cache_hash=True):
+class AddressFamiliesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """Which of a service's virtual addresses a proxy may meet. `dual`: those of both families; `auto`: allocated ones; `cluster`: as in
     `Service.addresses_in`, "" for the default ones."""
 
@@ -17,7 +17,7 @@ class Families(msgspec.Struct, frozen=True, cache_hash=True):
     cluster: str = ""
 
 
-def virtual_addresses(service: Service, families: Families, one: bool) -> tuple[str, ...]:
+def virtual_addresses(service: Service, families: AddressFamiliesFacet, one: bool) -> tuple[str, ...]:
     """The addresses that a proxy's clients may use for a host name.
 
     Of those that a ServiceEntry lists only the last is used, whatever its family: istiod makes a service of each and keeps the
@@ -35,7 +35,7 @@ def virtual_addresses(service: Service, families: Families, one: bool) -> tuple[
     return tuple(usable[:1])
 
 
-def _of_families(addresses: tuple[str, ...], families: Families) -> tuple[str, ...]:
+def _of_families(addresses: tuple[str, ...], families: AddressFamiliesFacet) -> tuple[str, ...]:
     """Those of the proxy's family; where it has both, of the first address's, or all of them."""
     if families.dual:
         return addresses

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilot.derive import Gather, Node
-from pilot.model.facets import Labels, OutboundFacet, Scope
+from pilot.model.facets import Labels, OutboundFacet, ScopeFacet
 from pilot.model.proxy import NodeType
 from pilot.translate.cluster.outbound import outbound_clusters, placeless_cluster
 from pilot.translate.endpoint.assignment import endpoints_of, sni_endpoints_of
@@ -26,7 +26,7 @@ POLICIES = (
 )
 LABELS: tuple[Labels, ...] = (frozenset(), frozenset({("app", "web")}))
 FACETS = [
-    OutboundFacet(type=kind, scope=Scope(namespace, gateway=kind is NodeType.ROUTER), labels=labels)
+    OutboundFacet(type=kind, scope=ScopeFacet(namespace, gateway=kind is NodeType.ROUTER), labels=labels)
     for namespace in NAMESPACES
     for kind in (NodeType.SIDECAR, NodeType.ROUTER)
     for labels in LABELS
@@ -157,7 +157,7 @@ spec: {host: s7, subsets: [{name: %s}]}
 def test_an_edit_of_a_rule_builds_the_clusters_of_its_host_once_for_all() -> None:
     world = World()
     world.apply(SHOP + "---" + RULE % "old")
-    facets = [OutboundFacet(type=NodeType.SIDECAR, scope=Scope(n)) for n in ("a", "b", "c", "d")]
+    facets = [OutboundFacet(type=NodeType.SIDECAR, scope=ScopeFacet(n)) for n in ("a", "b", "c", "d")]
     nodes = [world.mesh.watch(outbound_clusters, facet) for facet in facets]
     before = content(world, nodes)
     built: list[Any] = []

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.lib.duration import Duration
-from pilot.model.facets import Features, SpanTagsFacet
+from pilot.model.facets import FeaturesFacet, SpanTagsFacet
 from pilot.model.views.classify import features_of, listening, outbound_facet, outbound_listening, tags
 from pilot.model.views.policies import policy_label_keys
 from pilot.translate.profile import plan
@@ -120,13 +120,13 @@ def test_spans_as_no_envoy_takes_them() -> None:
 @pytest.mark.parametrize(
     ("extensions", "expected"),
     [
-        (None, Features()),
-        ({"envoy.filters.http.router"}, Features(False, False, False, False)),
-        ({"istio.alpn"}, Features(False, False, True, False)),
-        ({"envoy.tcp.metadataexchange.config.MetadataExchange", "envoy.filters.network.mysql_proxy"}, Features(True, False, False, True)),
+        (None, FeaturesFacet()),
+        ({"envoy.filters.http.router"}, FeaturesFacet(False, False, False, False)),
+        ({"istio.alpn"}, FeaturesFacet(False, False, True, False)),
+        ({"envoy.tcp.metadataexchange.config.MetadataExchange", "envoy.filters.network.mysql_proxy"}, FeaturesFacet(True, False, False, True)),
     ],
 )
-def test_what_it_registers(extensions: set[str] | None, expected: Features) -> None:
+def test_what_it_registers(extensions: set[str] | None, expected: FeaturesFacet) -> None:
     assert features_of(frozenset(extensions) if extensions is not None else None) == expected
 
 

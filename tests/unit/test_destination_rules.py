@@ -5,7 +5,7 @@ import pytest
 
 from pilot.model.facets import Labels
 from pilot.model.service import ServiceRef
-from pilot.model.views.destination_rules import inbound_rule_ref, merged_rule, rule_ref
+from pilot.model.views.destination_rules import inbound_merged_rule_key, merged_rule, merged_rule_key
 from tests.support.world import World
 
 HOST = "api.svc.svc.cluster.local"
@@ -29,7 +29,7 @@ def world(*rules: str, mesh: str = "") -> World:
 
 
 def chosen(found: World, client: str, ref: ServiceRef = API, labels: Labels = NOBODY) -> list[str]:
-    return [f"{key.namespace}/{key.name}" for key in rule_ref(found.mesh, client, ref, labels)]
+    return [f"{key.namespace}/{key.name}" for key in merged_rule_key(found.mesh, client, ref, labels)]
 
 
 def test_the_clients_namespace_comes_first_then_the_services_then_the_root() -> None:
@@ -100,7 +100,7 @@ def test_rules_for_some_workloads() -> None:
     found = world(rule("client", "some", spec=selector), rule("client", "all"))
     assert chosen(found, "client", labels=frozenset({("app", "web"), ("x", "y")})) == ["client/some"]
     assert chosen(found, "client") == ["client/all"]
-    assert inbound_rule_ref(found.mesh, "client", API) == rule_ref(found.mesh, "client", API, NOBODY)
+    assert inbound_merged_rule_key(found.mesh, "client", API) == merged_rule_key(found.mesh, "client", API, NOBODY)
     found = world(rule("svc", "some", spec=selector))
     assert chosen(found, "third", labels=frozenset({("app", "web")})) == []  # never exported
     assert chosen(found, "svc", labels=frozenset({("app", "web")})) == ["svc/some"]
@@ -111,7 +111,7 @@ def test_rules_of_one_host_are_merged_oldest_first() -> None:
         rule("svc", "new", spec="trafficPolicy: {loadBalancer: {simple: RANDOM}}, subsets: [{name: v1}, {name: v2}]", created=2),
         rule("svc", "old", spec="subsets: [{name: v1, labels: {version: v1}}]", created=1),
     )
-    sources = rule_ref(found.mesh, "svc", API, NOBODY)
+    sources = merged_rule_key(found.mesh, "svc", API, NOBODY)
     merged = merged_rule(found.mesh, sources)
     assert merged is not None
     assert merged.key.name == "old"
@@ -124,7 +124,7 @@ def test_rules_of_one_host_are_merged_oldest_first() -> None:
 def test_an_edit_reaches_only_the_services_of_its_host() -> None:
     found = world(rule("svc", "r"), rule("svc", "s", "other"))
     other = ServiceRef("other.svc.svc.cluster.local", "svc")
-    nodes = {ref: found.mesh.watch(rule_ref, "third", ref, NOBODY) for ref in (API, other)}
+    nodes = {ref: found.mesh.watch(merged_rule_key, "third", ref, NOBODY) for ref in (API, other)}
     ran: list[object] = []
     found.mesh.on_run = lambda node: ran.append(node.fn)
     hit = found.mesh.commit([(found.mesh.destination_rules, key, None) for key in found.mesh.destination_rules.all_keys() if key.name == "r"])
@@ -132,4 +132,4 @@ def test_an_edit_reaches_only_the_services_of_its_host() -> None:
     found.mesh.refresh(nodes[API])
     assert nodes[API].value == ()
     assert nodes[other].value
-    assert ran.count(rule_ref) == 1
+    assert ran.count(merged_rule_key) == 1

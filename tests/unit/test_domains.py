@@ -7,7 +7,7 @@ import pytest
 
 from pilot.model.config.object import ObjectKey
 from pilot.model.service import Port, Protocol, Registry, Resolution, Service
-from pilot.model.virtual_addresses import Families, virtual_addresses
+from pilot.model.virtual_addresses import AddressFamiliesFacet, virtual_addresses
 from pilot.translate.route.conflicts import NEAR, Claimant, settle
 from pilot.translate.route.domains import Domains, build_domains, far, kubernetes_namespace, reduced, short_names
 
@@ -73,14 +73,14 @@ def test_clients_of_other_namespaces_are_alike() -> None:
     ],
 )
 def test_domains(declared: Service, dns_domain: str, port: int, expected: list[str]) -> None:
-    assert list(build_domains(declared, (), dns_domain, Families(), True, port).names) == expected
+    assert list(build_domains(declared, (), dns_domain, AddressFamiliesFacet(), True, port).names) == expected
 
 
 def test_aliases_are_names_too() -> None:
-    found = build_domains(service("a.com"), ("b.com",), LOCAL, Families(), True)
+    found = build_domains(service("a.com"), ("b.com",), LOCAL, AddressFamiliesFacet(), True)
     assert found.names == ("a.com", "a.com.", "b.com", "b.com.")
     assert found.short == {"a.com.", "b.com."}
-    assert build_domains(service("a.com"), (), LOCAL, Families(), False).names == ("a.com",)
+    assert build_domains(service("a.com"), (), LOCAL, AddressFamiliesFacet(), False).names == ("a.com",)
 
 
 V4, V6 = "10.0.0.1", "fd00::1"
@@ -89,21 +89,21 @@ V4, V6 = "10.0.0.1", "fd00::1"
 @pytest.mark.parametrize(
     ("fields", "families", "one", "expected"),
     [
-        ({"addresses": (V4, V6)}, Families(), True, (V4,)),
-        ({"addresses": (V4, V6)}, Families(ipv4=False, ipv6=True), True, (V6,)),
-        ({"addresses": (V6, V4)}, Families(ipv6=True), True, (V6,)),
-        ({"addresses": (V4, V6)}, Families(ipv6=True, dual=True), True, (V4, V6)),
-        ({"addresses": (V6,)}, Families(), True, ()),
-        ({"addresses": (V4, "10.0.0.2"), "registry": Registry.EXTERNAL}, Families(), True, ("10.0.0.2",)),
-        ({"addresses": (V4, V6), "registry": Registry.EXTERNAL}, Families(), True, (V6,)),
-        ({"auto_addresses": (V4, V6), "registry": Registry.EXTERNAL}, Families(), True, ()),
-        ({"auto_addresses": (V6, V4), "registry": Registry.EXTERNAL}, Families(ipv6=True, auto=True), True, (V4,)),
-        ({"auto_addresses": (V6,), "registry": Registry.EXTERNAL}, Families(ipv6=True, auto=True), True, (V6,)),
-        ({"auto_addresses": (V4, V6), "registry": Registry.EXTERNAL}, Families(ipv6=True, dual=True, auto=True), False, (V4, V6)),
-        ({"addresses": (V4,), "auto_addresses": (V6,), "registry": Registry.EXTERNAL}, Families(auto=True), True, (V4,)),
+        ({"addresses": (V4, V6)}, AddressFamiliesFacet(), True, (V4,)),
+        ({"addresses": (V4, V6)}, AddressFamiliesFacet(ipv4=False, ipv6=True), True, (V6,)),
+        ({"addresses": (V6, V4)}, AddressFamiliesFacet(ipv6=True), True, (V6,)),
+        ({"addresses": (V4, V6)}, AddressFamiliesFacet(ipv6=True, dual=True), True, (V4, V6)),
+        ({"addresses": (V6,)}, AddressFamiliesFacet(), True, ()),
+        ({"addresses": (V4, "10.0.0.2"), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, ("10.0.0.2",)),
+        ({"addresses": (V4, V6), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, (V6,)),
+        ({"auto_addresses": (V4, V6), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, ()),
+        ({"auto_addresses": (V6, V4), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(ipv6=True, auto=True), True, (V4,)),
+        ({"auto_addresses": (V6,), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(ipv6=True, auto=True), True, (V6,)),
+        ({"auto_addresses": (V4, V6), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(ipv6=True, dual=True, auto=True), False, (V4, V6)),
+        ({"addresses": (V4,), "auto_addresses": (V6,), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(auto=True), True, (V4,)),
     ],
 )
-def test_addresses(fields: dict[str, Any], families: Families, one: bool, expected: tuple[str, ...]) -> None:
+def test_addresses(fields: dict[str, Any], families: AddressFamiliesFacet, one: bool, expected: tuple[str, ...]) -> None:
     assert virtual_addresses(service(**fields), families, one) == expected
 
 

@@ -10,7 +10,7 @@ from google.protobuf import json_format
 from pilot.lib.labels import HOSTNAME, NETWORK, REGION, ZONE
 from pilot.model.config.destination_rule import Distribute, Failover, LocalityLoadBalancerSetting, ZoneAwareLoadBalancerSetting
 from pilot.model.endpoint import Endpoint, Health, Locality
-from pilot.model.facets import OutboundFacet, Reach, Scope
+from pilot.model.facets import OutboundFacet, ReachFacet, ScopeFacet
 from pilot.model.proxy import NodeType
 from pilot.model.views.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality
 from pilot.model.views.networks import NetworkGateway, NetworkGateways, build_network_gateways
@@ -230,7 +230,7 @@ def test_which_settings_take_effect() -> None:
 # -- from where --------------------------------------------------------------------------------------------------------------
 
 def client(**reach: Any) -> OutboundFacet:
-    return OutboundFacet(type=NodeType.SIDECAR, scope=Scope("a"), reach=Reach(**reach), labels=frozenset({("v", "1")}))
+    return OutboundFacet(type=NodeType.SIDECAR, scope=ScopeFacet("a"), reach=ReachFacet(**reach), labels=frozenset({("v", "1")}))
 
 
 def test_only_what_matters_of_a_client_tells_it_from_others() -> None:

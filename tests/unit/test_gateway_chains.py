@@ -7,7 +7,7 @@ from pilot.model.config.gateway import Port, Server, ServerTLSSettings
 from pilot.model.config.object import ObjectKey
 from pilot.model.config.virtual_service import L4MatchAttributes, RouteDestination, TCPRoute, TLSMatchAttributes, TLSRoute, VirtualService
 from pilot.model.views.gateway_merge import merge
-from pilot.model.views.gateway_servers import RouteRef, ServerKey, TargetPort
+from pilot.model.views.gateway_servers import GatewayRouteKey, ServerKey, TargetPort
 from pilot.translate.listener.gateway_chains import (
     GatewayListenerKey,
     HttpsChain,
@@ -59,13 +59,13 @@ def only(servers: list[Server], *bound: Layer4) -> list[PlannedChain]:
 
 
 def test_plain_http_is_one_chain_for_all_servers() -> None:
-    assert only([server(80, "HTTP", "a.com"), server(80, "HTTP2", "b.com")]) == [PlainChain(RouteRef(80, ""), "HTTP")]
+    assert only([server(80, "HTTP", "a.com"), server(80, "HTTP2", "b.com")]) == [PlainChain(GatewayRouteKey(80, ""), "HTTP")]
 
 
 def test_each_https_server_has_its_chain_and_its_mirror_over_quic() -> None:
     servers = [server(443, "HTTPS", "a.com", mode="SIMPLE"), server(443, "HTTPS", "b.com", mode="PASSTHROUGH", name="pass")]
     udp = (TargetPort(443, 8443, False), TargetPort(443, 8443, True))
-    expected = [HttpsChain(ServerKey(GATEWAY, 0), RouteRef(443, "", "https", GATEWAY))]
+    expected = [HttpsChain(ServerKey(GATEWAY, 0), GatewayRouteKey(443, "", "https", GATEWAY))]
     tcp = GatewayListenerKey(8443, "0.0.0.0")
     assert chains(servers, targets=udp, quic=True) == {tcp: expected, tcp._replace(quic=True): expected}
 
@@ -102,7 +102,8 @@ def test_passed_on_tls_has_a_chain_for_every_condition_but_no_name_twice() -> No
 def test_names_of_servers_that_end_tls_are_not_passed_on() -> None:
     servers = [server(443, "HTTPS", "a.com", mode="SIMPLE"), server(443, "TLS", "*.com", mode="PASSTHROUGH", name="tls")]
     found = only(servers, tls(ONE, sni("a.com"), sni("b.com")))
-    assert found == [HttpsChain(ServerKey(GATEWAY, 0), RouteRef(443, "", "https", GATEWAY)), SniChain(ServerKey(GATEWAY, 1), ONE, 1, ("b.com",))]
+    https = HttpsChain(ServerKey(GATEWAY, 0), GatewayRouteKey(443, "", "https", GATEWAY))
+    assert found == [https, SniChain(ServerKey(GATEWAY, 1), ONE, 1, ("b.com",))]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.model.config.object import ObjectKey
-from pilot.translate.route.gateway_hosts import Bound, PlannedHost, RouteSourceKey, ServerHosts, intersect, of_namespace, plan_hosts
+from pilot.translate.route.gateway_hosts import Bound, GatewayHostKey, RouteSourceKey, ServerHosts, intersect, of_namespace, plan_hosts
 
 GATEWAY, OTHER = ObjectKey("infra", "edge"), ObjectKey("infra", "other")
 ANY = frozenset({80, 443, 8080})
@@ -22,33 +22,33 @@ def source(name: str, gateway: ObjectKey = GATEWAY, port: int = 80, tls: bool = 
     return RouteSourceKey(gateway, ObjectKey(namespace, name), port, tls)
 
 
-def plan(servers: list[ServerHosts], *services: Bound, other: tuple[Bound, ...] = (), collapse: bool = True) -> list[PlannedHost]:
+def plan(servers: list[ServerHosts], *services: Bound, other: tuple[Bound, ...] = (), collapse: bool = True) -> list[GatewayHostKey]:
     return list(plan_hosts(servers, {GATEWAY: services, OTHER: other}, collapse))
 
 
 def test_hosts_of_the_same_routes_are_one_virtual_host_named_by_the_most_specific() -> None:
     services = (bound("vs", "b.com", "*.com", "aa.com"),)
-    assert plan([server("*")], *services) == [PlannedHost("aa.com:80", ("aa.com", "b.com", "*.com"), (source("vs"),), False)]
+    assert plan([server("*")], *services) == [GatewayHostKey("aa.com:80", ("aa.com", "b.com", "*.com"), (source("vs"),), False)]
     assert [h.domains for h in plan([server("*")], *services, collapse=False)] == [("*.com",), ("aa.com",), ("b.com",)]
 
 
 def test_two_services_of_one_host_are_added_up_in_order() -> None:
     found = plan([server("*")], bound("one", "a.com"), bound("two", "a.com", "b.com"))
     assert found == [
-        PlannedHost("a.com:80", ("a.com",), (source("one"), source("two")), False),
-        PlannedHost("b.com:80", ("b.com",), (source("two"),), False),
+        GatewayHostKey("a.com:80", ("a.com",), (source("one"), source("two")), False),
+        GatewayHostKey("b.com:80", ("b.com",), (source("two"),), False),
     ]
 
 
 def test_namespaces_limit_who_may_have_a_host() -> None:
     services = bound("vs", "a.com"), bound("vs", "a.com", namespace="rogue")
     found = plan([server("shop/a.com", "team/b.com")], *services)
-    assert found == [PlannedHost("a.com:80", ("a.com",), (source("vs"),), False)]
+    assert found == [GatewayHostKey("a.com:80", ("a.com",), (source("vs"),), False)]
 
 
 def test_redirect_without_routes_has_a_virtual_host_for_every_host_of_the_server() -> None:
     found = plan([server("A.com", "b.com", redirects=True)])
-    assert found == [PlannedHost("a.com:80", ("a.com", "b.com"), (), True)]
+    assert found == [GatewayHostKey("a.com:80", ("a.com", "b.com"), (), True)]
 
 
 def test_redirecting_and_other_hosts_do_not_collapse() -> None:
@@ -67,12 +67,13 @@ def test_a_host_of_two_servers_redirects_where_one_of_them_says_so() -> None:
 def test_routes_are_those_of_the_first_server_that_has_any() -> None:
     servers = [server("*", port=80), server("*", port=8080)]
     assert plan(servers, bound("vs", "a.com"))[0].sources == (source("vs"), source("vs"))
-    assert plan(servers, bound("vs", "a.com", ports=frozenset({8080}))) == [PlannedHost("a.com:8080", ("a.com",), (source("vs", port=8080),), False)]
+    expected = [GatewayHostKey("a.com:8080", ("a.com",), (source("vs", port=8080),), False)]
+    assert plan(servers, bound("vs", "a.com", ports=frozenset({8080}))) == expected
 
 
 def test_nothing_bound_answers_404() -> None:
-    assert plan([server("*")]) == [PlannedHost("blackhole:80", ("*",), (), False)]
-    assert plan([server("*", port=443)], bound("vs", "a.com", ports=frozenset())) == [PlannedHost("blackhole:443", ("*",), (), False)]
+    assert plan([server("*")]) == [GatewayHostKey("blackhole:80", ("*",), (), False)]
+    assert plan([server("*", port=443)], bound("vs", "a.com", ports=frozenset())) == [GatewayHostKey("blackhole:443", ("*",), (), False)]
 
 
 @pytest.mark.parametrize(

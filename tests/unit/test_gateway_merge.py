@@ -6,7 +6,7 @@ import pytest
 from pilot.model.config.gateway import Port, Server, ServerTLSSettings
 from pilot.model.config.object import ObjectKey
 from pilot.model.views.gateway_merge import merge, resolve_port
-from pilot.model.views.gateway_servers import MergedGateway, RouteRef, TargetPort, qualify_hosts, sni_hosts
+from pilot.model.views.gateway_servers import GatewayRouteKey, MergedGateway, TargetPort, qualify_hosts, sni_hosts
 
 OLD, NEW = ObjectKey("a", "old"), ObjectKey("b", "new")
 
@@ -29,14 +29,14 @@ def slots(gateway: MergedGateway) -> dict[tuple[int, str, str], list[tuple[str, 
     return {(p.number, p.protocol, p.bind): [(s.key.gateway.name, s.key.position) for s in p.servers] for p in gateway.ports}
 
 
-def routes(gateway: MergedGateway) -> dict[RouteRef, int]:
+def routes(gateway: MergedGateway) -> dict[GatewayRouteKey, int]:
     return {ref: len(keys) for ref, keys in gateway.routes}
 
 
 def test_plain_http_servers_of_a_port_share_one_route() -> None:
     found = merged([http(80, "a.com")], [http(80, "b.com", protocol="HTTP2")])
     assert slots(found) == {(80, "HTTP", ""): [("old", 0), ("new", 0)]}
-    assert routes(found) == {RouteRef(80, ""): 2}
+    assert routes(found) == {GatewayRouteKey(80, ""): 2}
 
 
 def test_ports_are_those_of_the_first_service_that_has_them() -> None:
@@ -50,7 +50,7 @@ def test_ports_are_those_of_the_first_service_that_has_them() -> None:
 def test_https_servers_have_routes_of_their_own_named_by_the_gateways_port() -> None:
     found = merged([https(443, "a.com")], [https(443, "b.com")], (TargetPort(443, 8443, False),))
     assert slots(found) == {(8443, "HTTPS", ""): [("old", 0), ("new", 0)]}
-    assert routes(found) == {RouteRef(443, "", "https", OLD): 1, RouteRef(443, "", "https", NEW): 1}
+    assert routes(found) == {GatewayRouteKey(443, "", "https", OLD): 1, GatewayRouteKey(443, "", "https", NEW): 1}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_other_bind_addresses_are_other_listeners() -> None:
         (80, "HTTP", "10.0.0.1"): [("old", 1), ("new", 0)],
         (80, "TCP", "10.0.0.2"): [("old", 2)],
     }
-    assert routes(found) == {RouteRef(80, ""): 1, RouteRef(80, "10.0.0.1"): 2}
+    assert routes(found) == {GatewayRouteKey(80, ""): 1, GatewayRouteKey(80, "10.0.0.1"): 2}
 
 
 def test_a_host_may_repeat_on_another_bind_address() -> None:
@@ -103,14 +103,14 @@ def test_a_host_may_repeat_on_another_bind_address() -> None:
 def test_a_passed_on_and_a_terminated_server_share_a_port() -> None:
     found = merged([https(443, "a.com"), https(443, "b.com", protocol="TLS", mode="PASSTHROUGH", name="tls")])
     assert slots(found) == {(443, "HTTPS", ""): [("old", 0)], (443, "TLS", ""): [("old", 1)]}
-    assert routes(found) == {RouteRef(443, "", "https", OLD): 1}
+    assert routes(found) == {GatewayRouteKey(443, "", "https", OLD): 1}
 
 
 def test_http3_needs_the_flag_tls_that_ends_here_and_a_port_over_udp() -> None:
     servers = [https(443, "a.com"), https(443, "b.com", name="pass", mode="PASSTHROUGH"), http(80)]
     both = (TargetPort(443, 8443, False), TargetPort(443, 8443, True))
     assert [bool(p.quic) for p in merged(servers, targets=both, quic=True).ports] == [True, False]
-    assert merged(servers, targets=both, quic=True).http3 == {RouteRef(443, "", "https", OLD)}
+    assert merged(servers, targets=both, quic=True).http3 == {GatewayRouteKey(443, "", "https", OLD)}
     assert not any(p.quic for p in merged(servers, targets=both).ports)
     assert not any(p.quic for p in merged(servers, targets=both[:1], quic=True).ports)
 

@@ -273,7 +273,7 @@ def test_the_port_of_a_service_is_no_news_to_lists() -> None:
     made.mesh.on_run = lambda node: ran.append(str(node.fn))
     made.set(rows_of([kubernetes("{ports: [{name: http, port: 81}]}")]))
     assert visible_refs(made.mesh, "z") is before
-    assert sorted(ran) == ["Service", "listing", "service", "service_listings"]
+    assert sorted(ran) == ["Service", "service", "service_summaries", "service_summary"]
 
 
 # -- host names of ServiceEntries --------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from pilot.model.facets import Scope
+from pilot.model.facets import ScopeFacet
 from pilot.model.views.egress_hosts import HostSet, parse_hosts
-from pilot.model.views.imports import Import, egress_services, scope_services
+from pilot.model.views.imports import ImportKey, egress_services, scope_services
 from pilot.model.views.sidecar_scope import outbound_traffic_policy, sidecar_of
 from tests.support.listeners import entry, service
 from tests.support.objects import make, world
@@ -73,7 +73,7 @@ SHOP = (
 def imported(*objects: Any, egress: str = "", namespace: str = "a") -> list[tuple[str, str, tuple[int, ...] | None]]:
     """What the first egress listener of the namespace's Sidecar imports: host, namespace and ports."""
     made = world(*SHOP, *objects, *([sidecar("s", f"egress: {egress}", namespace)] if egress else []))
-    scope = Scope(namespace, sidecar_of(made.mesh, namespace, frozenset()))
+    scope = ScopeFacet(namespace, sidecar_of(made.mesh, namespace, frozenset()))
     return [(i.ref.hostname, i.ref.namespace, i.ports) for i in egress_services(made.mesh, scope, 0)]
 
 
@@ -123,9 +123,9 @@ def test_one_namespace_for_a_host_name() -> None:
     assert [(h, n) for h, n, _ in imported(squat)] == [(X, "a"), (Y, "b")]
 
 
-def scoped(*objects: Any, egress: str) -> dict[str, Import]:
+def scoped(*objects: Any, egress: str) -> dict[str, ImportKey]:
     made = world(*SHOP, *objects, sidecar("s", f"egress: {egress}"))
-    scope = Scope("a", sidecar_of(made.mesh, "a", frozenset()))
+    scope = ScopeFacet("a", sidecar_of(made.mesh, "a", frozenset()))
     return dict(scope_services(made.mesh, scope))
 
 
@@ -170,12 +170,12 @@ def test_leads_of_other_namespaces_do_not_count() -> None:
 )
 def test_what_happens_to_unknown_traffic(spec: str, mesh: str, mode: str) -> None:
     made = world(sidecar("s", spec), mesh_config=mesh).mesh
-    assert outbound_traffic_policy(made, Scope("a", sidecar_of(made, "a", frozenset()))).mode == mode
+    assert outbound_traffic_policy(made, ScopeFacet("a", sidecar_of(made, "a", frozenset()))).mode == mode
 
 
 def test_a_service_out_of_sight_costs_nothing() -> None:
     made = world(*SHOP, sidecar("s", "egress: [{hosts: ['./*']}]"))
-    scope = Scope("a", sidecar_of(made.mesh, "a", frozenset()))
+    scope = ScopeFacet("a", sidecar_of(made.mesh, "a", frozenset()))
     watched = made.mesh.watch(scope_services, scope)
     runs: list[str] = []
     made.mesh.on_run = lambda node: runs.append(str(node.fn))

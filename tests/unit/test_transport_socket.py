@@ -8,7 +8,7 @@ from google.protobuf import json_format
 
 from pilot.model.config.gateway import ServerTLSSettings, TLSCertificate
 from pilot.model.config.mesh_config import TLSConfig
-from pilot.model.facets import SecretServers, TlsFiles
+from pilot.model.facets import SecretServersFacet, TlsFilesFacet
 from pilot.translate.transport_socket import ServerCertificates, build_inbound_context, build_quic, build_server_context
 from pilot.translate.transport_socket.downstream import HTTP3_ALPN, MESH_CIPHERS, PEER_ALPN
 from pilot.translate.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
@@ -115,7 +115,7 @@ def test_inbound_mutual_tls() -> None:
 
 
 def test_inbound_with_own_files() -> None:
-    own = ServerCertificates(TlsFiles(server_cert="/c", server_key="/k", server_root="/ca"), SecretServers(files=True))
+    own = ServerCertificates(TlsFilesFacet(server_cert="/c", server_key="/k", server_root="/ca"), SecretServersFacet(files=True))
     found = json_format.MessageToDict(build_inbound_context(own, ("h2",), ()))
     assert (served(found), roots(found)) == (["file-cert:/c~/k"], "file-root:/ca")
     source = found["commonTlsContext"]["tlsCertificateSdsSecretConfigs"][0]["sdsConfig"]

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from pilot.model.config.object import ObjectKey
-from pilot.model.facets import Scope
+from pilot.model.facets import ScopeFacet
 from pilot.model.problem import Problem
 from pilot.model.views.egress_hosts import parse_hosts
 from pilot.model.views.virtual_service_names import qualify_gateway
 from pilot.model.views.virtual_services import (
-    Lens,
+    ViewerKey,
     check_delegates,
     egress_virtual_services,
     qualified,
@@ -139,8 +139,8 @@ def test_private_ones_first_then_exported_then_public_by_age() -> None:
     assert names(virtual_services_for(found.mesh, "a", "mesh")) == ["private", "for-a", "public-old", "public-new"]
     assert names(virtual_services_for(found.mesh, "b", "mesh")) == ["public-old", "public-new"]
     assert names(virtual_services_for(found.mesh, "b", "b/gw")) == ["gateway"]
-    assert names(virtual_services_of(found.mesh, "x.com", Lens("a"))) == ["private", "for-a", "public-old", "public-new"]
-    assert names(virtual_services_of(found.mesh, "x.com", Lens(""))) == ["public-old", "public-new"]
+    assert names(virtual_services_of(found.mesh, "x.com", ViewerKey("a"))) == ["private", "for-a", "public-old", "public-new"]
+    assert names(virtual_services_of(found.mesh, "x.com", ViewerKey(""))) == ["public-old", "public-new"]
     assert viewers(found.mesh) == {"a"}
 
 
@@ -161,7 +161,7 @@ def test_exact_hosts_before_the_longest_wildcard(host: str, expected: list[str])
         written("later", "a", "hosts: ['*.x.com'], " + TO, age=2),
         written("exact", "a", "hosts: [a.x.com], " + TO, age=3),
     )
-    assert names(virtual_services_of(found.mesh, host, Lens(""))) == expected
+    assert names(virtual_services_of(found.mesh, host, ViewerKey(""))) == expected
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ spec: {{egress: [{{hosts: {hosts}}}]}}
         written("wild-b", "b", "hosts: ['*.x.com'], " + TO, age=3),
         sidecar,
     )
-    scope = Scope("a", ObjectKey("a", "default"))
+    scope = ScopeFacet("a", ObjectKey("a", "default"))
     assert names(egress_virtual_services(found.mesh, scope, 0)) == expected
     sets = parse_hosts(hosts, "a")
-    assert set(names(virtual_services_of(found.mesh, "a.x.com", Lens("a", sets)))) == ({"in-a"} & set(expected) or ({"wild-b"} & set(expected)))
+    assert set(names(virtual_services_of(found.mesh, "a.x.com", ViewerKey("a", sets)))) == ({"in-a"} & set(expected) or ({"wild-b"} & set(expected)))

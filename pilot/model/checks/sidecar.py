@@ -17,7 +17,7 @@ from pilot.model.views.kinds.sidecars import sidecars
 from pilot.model.views.mesh import root_namespace
 from pilot.model.views.services import is_visible, refs_by_hostname, refs_in_namespace, service_refs
 from pilot.model.views.sidecar_scope import sidecar_order
-from pilot.model.views.virtual_services import bindings_in, listing
+from pilot.model.views.virtual_services import bindings_by_viewer, bindings_in
 
 
 @derived
@@ -78,7 +78,7 @@ def _imports_something(db: Mesh, own: str, text: str) -> bool:
         where = own
     if where == ANY_NAMESPACE:
         refs = refs_by_hostname(db, host) if not is_wildcard(host) else service_refs(db)
-        bound = [b for bindings in listing(db).public.values() for b in bindings]
+        bound = [b for bindings in bindings_by_viewer(db).public.values() for b in bindings]
     else:
         refs, bound = refs_in_namespace(db, where), list(bindings_in(db, where))
     return any(subset_of(r.hostname, host) and is_visible(db, r, own) for r in refs) or any(matches(h, host) for b in bound for h in b.hosts)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pilot.derive import Gather, derived, hub
 from pilot.model.config.object import ObjectKey
-from pilot.model.facets import Scope
+from pilot.model.facets import ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.kinds.destination_rules import destination_rules
 from pilot.model.views.placement import placement
@@ -15,7 +15,7 @@ from pilot.model.views.virtual_services import egress_virtual_services, virtual_
 
 
 @hub
-def outbound_label_keys(db: Mesh, scope: Scope) -> frozenset[str]:
+def outbound_label_keys(db: Mesh, scope: ScopeFacet) -> frozenset[str]:
     """Label keys that outbound configuration of a scope asks for: sourceLabels of the virtual services there,
     workloadSelectors of the namespace's destination rules, and what decides which endpoints are near."""
     keys = _rule_label_keys(db, scope.namespace) | placement(db).labels

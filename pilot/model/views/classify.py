@@ -16,16 +16,16 @@ from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig, ProxyHeaders
 from pilot.model.endpoint import Locality
 from pilot.model.facets import (
-    Features,
+    FeaturesFacet,
     InboundFacet,
     ListeningFacet,
     OutboundFacet,
     OutboundListenersFacet,
-    Reach,
-    Scope,
-    SecretServers,
+    ReachFacet,
+    ScopeFacet,
+    SecretServersFacet,
     SpanTagsFacet,
-    TlsFiles,
+    TlsFilesFacet,
     TracingFacet,
 )
 from pilot.model.inputs import Mesh
@@ -41,8 +41,8 @@ from pilot.model.views.service_targets import service_targets
 from pilot.model.views.sidecar_scope import selector_keys, sidecar_of
 from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network
 
-ALL_FEATURES = Features()
-_EXTENSIONS = {  # by the feature of `Features`; names have changed over time, types have not
+ALL_FEATURES = FeaturesFacet()
+_EXTENSIONS = {  # by the feature of `FeaturesFacet`; names have changed over time, types have not
     "metadata_exchange": frozenset(("envoy.tcp.metadataexchange.config.MetadataExchange", "istio.metadata_exchange")),
     "peer_metadata": frozenset(("io.istio.http.peer_metadata.Config", "envoy.filters.http.peer_metadata")),
     "alpn": frozenset(("istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig", "istio.alpn")),
@@ -54,13 +54,13 @@ _RESERVED = ("ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT", "ENVOY_SECURE_METRICS
 
 # -- facets of a node ------------------------------------------------------------------------------------------------------
 
-def scope_of(db: Mesh, node_id: str) -> Scope:
+def scope_of(db: Mesh, node_id: str) -> ScopeFacet:
     """Returns the scope of a proxy; a router has none of a Sidecar. No node of its own."""
     proxy = find_proxy(db, node_id)
     if proxy.type is not NodeType.SIDECAR:
-        return Scope(proxy.namespace, gateway=True)
+        return ScopeFacet(proxy.namespace, gateway=True)
     labels = cut(proxy_labels(db, node_id), selector_keys(db, proxy.namespace))
-    return Scope(proxy.namespace, sidecar_of(db, proxy.namespace, labels))
+    return ScopeFacet(proxy.namespace, sidecar_of(db, proxy.namespace, labels))
 
 
 @derived
@@ -154,11 +154,11 @@ def outbound_listening(db: Mesh, node_id: str) -> OutboundListenersFacet:
 
 # -- what a proxy says about itself ----------------------------------------------------------------------------------------
 
-def features_of(extensions: frozenset[str] | None) -> Features:
+def features_of(extensions: frozenset[str] | None) -> FeaturesFacet:
     """Returns what a proxy registers, by the names and types of extensions that its Envoy lists; everything where it lists none."""
     if extensions is None:
         return ALL_FEATURES
-    return Features(**{feature: not known.isdisjoint(extensions) for feature, known in _EXTENSIONS.items()})
+    return FeaturesFacet(**{feature: not known.isdisjoint(extensions) for feature, known in _EXTENSIONS.items()})
 
 
 def interception_of(proxy: Proxy) -> str:
@@ -177,10 +177,10 @@ def uses_auto_addresses(proxy: Proxy, everywhere: bool) -> bool:
     return (everywhere or proxy.flag("DNS_AUTO_ALLOCATE")) and (proxy.flag("DNS_CAPTURE") or proxy.type is NodeType.WAYPOINT)
 
 
-def _reach(db: Mesh, proxy: Proxy, node_id: str) -> Reach:
+def _reach(db: Mesh, proxy: Proxy, node_id: str) -> ReachFacet:
     families = [":" in ip for ip in proxy.ips]
     matters = placement(db)
-    return Reach(
+    return ReachFacet(
         network=proxy_network(db, node_id) if matters.network else "",
         cluster_id=cluster_of(db, proxy),
         locality=proxy_locality(db, node_id) if matters.locality else Locality(),
@@ -191,8 +191,8 @@ def _reach(db: Mesh, proxy: Proxy, node_id: str) -> Reach:
     )
 
 
-def _tls_files(proxy: Proxy) -> TlsFiles:
-    return TlsFiles(
+def _tls_files(proxy: Proxy) -> TlsFilesFacet:
+    return TlsFilesFacet(
         client_cert=proxy.text("TLS_CLIENT_CERT_CHAIN"),
         client_key=proxy.text("TLS_CLIENT_KEY"),
         client_root=proxy.text("TLS_CLIENT_ROOT_CERT"),
@@ -202,8 +202,8 @@ def _tls_files(proxy: Proxy) -> TlsFiles:
     )
 
 
-def _secret_servers(proxy: Proxy) -> SecretServers:
-    return SecretServers(credentials=proxy.text("credential") == "true", files=proxy.text("file-credential") == "true")
+def _secret_servers(proxy: Proxy) -> SecretServersFacet:
+    return SecretServersFacet(credentials=proxy.text("credential") == "true", files=proxy.text("file-credential") == "true")
 
 
 def _dns_proxy(proxy: Proxy) -> str:

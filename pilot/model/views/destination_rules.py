@@ -4,7 +4,7 @@ Looked for in the client's namespace, then the service's, then the root namespac
 rules of one host are merged. https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration
 
 A rule is handed on as the tuple of the objects that it is merged from, oldest first, () for none: a small hashable value by which
-clusters of many namespaces are shared (`rule_ref`), and from which `merged_rule` makes the rule.
+clusters of many namespaces are shared (`merged_rule_key`), and from which `merged_rule` makes the rule.
 """
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pilot.derive import derived, hub
 from pilot.lib.hosts import full_name, is_wildcard, most_specific
 from pilot.model.config.destination_rule import DestinationRule, Subset
 from pilot.model.config.object import Object, ObjectKey, age
-from pilot.model.facets import Labels, Scope
+from pilot.model.facets import Labels, ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
 from pilot.model.views.kinds.destination_rules import destination_rules
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.rule_pools import Defaults, Pools, Rule, RuleEntry, build_pools
 
-Sources = tuple[ObjectKey, ...]
+MergedRuleKey = tuple[ObjectKey, ...]
 NO_RULES: tuple[RuleEntry, ...] = ()
 
 
@@ -32,7 +32,7 @@ class MergedRule(msgspec.Struct, frozen=True):
     """The rules of one host as one. It goes by the name of the first."""
 
     spec: DestinationRule
-    sources: Sources
+    sources: MergedRuleKey
 
     @property
     def key(self) -> ObjectKey:
@@ -122,7 +122,7 @@ def defined_subsets(db: Mesh, namespace: str, ref: ServiceRef) -> frozenset[str]
 
 
 @derived
-def older_sources(db: Mesh, key: ObjectKey, host: str) -> Sources:
+def older_sources(db: Mesh, key: ObjectKey, host: str) -> MergedRuleKey:
     """The rules that come before one where it is merged with others of its host and namespace."""
     pools = (wildcard_pools(db, key.namespace) if is_wildcard(host) else host_pools(db, host)).get(host if is_wildcard(host) else key.namespace)
     entries = (entry for entry in (pools.local if pools is not None else ()) if key in entry.sources)
@@ -130,9 +130,9 @@ def older_sources(db: Mesh, key: ObjectKey, host: str) -> Sources:
 
 
 @derived
-def rule_ref(db: Mesh, namespace: str, ref: ServiceRef, labels: Labels) -> Sources:
+def merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef, labels: Labels) -> MergedRuleKey:
     """What the rule of a client is merged from: of a proxy of that namespace with those labels, for one service; () for none."""
-    catch_all: Sources = ()
+    catch_all: MergedRuleKey = ()
     for entry in _choices(db, namespace, ref):
         if entry.selector is None:
             catch_all = entry.sources
@@ -142,9 +142,9 @@ def rule_ref(db: Mesh, namespace: str, ref: ServiceRef, labels: Labels) -> Sourc
 
 
 @derived
-def inbound_rule_ref(db: Mesh, namespace: str, ref: ServiceRef) -> Sources:
-    """Like `rule_ref` for the side that serves, where rules with a workload selector do not count."""
-    catch_all: Sources = ()
+def inbound_merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef) -> MergedRuleKey:
+    """Like `merged_rule_key` for the side that serves, where rules with a workload selector do not count."""
+    catch_all: MergedRuleKey = ()
     for entry in _choices(db, namespace, ref):
         if entry.selector is None:
             catch_all = entry.sources
@@ -152,7 +152,7 @@ def inbound_rule_ref(db: Mesh, namespace: str, ref: ServiceRef) -> Sources:
 
 
 @derived
-def merged_rule(db: Mesh, sources: Sources) -> MergedRule | None:
+def merged_rule(db: Mesh, sources: MergedRuleKey) -> MergedRule | None:
     """The rules of one host as one: the subsets of all, the oldest traffic policy."""
     rows = [row for key in sources if (row := destination_rules.get(db, key)) is not None]
     if len(rows) != len(sources) or not rows:
@@ -173,7 +173,7 @@ def merge_rules(specs: list[DestinationRule]) -> DestinationRule:
     return msgspec.structs.replace(first, subsets=tuple(subsets), traffic_policy=policy)
 
 
-def destination_rule(db: Mesh, scope: Scope, ref: ServiceRef, labels: Labels) -> MergedRule | None:
+def destination_rule(db: Mesh, scope: ScopeFacet, ref: ServiceRef, labels: Labels) -> MergedRule | None:
     """The rule that a proxy's traffic to a service follows."""
-    sources = rule_ref(db, scope.namespace, ref, labels)
+    sources = merged_rule_key(db, scope.namespace, ref, labels)
     return merged_rule(db, sources) if sources else None

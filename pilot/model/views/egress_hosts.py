@@ -51,7 +51,7 @@ def _split(hosts: HostSet) -> _Split:
     return _Split(frozenset(hosts.hosts) - frozenset(wildcards), wildcards)
 
 
-class HostSets(msgspec.Struct, frozen=True, cache_hash=True):
+class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):
     """The host sets of one egress listener, by namespace (`*` is any)."""
 
     by_namespace: tuple[tuple[str, HostSet], ...]
@@ -76,7 +76,7 @@ class HostSets(msgspec.Struct, frozen=True, cache_hash=True):
         return not any(s.excludes(hostname) for s in sets) and any(s.imports(hostname) for s in sets)
 
 
-def parse_hosts(hosts: Iterable[str], namespace: str) -> HostSets:
+def parse_hosts(hosts: Iterable[str], namespace: str) -> EgressHostsKey:
     """Of the `hosts` of an egress listener that takes effect in a namespace; what is not `namespace/host` is left out."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for text in hosts:
@@ -88,4 +88,4 @@ def parse_hosts(hosts: Iterable[str], namespace: str) -> HostSets:
             where = where[1:] or ANY_NAMESPACE
         imported, left_out = found.setdefault(namespace if where == "." else where, ([], []))
         (left_out if excluded else imported).append(host)
-    return HostSets(tuple((n, HostSet(tuple(i), tuple(x))) for n, (i, x) in found.items()))
+    return EgressHostsKey(tuple((n, HostSet(tuple(i), tuple(x))) for n, (i, x) in found.items()))

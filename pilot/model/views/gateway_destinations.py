@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from pilot.derive import Gather, derived, hub
 from pilot.model.config.object import ObjectKey
-from pilot.model.facets import Scope
+from pilot.model.facets import ScopeFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.imports import Import, find_leads, scope_services
+from pilot.model.views.imports import ImportKey, find_leads, scope_services
 from pilot.model.views.kinds.virtual_services import virtual_services
 from pilot.model.views.mesh_services import provider_services
 from pilot.model.views.virtual_service_names import MESH
@@ -51,7 +51,7 @@ def routed_hosts(db: Mesh, gateways: tuple[ObjectKey, ...]) -> frozenset[str]:
 
 
 @derived
-def routed_services(db: Mesh, scope: Scope, gateways: tuple[ObjectKey, ...]) -> tuple[Import, ...]:
+def routed_services(db: Mesh, scope: ScopeFacet, gateways: tuple[ObjectKey, ...]) -> tuple[ImportKey, ...]:
     """Of the services of a router's scope those that its Gateways' routes lead to, and those that the mesh config names."""
     routed, named = routed_hosts(db, gateways), provider_services(db)
     return tuple(

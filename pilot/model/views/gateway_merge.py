@@ -14,17 +14,17 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import Protocol
 from pilot.model.views.gateway_servers import (
+    GatewayRouteKey,
     MergedGateway,
     MergedPort,
     MergedServer,
     Rejection,
-    RouteRef,
     ServerKey,
     TargetPort,
+    gateway_route_key,
     is_tls,
     passes_through,
     protocol_of,
-    route_ref,
     sni_hosts,
 )
 
@@ -60,12 +60,12 @@ class _Merger:
         self.targets, self.quic = targets, quic
         self.numbers: set[int] = set()
         self.slots: dict[Slot, list[MergedServer]] = {}
-        self.shared: dict[Slot, RouteRef | None] = {}  # the route of plain HTTP servers
+        self.shared: dict[Slot, GatewayRouteKey | None] = {}  # the route of plain HTTP servers
         self.datagram: dict[Slot, list[MergedServer]] = {}
         self.plain: dict[int, Slot] = {}  # by port number
-        self.routes: dict[RouteRef, list[ServerKey]] = {}
+        self.routes: dict[GatewayRouteKey, list[ServerKey]] = {}
         self.tls_hosts: dict[int, dict[str, str]] = {}  # by port number: host → bind address
-        self.http3: set[RouteRef] = set()
+        self.http3: set[GatewayRouteKey] = set()
         self.auto_passthrough = False
         self.rejected: list[Rejection] = []
 
@@ -74,7 +74,7 @@ class _Merger:
             self.rejected.append(Rejection(key, "it has no port"))
             return
         number = resolve_port(server.port.number, self.targets)
-        route = route_ref(server, number, key.gateway)
+        route = gateway_route_key(server, number, key.gateway)
         if server.tls is not None and (repeated := self._repeated(server, number)):
             self.rejected.append(Rejection(key, f"port {number} already has TLS for {', '.join(repeated)}"))
             return

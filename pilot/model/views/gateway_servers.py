@@ -37,7 +37,7 @@ class GatewaySelectionKey(msgspec.Struct, frozen=True, cache_hash=True):
     ports: tuple[TargetPort, ...] = ()
 
 
-class RouteRef(NamedTuple):
+class GatewayRouteKey(NamedTuple):
     """A route configuration. That of plain HTTP: the port listened on and the bind address, which all its servers share.
 
     That of an HTTPS server, its own: the port that the Gateway names, its name, and the Gateway.
@@ -53,7 +53,7 @@ class MergedServer(NamedTuple):
     """A server on a port of the router; `route` is None where it is not an HTTP server."""
 
     key: ServerKey
-    route: RouteRef | None
+    route: GatewayRouteKey | None
 
 
 class MergedPort(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class MergedPort(msgspec.Struct, frozen=True):
     number: int
     protocol: str
     bind: str
-    route: RouteRef | None
+    route: GatewayRouteKey | None
     servers: tuple[MergedServer, ...]
     quic: tuple[MergedServer, ...] = ()
 
@@ -86,8 +86,8 @@ class MergedGateway(msgspec.Struct, frozen=True, cache_hash=True):
 
     gateways: tuple[ObjectKey, ...] = ()
     ports: tuple[MergedPort, ...] = ()
-    routes: tuple[tuple[RouteRef, tuple[ServerKey, ...]], ...] = ()
-    http3: frozenset[RouteRef] = frozenset()
+    routes: tuple[tuple[GatewayRouteKey, tuple[ServerKey, ...]], ...] = ()
+    http3: frozenset[GatewayRouteKey] = frozenset()
     auto_passthrough: bool = False
     rejected: tuple[Rejection, ...] = ()
 
@@ -125,12 +125,12 @@ def sni_hosts(server: Server) -> tuple[str, ...]:
     return () if server.tls is None else tuple(sorted({h.rpartition("/")[2] for h in server.hosts}))
 
 
-def route_ref(server: Server, number: int, gateway: ObjectKey) -> RouteRef | None:
+def gateway_route_key(server: Server, number: int, gateway: ObjectKey) -> GatewayRouteKey | None:
     """The route configuration of a server that listens on a port, None where it is not an HTTP server."""
     assert server.port is not None
     protocol = protocol_of(server)
     if protocol.is_http:
-        return RouteRef(number, server.bind)
+        return GatewayRouteKey(number, server.bind)
     if protocol is Protocol.HTTPS and not passes_through(server):
-        return RouteRef(server.port.number, server.bind, server.port.name, gateway)
+        return GatewayRouteKey(server.port.number, server.bind, server.port.name, gateway)
     return None

@@ -10,16 +10,16 @@ from typing import NamedTuple
 from pilot.derive import Gather, derived, hub
 from pilot.model.config.object import ObjectKey
 from pilot.model.config.virtual_service import Destination, VirtualService
-from pilot.model.facets import Scope
+from pilot.model.facets import ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Registry, Service, ServiceRef
-from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSets
-from pilot.model.views.services import is_visible, listing, public_refs, refs_by_hostname, refs_in_namespace, service, visible_refs
+from pilot.model.views.egress_hosts import ANY_NAMESPACE, EgressHostsKey
+from pilot.model.views.services import is_visible, public_refs, refs_by_hostname, refs_in_namespace, service, service_summary, visible_refs
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_services import egress_virtual_services, virtual_service, virtual_service_keys
 
 
-class Import(NamedTuple):
+class ImportKey(NamedTuple):
     """A service that a scope sees; `ports` are the numbers of those that it sees, None for all."""
 
     ref: ServiceRef
@@ -31,7 +31,7 @@ class Import(NamedTuple):
 
 
 @derived
-def egress_services(db: Mesh, scope: Scope, index: int) -> tuple[Import, ...]:
+def egress_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
     """The services that egress listener `index` imports, by age. Of one host name in several namespaces one is taken."""
     listener = egress_listeners(db, scope)[index]
     if listener.hosts.everything:
@@ -40,22 +40,22 @@ def egress_services(db: Mesh, scope: Scope, index: int) -> tuple[Import, ...]:
             return shared
     else:
         refs = [r for r in _candidates(db, listener.hosts, scope.namespace) if listener.hosts.imports(r.hostname, r.namespace)]
-    imports: list[Import] = []
+    imports: list[ImportKey] = []
     if listener.match_port and listener.port is not None:
         imports = [i for r in refs if (i := _at_port(db, r, listener.port.number)) is not None]
     else:
-        imports = [Import(r) for r in refs]
+        imports = [ImportKey(r) for r in refs]
     return _one_namespace_each(db, imports, scope.namespace)
 
 
 @hub
-def _public_imports(db: Mesh) -> tuple[Import, ...] | None:
+def _public_imports(db: Mesh) -> tuple[ImportKey, ...] | None:
     """The imports of all who see just what everybody sees; None where that depends on who looks, because a host name repeats."""
     refs = public_refs(db)
-    return tuple(map(Import, refs)) if len({ref.hostname for ref in refs}) == len(refs) else None
+    return tuple(map(ImportKey, refs)) if len({ref.hostname for ref in refs}) == len(refs) else None
 
 
-def _candidates(db: Mesh, hosts: HostSets, namespace: str) -> list[ServiceRef]:
+def _candidates(db: Mesh, hosts: EgressHostsKey, namespace: str) -> list[ServiceRef]:
     """Visible services that may be imported, found in the buckets that the hosts name: by age, but where there are wildcards those
     that are exported to the namespace by name come before public ones."""
     everywhere = hosts.everywhere
@@ -70,19 +70,19 @@ def _candidates(db: Mesh, hosts: HostSets, namespace: str) -> list[ServiceRef]:
     exact = everywhere is None and not any(s.wildcards for _, s in hosts.by_namespace)
     seen: dict[ServiceRef, tuple[bool, tuple[str, str, str]]] = {}
     for ref in (r for bucket in buckets for r in bucket):
-        listed = listing(db, ref)
+        listed = service_summary(db, ref)
         if listed is not None and listed.seen_from(namespace):
             seen[ref] = not exact and "*" in listed.exported_to, listed.age
     return sorted(seen, key=lambda r: seen[r])
 
 
 @derived
-def _at_port(db: Mesh, ref: ServiceRef, number: int) -> Import | None:
+def _at_port(db: Mesh, ref: ServiceRef, number: int) -> ImportKey | None:
     """The import of one port of a service; None where it has no such port."""
     found = service(db, ref)
     if found is None or found.port(number) is None:
         return None
-    return Import(ref) if len(found.ports) == 1 else Import(ref, (number,))
+    return ImportKey(ref) if len(found.ports) == 1 else ImportKey(ref, (number,))
 
 
 def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
@@ -90,7 +90,7 @@ def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
     return found is not None and found.registry is Registry.KUBERNETES
 
 
-def _one_namespace_each(db: Mesh, imports: list[Import], namespace: str) -> tuple[Import, ...]:
+def _one_namespace_each(db: Mesh, imports: list[ImportKey], namespace: str) -> tuple[ImportKey, ...]:
     """For a host name that several namespaces have: the own namespace's, else Kubernetes' own, else the oldest."""
     chosen: dict[str, str] = {}
     repeated = False
@@ -107,10 +107,10 @@ def _one_namespace_each(db: Mesh, imports: list[Import], namespace: str) -> tupl
 
 
 @derived
-def scope_services(db: Mesh, scope: Scope) -> Mapping[str, Import]:
+def scope_services(db: Mesh, scope: ScopeFacet) -> Mapping[str, ImportKey]:
     """Every service that the scope needs clusters for, by host name: what its egress listeners import, and where the virtual
     services of these lead to."""
-    found: dict[str, Import] = {}
+    found: dict[str, ImportKey] = {}
     for index in range(len(egress_listeners(db, scope))):
         for item in egress_services(db, scope, index):
             _add(db, found, item)
@@ -121,12 +121,12 @@ def scope_services(db: Mesh, scope: Scope) -> Mapping[str, Import]:
 
 
 @derived
-def imported(db: Mesh, scope: Scope, hostname: str) -> Import | None:
+def imported(db: Mesh, scope: ScopeFacet, hostname: str) -> ImportKey | None:
     """The service that a host name means in a scope."""
     return scope_services(db, scope).get(hostname)
 
 
-def _add(db: Mesh, found: dict[str, Import], item: Import) -> None:
+def _add(db: Mesh, found: dict[str, ImportKey], item: ImportKey) -> None:
     """Take one more import. The first of a host name stays, except that Kubernetes' services come before others; the ports
     of one service that several listeners import add up."""
     before = found.get(item.ref.hostname)
@@ -134,7 +134,7 @@ def _add(db: Mesh, found: dict[str, Import], item: Import) -> None:
         found[item.ref.hostname] = item
     elif before.ref == item.ref:
         if before.ports is not None:
-            found[item.ref.hostname] = Import(item.ref, None if item.ports is None else tuple(dict.fromkeys(before.ports + item.ports)))
+            found[item.ref.hostname] = ImportKey(item.ref, None if item.ports is None else tuple(dict.fromkeys(before.ports + item.ports)))
     elif _is_kubernetes(db, item.ref) and not _is_kubernetes(db, before.ref):
         found[item.ref.hostname] = item
 
@@ -153,7 +153,7 @@ class Leads(NamedTuple):
 
 
 @derived
-def _inferred_imports(db: Mesh, scope: Scope, index: int) -> tuple[Import, ...]:
+def _inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
     """The services that the virtual services of an egress listener lead to, without those that the listener imports anyway."""
     listener = egress_listeners(db, scope)[index]
     keys = egress_virtual_services(db, scope, index)
@@ -170,7 +170,7 @@ def _inferred_imports(db: Mesh, scope: Scope, index: int) -> tuple[Import, ...]:
 
 
 @derived
-def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: tuple[int, ...]) -> Import | None:
+def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: tuple[int, ...]) -> ImportKey | None:
     """The service that a route to a host name means, with the ports that the routes name (() for all).
 
     A service of the own namespace comes first, then one of Kubernetes, then the oldest.
@@ -187,8 +187,8 @@ def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: 
         return _at_port(db, chosen, port)
     have = tuple(p.number for p in found.ports if p.number in ports)
     if not ports or len(have) == len(found.ports):
-        return Import(chosen)
-    return Import(chosen, have) if have else None
+        return ImportKey(chosen)
+    return ImportKey(chosen, have) if have else None
 
 
 @derived

@@ -8,7 +8,7 @@ from pilot.lib.duration import Duration
 from pilot.lib.labels import cut
 from pilot.model.config.object import ObjectKey
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig
-from pilot.model.facets import Labels, ListeningFacet, Scope, SecretServers, SpanTagsFacet, TlsFiles
+from pilot.model.facets import Labels, ListeningFacet, ScopeFacet, SecretServersFacet, SpanTagsFacet, TlsFilesFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import listening, outbound_facet, tags
 from pilot.model.views.gateway_servers import GatewaySelectionKey
@@ -49,7 +49,7 @@ class GatewayRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """All that a router's routes may depend on. `labels`: as in `OutboundFacet`; `sources`: those that sourceLabels of its
     VirtualServices ask for."""
 
-    scope: Scope
+    scope: ScopeFacet
     selected: GatewaySelectionKey
     labels: Labels = frozenset()
     sources: Labels = frozenset()
@@ -60,13 +60,13 @@ class GatewayRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 class GatewayListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that a router's listeners may depend on, beside the Gateways that select it. `labels`: as in `OutboundFacet`."""
 
-    scope: Scope
+    scope: ScopeFacet
     listening: ListeningFacet
     tags: SpanTagsFacet
     labels: Labels = frozenset()
     topology: TopologyFacet = TopologyFacet()
-    tls_files: TlsFiles = TlsFiles()
-    secret_servers: SecretServers = SecretServers()
+    tls_files: TlsFilesFacet = TlsFilesFacet()
+    secret_servers: SecretServersFacet = SecretServersFacet()
 
 
 @derived

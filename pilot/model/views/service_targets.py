@@ -9,7 +9,7 @@ from pilot.lib import labels as label
 from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.pod import Pod
 from pilot.model.config.service import ServicePort
-from pilot.model.facets import Reach, ServiceTarget, SiblingsKey
+from pilot.model.facets import ReachFacet, ServiceTarget, SiblingsKey
 from pilot.model.indexes import SERVICE_NAME_LABEL
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
@@ -155,7 +155,7 @@ def siblings(db: Mesh, node_id: str) -> SiblingsKey | None:
         port=first.port.number if first is not None else 0,
         workload=proxy.text("WORKLOAD_NAME"),
         templates=(labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")),
-        reach=Reach(
+        reach=ReachFacet(
             cluster_id=cluster_of(db, proxy),
             locality=proxy_locality(db, node_id),
             network=proxy_network(db, node_id),

@@ -25,8 +25,8 @@ from pilot.model.views.namespaces import namespace_annotations, namespace_labels
 from pilot.model.views.service_rules import service_rules
 
 
-class Listing(NamedTuple):
-    """A service in a list: `age` (created, name, namespace) sorts the oldest first."""
+class ServiceSummary(NamedTuple):
+    """A service as lists of services know it. `age` (created, name, namespace) sorts the oldest first."""
 
     age: tuple[str, str, str]
     exported_to: frozenset[str]
@@ -70,17 +70,18 @@ def entry_services(db: Mesh, ref: ServiceRef) -> tuple[Service, ...]:
 
 
 @derived
-def listing(db: Mesh, ref: ServiceRef) -> Listing | None:
-    """What lists of services are made by: its age, and the namespaces that see it ("*": all)."""
+def service_summary(db: Mesh, ref: ServiceRef) -> ServiceSummary | None:
+    """Returns what lists of services are made by; None where the service is not there."""
     found = service(db, ref)
     if found is None:
         return None
-    return Listing((found.created, found.name, found.namespace), found.export_to, "node-local" if found.node_local else found.traffic_distribution)
+    placed = "node-local" if found.node_local else found.traffic_distribution
+    return ServiceSummary((found.created, found.name, found.namespace), found.export_to, placed)
 
 
 def is_visible(db: Mesh, ref: ServiceRef, namespace: str) -> bool:
     """Whether a namespace sees the service. Asked once a namespace and service, so it is no node of its own."""
-    listed = listing(db, ref)
+    listed = service_summary(db, ref)
     return listed is not None and listed.seen_from(namespace)
 
 
@@ -146,26 +147,26 @@ def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     return tuple(refs)
 
 
-_listings: Gather[ServiceRef, [], Listing] = Gather("service_listings", _all_refs, listing, hub=True)
+_summaries: Gather[ServiceRef, [], ServiceSummary] = Gather("service_summaries", _all_refs, service_summary, hub=True)
 
 
 @hub
 def service_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     """Every service, oldest first."""
-    listed = _listings(db)
+    listed = _summaries(db)
     return tuple(sorted(listed, key=lambda ref: listed[ref].age))
 
 
 @hub
 def placed_services(db: Mesh) -> frozenset[str]:
     """The ways in which endpoints of services depend on where a client runs, of all services."""
-    return frozenset(item.placed for item in _listings(db).values()) - {""}
+    return frozenset(item.placed for item in _summaries(db).values()) - {""}
 
 
 @hub
 def _refs_by_audience(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
     """The services that a namespace sees because they name it, and under "*" the public ones; each oldest first."""
-    listed = _listings(db)
+    listed = _summaries(db)
     out: dict[str, list[ServiceRef]] = defaultdict(list)
     for ref in service_refs(db):
         for namespace in listed[ref].exported_to:
@@ -214,5 +215,5 @@ def refs_by_hostname(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
 
 
 def _oldest_first(db: Mesh, refs: Iterable[ServiceRef]) -> tuple[ServiceRef, ...]:
-    listed = [(found.age, ref) for ref in refs if (found := listing(db, ref)) is not None]
+    listed = [(found.age, ref) for ref in refs if (found := service_summary(db, ref)) is not None]
     return tuple(ref for _, ref in sorted(listed))

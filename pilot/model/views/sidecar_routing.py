@@ -3,22 +3,22 @@ from __future__ import annotations
 
 import msgspec
 
-from pilot.model.facets import Labels, Scope
+from pilot.model.facets import Labels, ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import listening, outbound_facet, uses_auto_addresses
 from pilot.model.views.clusters import addressed_as
 from pilot.model.views.proxies import find_proxy
-from pilot.model.virtual_addresses import Families
+from pilot.model.virtual_addresses import AddressFamiliesFacet
 
 
 class SidecarRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that a sidecar's outbound routes may depend on. `labels`: as in `OutboundFacet`. `dns_domain`:
     "<namespace>.svc.<suffix>", which short names its virtual hosts answer to."""
 
-    scope: Scope
+    scope: ScopeFacet
     labels: Labels = frozenset()
     dns_domain: str = ""
-    families: Families = Families()
+    families: AddressFamiliesFacet = AddressFamiliesFacet()
     attempt_count: bool = True  # tell upstreams how often a request was tried
     forwarded_host: bool = False  # a rewritten request names its first host in X-Forwarded-Host
 
@@ -31,7 +31,7 @@ def sidecar_routing(db: Mesh, node_id: str) -> SidecarRoutesFacet:
         scope=outbound.scope,
         labels=outbound.labels,
         dns_domain=proxy.dns_domain,
-        families=Families(
+        families=AddressFamiliesFacet(
             ipv4=listens.ipv4,
             ipv6=listens.ipv6,
             dual=listens.ipv4 and listens.ipv6 and db.settings.registry.dual_stack,

@@ -10,11 +10,11 @@ from pilot.derive import derived, hub
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.sidecar import Sidecar, SidecarPort
 from pilot.model.config.virtual_service import Destination
-from pilot.model.facets import Labels, Scope
+from pilot.model.facets import Labels, ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import Protocol
-from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSet, HostSets, parse_hosts
+from pilot.model.views.egress_hosts import ANY_NAMESPACE, EgressHostsKey, HostSet, parse_hosts
 from pilot.model.views.kinds.sidecars import sidecars
 from pilot.model.views.mesh import mesh_config
 
@@ -25,7 +25,7 @@ class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
     `match_port`: only services that have the listener's port count, and only with that port.
     """
 
-    hosts: HostSets
+    hosts: EgressHostsKey
     port: SidecarPort | None = None
     bind: str = ""
     capture_mode: str = "DEFAULT"
@@ -47,7 +47,7 @@ class OutboundPolicy(msgspec.Struct, frozen=True, cache_hash=True):
         return self.mode == "ALLOW_ANY_DYNAMIC_DNS"
 
 
-EVERYTHING = EgressListener(HostSets(((ANY_NAMESPACE, HostSet(("*",))),)))
+EVERYTHING = EgressListener(EgressHostsKey(((ANY_NAMESPACE, HostSet(("*",))),)))
 
 
 # -- which Sidecar ---------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def find_sidecar(db: Mesh, key: ObjectKey | None) -> Sidecar | None:
 
 
 @derived
-def outbound_traffic_policy(db: Mesh, scope: Scope) -> OutboundPolicy:
+def outbound_traffic_policy(db: Mesh, scope: ScopeFacet) -> OutboundPolicy:
     """Of a sidecar's scope: its Sidecar's word, else the mesh's mode."""
     spec = find_sidecar(db, scope.sidecar)
     if spec is not None and spec.outbound_traffic_policy is not None:
@@ -98,7 +98,7 @@ def outbound_traffic_policy(db: Mesh, scope: Scope) -> OutboundPolicy:
 
 
 @derived
-def egress_listeners(db: Mesh, scope: Scope) -> tuple[EgressListener, ...]:
+def egress_listeners(db: Mesh, scope: ScopeFacet) -> tuple[EgressListener, ...]:
     """The egress listeners of a scope, as written; one that imports everything where no Sidecar says otherwise."""
     spec = find_sidecar(db, scope.sidecar)
     if spec is None or not spec.egress:

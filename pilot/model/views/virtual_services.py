@@ -16,11 +16,11 @@ from pilot.derive import derived, hub
 from pilot.lib.hosts import is_wildcard, matches, most_specific
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.virtual_service import HTTPRoute, VirtualService
-from pilot.model.facets import Scope
+from pilot.model.facets import ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problems, warning
 from pilot.model.views.delegation import merge_routes
-from pilot.model.views.egress_hosts import ANY_NAMESPACE, HostSet, HostSets
+from pilot.model.views.egress_hosts import ANY_NAMESPACE, EgressHostsKey, HostSet
 from pilot.model.views.kinds.virtual_services import virtual_services
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.sidecar_scope import egress_listeners
@@ -152,7 +152,7 @@ def _namespaces(db: Mesh) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key.namespace for key in virtual_services.all_keys(db)))
 
 
-class Listing(NamedTuple):
+class BindingsByViewer(NamedTuple):
     """Every VirtualService, by age: by gateway where it is exported to all, by viewer and gateway where it is not."""
 
     public: Mapping[str, tuple[Binding, ...]]
@@ -161,7 +161,7 @@ class Listing(NamedTuple):
 
 
 @hub
-def listing(db: Mesh) -> Listing:
+def bindings_by_viewer(db: Mesh) -> BindingsByViewer:
     """All VirtualServices of the mesh by who sees them."""
     public: dict[str, list[Binding]] = {}
     private: dict[tuple[str, str], list[Binding]] = {}
@@ -173,7 +173,7 @@ def listing(db: Mesh) -> Listing:
                     public.setdefault(gateway, []).append(bound)
                 else:
                     (private if viewer == bound.key.namespace else exported).setdefault((viewer, gateway), []).append(bound)
-    return Listing(_frozen(public), _frozen(private), _frozen(exported))
+    return BindingsByViewer(_frozen(public), _frozen(private), _frozen(exported))
 
 
 def _frozen(lists: dict[K, list[Binding]]) -> dict[K, tuple[Binding, ...]]:
@@ -183,7 +183,7 @@ def _frozen(lists: dict[K, list[Binding]]) -> dict[K, tuple[Binding, ...]]:
 @derived
 def bindings_for(db: Mesh, namespace: str, gateway: str) -> tuple[Binding, ...]:
     """What a namespace sees that is bound to a gateway (`mesh` or `namespace/name`)."""
-    everything = listing(db)
+    everything = bindings_by_viewer(db)
     own, other = everything.private.get((namespace, gateway), ()), everything.exported.get((namespace, gateway), ())
     public = everything.public.get(gateway, ())
     return own + other + public if own or other else public
@@ -197,23 +197,23 @@ def virtual_services_for(db: Mesh, namespace: str, gateway: str) -> tuple[Object
 
 def _keys(db: Mesh, bindings: tuple[Binding, ...], gateway: str) -> tuple[ObjectKey, ...]:
     """Of bindings; those that all see are listed once, not for each that does."""
-    return _public_keys(db, gateway) if bindings == listing(db).public.get(gateway) else tuple(b.key for b in bindings)
+    return _public_keys(db, gateway) if bindings == bindings_by_viewer(db).public.get(gateway) else tuple(b.key for b in bindings)
 
 
 @hub
 def _public_keys(db: Mesh, gateway: str) -> tuple[ObjectKey, ...]:
-    return tuple(b.key for b in listing(db).public.get(gateway, ()))
+    return tuple(b.key for b in bindings_by_viewer(db).public.get(gateway, ()))
 
 
 @derived
 def viewers(db: Mesh) -> frozenset[str]:
     """The namespaces that see a VirtualService of the mesh which not all see; all others see the same."""
-    everything = listing(db)
+    everything = bindings_by_viewer(db)
     return frozenset(viewer for by in (everything.private, everything.exported) for viewer, gateway in by if gateway == MESH)
 
 
 @derived
-def egress_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[ObjectKey, ...]:
+def egress_virtual_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ObjectKey, ...]:
     """Keys of those that egress listener `index` of a scope imports, in the order they are tried."""
     hosts = None if scope.gateway else egress_listeners(db, scope)[index].hosts
     found = egress_bindings(db, scope.namespace, hosts)
@@ -221,16 +221,16 @@ def egress_virtual_services(db: Mesh, scope: Scope, index: int) -> tuple[ObjectK
 
 
 @derived
-def egress_bindings(db: Mesh, namespace: str, hosts: HostSets | None) -> tuple[Binding, ...]:
+def egress_bindings(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[Binding, ...]:
     """What a namespace sees of the mesh's VirtualServices through the host sets of an egress listener (None: everything)."""
     if hosts is None or hosts.everything:
         return bindings_for(db, namespace, MESH)
     if hosts.everywhere is not None and hosts.everywhere.hosts:
         return tuple(b for b in bindings_for(db, namespace, MESH) if imports(hosts, b))
-    return tuple(Lens(namespace, hosts).sort(b for where, _ in hosts.by_namespace if where != ANY_NAMESPACE for b in bindings_in(db, where)))
+    return tuple(ViewerKey(namespace, hosts).sort(b for where, _ in hosts.by_namespace if where != ANY_NAMESPACE for b in bindings_in(db, where)))
 
 
-def imports(hosts: HostSets | None, bound: Binding) -> bool:
+def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
     """Is a VirtualService imported? Where one of its hosts overlaps with one that is imported from its namespace."""
     if hosts is None or hosts.everything:
         return True
@@ -245,24 +245,24 @@ def _overlaps(imported: HostSet, host: str) -> bool:
 
 # -- which of them a host has ----------------------------------------------------------------------------------------------
 
-class Lens(msgspec.Struct, frozen=True, cache_hash=True):
-    """Through what the mesh's VirtualServices are looked at. `viewer` is "" for a namespace that sees only what all see."""
+class ViewerKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """Who looks at the mesh's VirtualServices: a namespace ("" for those that see only what all see) through `hosts` (None: all)."""
 
-    viewer: str
-    hosts: HostSets | None = None
+    namespace: str
+    hosts: EgressHostsKey | None = None
 
     def sort(self, bindings: Iterable[Binding]) -> list[Binding]:
-        """Those that are in sight, in the order they are tried."""
+        """Returns those that the viewer sees, in the order they are tried."""
         seen = [
             (rank, b.age, b)
             for b in bindings
-            if MESH in b.gateways and (rank := b.rank(self.viewer)) is not None and imports(self.hosts, b)
+            if MESH in b.gateways and (rank := b.rank(self.namespace)) is not None and imports(self.hosts, b)
         ]
         return [b for *_, b in sorted(seen)] if len(seen) > 1 else [b for *_, b in seen]
 
 
 @derived
-def virtual_services_of(db: Mesh, host: str, lens: Lens) -> tuple[ObjectKey, ...]:
+def virtual_services_of(db: Mesh, host: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
     """Keys of those that may route a service of that host name, in the order they are tried.
 
     Those that name it; without any, the one with the longest wildcard that covers it.
@@ -270,9 +270,9 @@ def virtual_services_of(db: Mesh, host: str, lens: Lens) -> tuple[ObjectKey, ...
     name = host.lower()
     if not is_wildcard(name):
         named = [b for key in virtual_services.keys(db, "host", name) if (b := binding(db, key)) is not None]
-        if shown := lens.sort(named):
+        if shown := viewer.sort(named):
             return tuple(b.key for b in shown)
-    wild = _wildcards(db, lens)
+    wild = _wildcards(db, viewer)
     found = most_specific(name, wild) if wild else None
     return (wild[found],) if found is not None else ()
 
@@ -283,10 +283,10 @@ def _wildcard_bindings(db: Mesh) -> tuple[Binding, ...]:
 
 
 @derived
-def _wildcards(db: Mesh, lens: Lens) -> Mapping[str, ObjectKey]:
+def _wildcards(db: Mesh, viewer: ViewerKey) -> Mapping[str, ObjectKey]:
     """Wildcard hosts, each with the first VirtualService that has it."""
     found: dict[str, ObjectKey] = {}
-    for bound in lens.sort(_wildcard_bindings(db)):
+    for bound in viewer.sort(_wildcard_bindings(db)):
         for host in bound.hosts:
             if is_wildcard(host):
                 found.setdefault(host.lower(), bound.key)

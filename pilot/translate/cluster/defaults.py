@@ -9,7 +9,7 @@ from pilot.derive import hub
 from pilot.lib.duration import Duration
 from pilot.model.config.destination_rule import LocalityLoadBalancerSetting, TcpKeepalive, ZoneAwareLoadBalancerSetting
 from pilot.model.config.mesh_config import DefaultTrafficPolicy, TLSConfig
-from pilot.model.facets import InboundFacet, OutboundFacet, Reach, SecretServers, TlsFiles
+from pilot.model.facets import InboundFacet, OutboundFacet, ReachFacet, SecretServersFacet, TlsFilesFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.mesh import mesh_config
@@ -90,8 +90,8 @@ class ClusterTraitsKey(msgspec.Struct, frozen=True, cache_hash=True):
     ipv4: bool = True
     ipv6: bool = False
     preserve_case: bool = False
-    tls_files: TlsFiles = TlsFiles()
-    secret_servers: SecretServers = SecretServers()
+    tls_files: TlsFilesFacet = TlsFilesFacet()
+    secret_servers: SecretServersFacet = SecretServersFacet()
 
 
 @lru_cache(maxsize=4096)
@@ -115,7 +115,7 @@ def without_place(outbound: OutboundFacet) -> OutboundFacet:
         type=outbound.type,
         scope=outbound.scope,
         features=outbound.features,
-        reach=Reach(cluster_id="", ipv4=outbound.reach.ipv4, ipv6=outbound.reach.ipv6),
+        reach=ReachFacet(cluster_id="", ipv4=outbound.reach.ipv4, ipv6=outbound.reach.ipv6),
         labels=outbound.labels,
         tls_files=outbound.tls_files,
         secret_servers=outbound.secret_servers,

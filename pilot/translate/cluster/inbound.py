@@ -17,7 +17,7 @@ from pilot.model.config.sidecar import Sidecar
 from pilot.model.facets import InboundFacet, ServiceTarget
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Registry, Resolution, Service
-from pilot.model.views.destination_rules import MergedRule, Sources, inbound_rule_ref, merged_rule
+from pilot.model.views.destination_rules import MergedRule, MergedRuleKey, inbound_merged_rule_key, merged_rule
 from pilot.model.views.imports import scope_services
 from pilot.model.views.inbound_ports import InboundPort, inbound_ports
 from pilot.model.views.services import service
@@ -48,7 +48,7 @@ class InboundClusterKey(NamedTuple):
     number: int
     port: Port
     services: tuple[ServiceTarget, ...]
-    sources: Sources
+    rule_key: MergedRuleKey
     endpoint: DefaultEndpoint | None = None
     sidecar: ObjectKey | None = None
     declared_by: ObjectKey | None = None
@@ -148,7 +148,7 @@ def _inbound_cluster(db: Mesh, to: InboundClusterKey, traits: ClusterTraitsKey) 
         if to.declared_by is None:
             return None
         services = (stand_in(to.declared_by, to.port),)
-    rule = merged_rule(db, to.sources) if to.sources else None
+    rule = merged_rule(db, to.rule_key) if to.rule_key else None
     policy = inbound_policy(rule, to.port.number, find_pool(find_sidecar(db, to.sidecar), to.number), defaults)
     return Resource.of(CLUSTER, build_inbound(to, services, policy, rule, traits, defaults))
 
@@ -162,17 +162,17 @@ def inbound_clusters(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
     return {r.name: r for r in built if r is not None}
 
 
-def _rule_sources(db: Mesh, inbound: InboundFacet, hostname: str) -> Sources:
+def _rule_key(db: Mesh, inbound: InboundFacet, hostname: str) -> MergedRuleKey:
     """Returns what the rule for a service is made of; () for one that the scope of the workload does not see itself."""
     seen = scope_services(db, inbound.scope).get(hostname)
-    return inbound_rule_ref(db, inbound.scope.namespace, seen.ref) if seen is not None else ()
+    return inbound_merged_rule_key(db, inbound.scope.namespace, seen.ref) if seen is not None else ()
 
 
 def _cluster_key(db: Mesh, served: InboundPort, inbound: InboundFacet, traits: ClusterTraitsKey) -> InboundClusterKey:
     """Returns what the cluster of a port is made of."""
     first = served.targets[0] if served.targets else None
-    sources = _rule_sources(db, inbound, first.ref.hostname) if first is not None else ()
-    key = InboundClusterKey(served.number, served.port, served.targets, sources, None, inbound.scope.sidecar, served.declared_by)
+    rule_key = _rule_key(db, inbound, first.ref.hostname) if first is not None else ()
+    key = InboundClusterKey(served.number, served.port, served.targets, rule_key, None, inbound.scope.sidecar, served.declared_by)
     if served.ingress is None:
         host = local_host(traits) if cluster_defaults(db).inbound_localhost else ""
         return key._replace(endpoint=DefaultEndpoint(host, served.number)) if host else key

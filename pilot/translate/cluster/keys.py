@@ -13,13 +13,13 @@ import msgspec
 from envoy.config.cluster.v3 import cluster_pb2
 
 from pilot.derive import Gather, derived
-from pilot.model.facets import Labels, OutboundFacet, Scope
+from pilot.model.facets import Labels, OutboundFacet, ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.service import Port, Protocol, Service, ServiceRef
-from pilot.model.views.destination_rules import Sources, merged_rule, rule_ref
+from pilot.model.views.destination_rules import MergedRuleKey, merged_rule, merged_rule_key
 from pilot.model.views.gateway_destinations import routed_services
-from pilot.model.views.imports import Import, scope_services
+from pilot.model.views.imports import ImportKey, scope_services
 from pilot.model.views.services import service
 from pilot.translate import names
 from pilot.translate.cluster.build import ClusterDestination, find_shape
@@ -43,7 +43,7 @@ class ClusterKey(NamedTuple):
 class ClusterViewKey(msgspec.Struct, frozen=True, cache_hash=True):
     """What of a proxy decides on its keys: what it sees, and which rules are for it."""
 
-    scope: Scope
+    scope: ScopeFacet
     labels: Labels
 
 
@@ -66,14 +66,14 @@ def cluster_port(found: Service, number: int) -> Port | None:
 
 
 @derived
-def _imports(db: Mesh, view: ClusterViewKey) -> tuple[Import, ...]:
+def _imports(db: Mesh, view: ClusterViewKey) -> tuple[ImportKey, ...]:
     if view.scope.routed is not None:
         return routed_services(db, msgspec.structs.replace(view.scope, routed=None), view.scope.routed)
     return tuple(scope_services(db, view.scope).values())
 
 
 @derived
-def _keys_of_service(db: Mesh, item: Import, view: ClusterViewKey) -> ServiceKeys | None:
+def _keys_of_service(db: Mesh, item: ImportKey, view: ClusterViewKey) -> ServiceKeys | None:
     found = service(db, item.ref)
     if found is None:
         return None
@@ -81,14 +81,14 @@ def _keys_of_service(db: Mesh, item: Import, view: ClusterViewKey) -> ServiceKey
     if not ports:
         return None
     subsets: Iterable[str] = ()
-    if not is_dynamic(found) and (sources := rule_ref(db, view.scope.namespace, item.ref, view.labels)):
-        rule = merged_rule(db, sources)
+    if not is_dynamic(found) and (rule_key := merged_rule_key(db, view.scope.namespace, item.ref, view.labels)):
+        rule = merged_rule(db, rule_key)
         subsets = dict.fromkeys(s.name for s in rule.spec.subsets) if rule is not None else ()
     keys = tuple(ClusterKey(item.ref, port, subset) for port in ports for subset in ("", *subsets))
     return ServiceKeys(keys, discovery_type(found, router=False) in INLINE)
 
 
-_keys_by_service: Gather[Import, [ClusterViewKey], ServiceKeys] = Gather("cluster keys of services", _imports, _keys_of_service)
+_keys_by_service: Gather[ImportKey, [ClusterViewKey], ServiceKeys] = Gather("cluster keys of services", _imports, _keys_of_service)
 
 
 @derived
@@ -115,22 +115,22 @@ def inline_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
     return _listed(db, view_of(outbound), True)
 
 
-def find_destination(db: Mesh, key: ClusterKey, sources: Sources, sni_routed: bool = False) -> ClusterDestination | None:
-    """What a key stands for under the rule made of `sources`; None where it no longer stands for anything."""
+def find_destination(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, sni_routed: bool = False) -> ClusterDestination | None:
+    """Returns what a key stands for under a rule; None where it no longer stands for anything."""
     found = service(db, key.ref)
     port = cluster_port(found, key.port) if found is not None else None
     if found is None or port is None:
         return None
-    rule = merged_rule(db, sources) if sources else None
+    rule = merged_rule(db, rule_key) if rule_key else None
     subset = rule.subset(key.subset) if rule is not None and key.subset else None
     if key.subset and subset is None:
         return None
     return ClusterDestination(found, port, rule, subset, sni_routed, db.settings.listeners.redis_filter and port.protocol is Protocol.REDIS)
 
 
-def find_eds_destination(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType) -> ClusterDestination | None:
+def find_eds_destination(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, proxy_type: NodeType) -> ClusterDestination | None:
     """What a key stands for where the endpoints of its cluster come by EDS, else None. No node of its own."""
-    to = find_destination(db, key, sources)
+    to = find_destination(db, key, rule_key)
     if to is None or is_dynamic(to.service):
         return None
     return to if find_shape(to, proxy_type, cluster_defaults(db)).final == cluster_pb2.Cluster.EDS else None

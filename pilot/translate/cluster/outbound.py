@@ -9,7 +9,7 @@ from pilot.lib.xds_types import CLUSTER
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Resolution, Service, ServiceRef
-from pilot.model.views.destination_rules import Sources, rule_ref
+from pilot.model.views.destination_rules import MergedRuleKey, merged_rule_key
 from pilot.model.views.endpoints import endpoints, service_accounts
 from pilot.model.views.mtls import Mode, namespace_mtls
 from pilot.translate.cluster.build import ClusterDestination, build_outbound
@@ -42,10 +42,15 @@ def _passing(to: ClusterDestination) -> bool:
 
 
 def outbound_cluster(
-    db: Mesh, key: ClusterKey, sources: Sources, traits: ClusterTraitsKey, inline: endpoint_pb2.ClusterLoadAssignment | None, sni_routed: bool = False
+    db: Mesh,
+    key: ClusterKey,
+    rule_key: MergedRuleKey,
+    traits: ClusterTraitsKey,
+    inline: endpoint_pb2.ClusterLoadAssignment | None,
+    sni_routed: bool = False,
 ) -> Resource | None:
-    """Returns the cluster of a key under the rule made of `sources`; `inline`: the endpoints of one that holds them. No node of its own."""
-    to = find_destination(db, key, sources, sni_routed)
+    """Returns the cluster of a key under a rule; `inline`: the endpoints of one that holds them. No node of its own."""
+    to = find_destination(db, key, rule_key, sni_routed)
     if to is None:
         return None
     mtls = "UNKNOWN" if sni_routed else peers_mtls(db, to.service, key.port, _passing(to))
@@ -61,15 +66,15 @@ def as_resource(built: cluster_pb2.Cluster) -> Resource:
 
 
 @derived
-def placeless_cluster(db: Mesh, key: ClusterKey, sources: Sources, traits: ClusterTraitsKey) -> Resource | None:
-    """A cluster that is the same wherever its proxy is, under the rule made of `sources`."""
-    return outbound_cluster(db, key, sources, traits, None)
+def placeless_cluster(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, traits: ClusterTraitsKey) -> Resource | None:
+    """Returns the cluster of a key under a rule, where it is the same wherever its proxy is."""
+    return outbound_cluster(db, key, rule_key, traits, None)
 
 
 @derived
 def _outbound_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
-    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
-    return placeless_cluster(db, key, sources, outbound_traits(outbound))
+    rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
+    return placeless_cluster(db, key, rule_key, outbound_traits(outbound))
 
 
 outbound_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("outbound clusters", placeless_keys, _outbound_cluster)

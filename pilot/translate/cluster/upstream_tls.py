@@ -13,7 +13,7 @@ from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 from google.protobuf import struct_pb2
 
 from pilot.model.config.destination_rule import ClientTLSSettings
-from pilot.model.facets import TlsFiles
+from pilot.model.facets import TlsFilesFacet
 from pilot.model.proxy import NodeType
 from pilot.model.views.mtls import Mode
 from pilot.translate.cluster.defaults import ClusterDefaults, ClusterTraitsKey
@@ -46,7 +46,7 @@ class EffectiveTls(NamedTuple):
     automatic: bool = False
 
 
-def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFiles, defaults: ClusterDefaults) -> EffectiveTls:
+def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFilesFacet, defaults: ClusterDefaults) -> EffectiveTls:
     """What the rule says, completed with what is known of the peer; without a rule mesh TLS, where the peer is of the mesh.
 
     A proxy with certificate files of its own uses them for all mutual TLS, but to services outside of the mesh.
@@ -60,7 +60,7 @@ def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFiles, d
     return EffectiveTls(ClientTLSSettings(mode="ISTIO_MUTUAL", subject_alt_names=peer.accounts, sni=peer.sni), automatic=True)
 
 
-def _completed(said: ClientTLSSettings, peer: Peer, files: TlsFiles, defaults: ClusterDefaults) -> ClientTLSSettings:
+def _completed(said: ClientTLSSettings, peer: Peer, files: TlsFilesFacet, defaults: ClusterDefaults) -> ClientTLSSettings:
     if said.mode in ("DISABLE", "SIMPLE"):
         return said
     if files.client_cert:
@@ -77,7 +77,7 @@ def _completed(said: ClientTLSSettings, peer: Peer, files: TlsFiles, defaults: C
     )
 
 
-def _from_files(files: TlsFiles, alt_names: tuple[str, ...], sni: str, insecure: bool | None = None) -> ClientTLSSettings:
+def _from_files(files: TlsFilesFacet, alt_names: tuple[str, ...], sni: str, insecure: bool | None = None) -> ClientTLSSettings:
     return ClientTLSSettings(
         mode="MUTUAL",
         client_certificate=files.client_cert,

@@ -12,7 +12,7 @@ from pilot.lib.xds_types import ENDPOINT
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
-from pilot.model.views.destination_rules import Sources, rule_ref
+from pilot.model.views.destination_rules import MergedRuleKey, merged_rule_key
 from pilot.model.views.endpoints import endpoints
 from pilot.model.views.networks import NetworkGateways, all_network_gateways, network_gateways
 from pilot.translate import names
@@ -25,8 +25,8 @@ from pilot.translate.resource import Resource
 
 
 @derived
-def _load_assignment(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: NodeType, seen_from: VantageKey, sni: bool) -> Resource | None:
-    to = find_eds_destination(db, key, sources, proxy_type)
+def _load_assignment(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, proxy_type: NodeType, seen_from: VantageKey, sni: bool) -> Resource | None:
+    to = find_eds_destination(db, key, rule_key, proxy_type)
     if to is None or (sni and to.service.mesh_external):
         return None
     built = _build(db, key, to, seen_from, sni, network_gateways(db), inline=False)
@@ -35,15 +35,15 @@ def _load_assignment(db: Mesh, key: ClusterKey, sources: Sources, proxy_type: No
 
 def _resolve(db: Mesh, key: ClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
     """What a client gets for a key: its DestinationRule, and from where it sees the endpoints, decide."""
-    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
+    rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
     if is_everywhere_alike(db, outbound):
         seen_from = anywhere(outbound.reach.cluster_id)
     else:
-        to = find_eds_destination(db, key, sources, outbound.type)
+        to = find_eds_destination(db, key, rule_key, outbound.type)
         if to is None:
             return None
         seen_from = vantage(db, endpoint_policy(db, to, False), outbound)
-    return _load_assignment(db, key, sources, outbound.type, seen_from, sni)
+    return _load_assignment(db, key, rule_key, outbound.type, seen_from, sni)
 
 
 @derived
@@ -70,18 +70,18 @@ def inline_assignment(db: Mesh, key: ClusterKey, outbound: OutboundFacet, sni: b
 
     The message is shared: copy it, do not change it. No node of its own.
     """
-    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
-    to = find_destination(db, key, sources)
+    rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
+    to = find_destination(db, key, rule_key)
     if to is None:
         return None
-    return _inline_load_assignment(db, key, sources, vantage(db, endpoint_policy(db, to, True), outbound), sni)
+    return _inline_load_assignment(db, key, rule_key, vantage(db, endpoint_policy(db, to, True), outbound), sni)
 
 
 @derived
 def _inline_load_assignment(
-    db: Mesh, key: ClusterKey, sources: Sources, seen_from: VantageKey, sni: bool
+    db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, seen_from: VantageKey, sni: bool
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
-    to = find_destination(db, key, sources)
+    to = find_destination(db, key, rule_key)
     if to is None:
         return None
     built = _build(db, key, to, seen_from, sni, all_network_gateways(db), inline=True)

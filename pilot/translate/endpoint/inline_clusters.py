@@ -4,7 +4,7 @@ from __future__ import annotations
 from pilot.derive import Gather, derived
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.destination_rules import rule_ref
+from pilot.model.views.destination_rules import merged_rule_key
 from pilot.translate.cluster.defaults import outbound_traits
 from pilot.translate.cluster.keys import ClusterKey, cluster_keys, find_destination, inline_keys
 from pilot.translate.cluster.outbound import outbound_cluster
@@ -15,8 +15,8 @@ from pilot.translate.resource import Resource
 
 @derived
 def _inline_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
-    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
-    return outbound_cluster(db, key, sources, outbound_traits(outbound), inline_assignment(db, key, outbound))
+    rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
+    return outbound_cluster(db, key, rule_key, outbound_traits(outbound), inline_assignment(db, key, outbound))
 
 
 inline_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("outbound clusters with endpoints", inline_keys, _inline_cluster)
@@ -25,12 +25,12 @@ inline_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("outboun
 
 @derived
 def _sni_routed_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
-    sources = rule_ref(db, outbound.scope.namespace, key.ref, outbound.labels)
-    to = find_destination(db, key, sources)
+    rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
+    to = find_destination(db, key, rule_key)
     if to is None or to.service.mesh_external or is_dynamic(to.service):
         return None
     inline = inline_assignment(db, key, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
-    return outbound_cluster(db, key, sources, outbound_traits(outbound), inline, sni_routed=True)
+    return outbound_cluster(db, key, rule_key, outbound_traits(outbound), inline, sni_routed=True)
 
 
 sni_routed_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("clusters routed to by SNI", cluster_keys, _sni_routed_cluster)

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
-from pilot.model.facets import Features
+from pilot.model.facets import FeaturesFacet
 from pilot.translate.filter_phase import Phase, in_order
 from pilot.translate.http_filter.alpn import ALPN
 from pilot.translate.http_filter.cors import CORS
@@ -27,7 +27,7 @@ class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """
 
     side: Literal["inbound", "outbound", "gateway"]
-    features: Features = Features()
+    features: FeaturesFacet = FeaturesFacet()
     metadata_exchange: bool = True
     labels: tuple[str, ...] = ()
     mesh_only: bool = False

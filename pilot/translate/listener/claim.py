@@ -14,7 +14,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import Port, Protocol, Registry, Resolution, Service, ServiceRef
 from pilot.model.views.endpoints import endpoints
-from pilot.model.views.imports import Import
+from pilot.model.views.imports import ImportKey
 from pilot.model.views.services import service
 from pilot.model.views.sidecar_scope import EgressListener
 from pilot.translate.listener.address import ANY_IPV4, ANY_IPV6, UNIX, loopbacks, wildcards
@@ -94,7 +94,7 @@ def place_of(listener: EgressListener, facet: OutboundListenersFacet, refused: f
 
 
 @derived
-def claims(db: Mesh, item: Import, index: int, place: PlaceKey, own: SidecarPort | None) -> tuple[Claim, ...]:
+def claims(db: Mesh, item: ImportKey, index: int, place: PlaceKey, own: SidecarPort | None) -> tuple[Claim, ...]:
     """What an imported service asks for through egress listener `index`, on the port that the listener has of its `own`, or on those
     of the service."""
     found = service(db, item.ref)

@@ -15,9 +15,9 @@ from pilot.model.config.virtual_service import L4MatchAttributes, TLSMatchAttrib
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import ServiceRef
 from pilot.model.views.gateway_servers import (
+    GatewayRouteKey,
     MergedGateway,
     MergedPort,
-    RouteRef,
     ServerKey,
     is_tls,
     passes_through,
@@ -39,7 +39,7 @@ class GatewayListenerKey(NamedTuple):
 class PlainChain(NamedTuple):
     """HTTP without TLS: everything on the port."""
 
-    route: RouteRef
+    route: GatewayRouteKey
     protocol: str
 
 
@@ -47,7 +47,7 @@ class HttpsChain(NamedTuple):
     """HTTP inside TLS (or QUIC) that ends here."""
 
     server: ServerKey
-    route: RouteRef
+    route: GatewayRouteKey
 
 
 class TcpChain(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pilot.derive import Gather, derived
 from pilot.lib import hosts
-from pilot.model.facets import Labels, Scope
+from pilot.model.facets import Labels, ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol, ServiceRef
 from pilot.model.views.destination_rules import destination_rule
@@ -26,12 +26,12 @@ MESH_ALPN = ("istio", "istio-peer-exchange", "istio-http/1.0", "istio-http/1.1",
 
 
 @derived
-def _refs(db: Mesh, names: tuple[str, ...], scope: Scope, _labels: Labels) -> tuple[ServiceRef, ...]:
+def _refs(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, _labels: Labels) -> tuple[ServiceRef, ...]:
     return tuple(i.ref for i in scope_services(db, scope).values() if any(hosts.subset_of(i.ref.hostname, name) for name in names))
 
 
 @derived
-def _passages(db: Mesh, ref: ServiceRef, _names: tuple[str, ...], scope: Scope, labels: Labels) -> tuple[MeshChain, ...] | None:
+def _passages(db: Mesh, ref: ServiceRef, _names: tuple[str, ...], scope: ScopeFacet, labels: Labels) -> tuple[MeshChain, ...] | None:
     found = service(db, ref)
     if found is None or found.mesh_external or hosts.is_wildcard(found.hostname):  # no handshake names the cluster of a wildcard
         return None
@@ -41,10 +41,10 @@ def _passages(db: Mesh, ref: ServiceRef, _names: tuple[str, ...], scope: Scope, 
     return tuple(MeshChain(ref, port, subset) for port in ports for subset in subsets)
 
 
-_all_passages: Gather[ServiceRef, [tuple[str, ...], Scope, Labels], tuple[MeshChain, ...]] = Gather("passages", _refs, _passages)
+_all_passages: Gather[ServiceRef, [tuple[str, ...], ScopeFacet, Labels], tuple[MeshChain, ...]] = Gather("passages", _refs, _passages)
 
 
-def passages(db: Mesh, names: tuple[str, ...], scope: Scope, labels: Labels) -> list[MeshChain]:
+def passages(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, labels: Labels) -> list[MeshChain]:
     """The chains of a server with these hosts: one a port and subset of every service in the mesh that the hosts cover."""
     return [chain for chains in _all_passages(db, names, scope, labels).values() for chain in chains]
 

@@ -12,7 +12,7 @@ from envoy.config.core.v3 import base_pb2
 
 from pilot.derive import derived
 from pilot.model.config.gateway import ServerTLSSettings
-from pilot.model.facets import InboundFacet, ListeningFacet, SecretServers, TlsFiles
+from pilot.model.facets import InboundFacet, ListeningFacet, SecretServersFacet, TlsFilesFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
 from pilot.model.views.mesh import mesh_config
@@ -41,8 +41,8 @@ BLACK_HOLE_CHAIN = "virtualInbound-blackhole"
 class ServerIdentityKey(msgspec.Struct, frozen=True, cache_hash=True):
     """What a proxy proves itself with to its clients."""
 
-    tls_files: TlsFiles = TlsFiles()
-    secret_servers: SecretServers = SecretServers()
+    tls_files: TlsFilesFacet = TlsFilesFacet()
+    secret_servers: SecretServersFacet = SecretServersFacet()
 
 
 # -- chains ------------------------------------------------------------------------------------------------------------------

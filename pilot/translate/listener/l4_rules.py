@@ -13,9 +13,9 @@ from pilot.derive import Gather, derived, hub
 from pilot.lib.hosts import matches
 from pilot.model.config.object import ObjectKey
 from pilot.model.config.virtual_service import L4MatchAttributes, RouteDestination, TCPRoute, TLSMatchAttributes, VirtualService
-from pilot.model.facets import Labels, Scope
+from pilot.model.facets import Labels, ScopeFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.egress_hosts import HostSets
+from pilot.model.views.egress_hosts import EgressHostsKey
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_service_names import MESH
 from pilot.model.views.virtual_services import egress_bindings, virtual_service, virtual_service_keys
@@ -56,7 +56,7 @@ _ruled_in: Gather[ObjectKey, [str], Ruled] = Gather("l4_virtual_services", virtu
 
 
 @hub
-def l4_virtual_services(db: Mesh, namespace: str, hosts: HostSets | None) -> tuple[Ruled, ...]:
+def l4_virtual_services(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[Ruled, ...]:
     """Returns the VirtualServices with TCP or TLS rules that an egress listener with these hosts imports, in the order they are tried."""
     keys = [b.key for b in egress_bindings(db, namespace, hosts)]
     ruled = {ns: _ruled_in(db, ns) for ns in {k.namespace for k in keys}}
@@ -64,7 +64,7 @@ def l4_virtual_services(db: Mesh, namespace: str, hosts: HostSets | None) -> tup
 
 
 @derived
-def l4_keys(db: Mesh, scope: Scope, index: int, hostname: str) -> tuple[ObjectKey, ...]:
+def l4_keys(db: Mesh, scope: ScopeFacet, index: int, hostname: str) -> tuple[ObjectKey, ...]:
     """Returns the keys of those VirtualServices of an egress listener, by its index, that have a host in common with a service's name."""
     hosts = egress_listeners(db, scope)[index].hosts
     return tuple(r.key for r in l4_virtual_services(db, scope.namespace, hosts) if any(matches(h, hostname) for h in r.hosts))

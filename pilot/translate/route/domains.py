@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pilot.lib.addresses import is_ip
 from pilot.lib.hosts import bracketed
 from pilot.model.service import Registry, Resolution, Service
-from pilot.model.virtual_addresses import Families, virtual_addresses
+from pilot.model.virtual_addresses import AddressFamiliesFacet, virtual_addresses
 
 _MARK = ".svc."
 
@@ -24,7 +24,7 @@ class Domains(NamedTuple):
 
 
 def build_domains(
-    service: Service, aliases: tuple[str, ...], dns_domain: str, families: Families, absolute: bool, port: int = 0
+    service: Service, aliases: tuple[str, ...], dns_domain: str, families: AddressFamiliesFacet, absolute: bool, port: int = 0
 ) -> Domains:
     """Returns the names that clients of a DNS domain use. `absolute`: names with the final dot too. `port`: add `name:port` to each; 0: do not."""
     names: list[str] = []

@@ -12,7 +12,7 @@ from envoy.config.route.v3 import route_components_pb2
 from pilot.derive import Gather, derived
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
-from pilot.model.views.gateway_servers import MergedGateway, RouteRef, ServerKey
+from pilot.model.views.gateway_servers import GatewayRouteKey, MergedGateway, ServerKey
 from pilot.model.views.gateways import merged_gateway, server
 from pilot.model.views.router import GatewayRoutesFacet, bound_services
 from pilot.model.views.virtual_services import virtual_service
@@ -20,7 +20,7 @@ from pilot.translate.http_filter import stateful_session
 from pilot.translate.names import gateway_routes, gateway_tls_routes
 from pilot.translate.resource import Resource, length_delimited
 from pilot.translate.route.configuration import as_field, build_route_configuration
-from pilot.translate.route.gateway_hosts import Bound, PlannedHost, ServerHosts, plan_hosts
+from pilot.translate.route.gateway_hosts import Bound, GatewayHostKey, ServerHosts, plan_hosts
 from pilot.translate.route.gateway_sources import OfferKey, RouteBytes, session_of_host, source_routes
 from pilot.translate.route.route import has_routes
 from pilot.translate.route.session import StickySession, build_session
@@ -28,24 +28,24 @@ from pilot.translate.route.session import StickySession, build_session
 _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
 
-def route_name(ref: RouteRef) -> str:
-    if ref.gateway is None:
-        return gateway_routes(ref.port, ref.bind)
-    return gateway_tls_routes(ref.port, ref.port_name, ref.gateway.name, ref.gateway.namespace, ref.bind)
+def route_name(key: GatewayRouteKey) -> str:
+    if key.gateway is None:
+        return gateway_routes(key.port, key.bind)
+    return gateway_tls_routes(key.port, key.port_name, key.gateway.name, key.gateway.namespace, key.bind)
 
 
 # -- which virtual hosts ---------------------------------------------------------------------------------------------------
 
 @derived
-def _route_refs(db: Mesh, routing: GatewayRoutesFacet) -> tuple[RouteRef, ...]:
-    return tuple(ref for ref, _ in merged_gateway(db, routing.selected).routes)
+def _route_keys(db: Mesh, routing: GatewayRoutesFacet) -> tuple[GatewayRouteKey, ...]:
+    return tuple(key for key, _ in merged_gateway(db, routing.selected).routes)
 
 
 @derived
-def _servers(db: Mesh, ref: RouteRef, routing: GatewayRoutesFacet) -> tuple[ServerHosts, ...]:
+def _servers(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[ServerHosts, ...]:
     """The servers that share a route configuration."""
     merged: MergedGateway = merged_gateway(db, routing.selected)
-    keys = next((keys for other, keys in merged.routes if other == ref), ())
+    keys = next((keys for other, keys in merged.routes if other == key), ())
     return tuple(s for key in keys if (s := _server_hosts(db, key)) is not None)
 
 
@@ -76,9 +76,9 @@ _bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFace
 
 
 @derived
-def planned_hosts(db: Mesh, ref: RouteRef, routing: GatewayRoutesFacet) -> tuple[PlannedHost, ...]:
+def planned_hosts(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[GatewayHostKey, ...]:
     """The virtual hosts of a route configuration, by name."""
-    servers = _servers(db, ref, routing)
+    servers = _servers(db, key, routing)
     if not servers:
         return ()
     ports: dict[ObjectKey, set[int]] = {}
@@ -91,20 +91,20 @@ def planned_hosts(db: Mesh, ref: RouteRef, routing: GatewayRoutesFacet) -> tuple
 # -- their content ---------------------------------------------------------------------------------------------------------
 
 @derived
-def _advertises(db: Mesh, ref: RouteRef, routing: GatewayRoutesFacet) -> bool:
-    return ref in merged_gateway(db, routing.selected).http3
+def _advertises(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bool:
+    return key in merged_gateway(db, routing.selected).http3
 
 
 @derived
-def _virtual_host(db: Mesh, planned: PlannedHost, ref: RouteRef, routing: GatewayRoutesFacet) -> bytes | None:
+def _virtual_host(db: Mesh, planned: GatewayHostKey, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bytes | None:
     """One virtual host, as the field of its configuration."""
-    offer = OfferKey(routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, ref, routing))
+    offer = OfferKey(routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, key, routing))
     routes = [route for source in planned.sources for route in source_routes(db, source, offer)]
     session = session_of_host(db, planned.domains[0], planned.sources[0], offer) if planned.sources else None
     return as_field(build_virtual_host(planned, routes, routing.attempt_count, session))
 
 
-def build_virtual_host(planned: PlannedHost, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None) -> bytes:
+def build_virtual_host(planned: GatewayHostKey, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None) -> bytes:
     """Serialized, of serialized routes; those that take everything come last, for none behind one would ever be tried."""
     host = route_components_pb2.VirtualHost(
         name=planned.name,
@@ -118,12 +118,12 @@ def build_virtual_host(planned: PlannedHost, routes: Iterable[RouteBytes], attem
     return b"".join((host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in last)))
 
 
-_virtual_hosts: Gather[PlannedHost, [RouteRef, GatewayRoutesFacet], bytes] = Gather("gateway_virtual_hosts", planned_hosts, _virtual_host)
+_virtual_hosts: Gather[GatewayHostKey, [GatewayRouteKey, GatewayRoutesFacet], bytes] = Gather("gateway_virtual_hosts", planned_hosts, _virtual_host)
 
 
 @derived
-def _route_configuration(db: Mesh, ref: RouteRef, routing: GatewayRoutesFacet) -> Resource | None:
-    return build_route_configuration(route_name(ref), _virtual_hosts(db, ref, routing).values())
+def _route_configuration(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> Resource | None:
+    return build_route_configuration(route_name(key), _virtual_hosts(db, key, routing).values())
 
 
-gateway_route_configurations: Gather[RouteRef, [GatewayRoutesFacet], Resource] = Gather("gateway_routes", _route_refs, _route_configuration)
+gateway_route_configurations: Gather[GatewayRouteKey, [GatewayRoutesFacet], Resource] = Gather("gateway_routes", _route_keys, _route_configuration)

@@ -38,7 +38,7 @@ class Bound(NamedTuple):
     ports: frozenset[int]
 
 
-class PlannedHost(NamedTuple):
+class GatewayHostKey(NamedTuple):
     """A virtual host. `domains`: the first names it; `sources`: in the order of their routes; `redirects`: TLS is required."""
 
     name: str
@@ -52,7 +52,7 @@ class _Host:
         self.port, self.sources, self.redirects = port, list[RouteSourceKey](), False
 
 
-def plan_hosts(servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterable[Bound]], collapse: bool) -> tuple[PlannedHost, ...]:
+def plan_hosts(servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterable[Bound]], collapse: bool) -> tuple[GatewayHostKey, ...]:
     """The virtual hosts of the servers that share a route configuration, by name.
 
     `bound`: by Gateway, in order of precedence. `collapse`: hosts of the same routes are domains of one virtual host. Without any,
@@ -67,8 +67,8 @@ def plan_hosts(servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterabl
             for host in server.hosts:
                 found.setdefault(host.lower(), _Host(server.port)).redirects = True
     if not found:
-        return (PlannedHost(f"blackhole:{servers[0].port}", ("*",), (), False),)
-    planned = [PlannedHost(hosts.with_port(name, host.port), (name,), tuple(host.sources), host.redirects) for name, host in found.items()]
+        return (GatewayHostKey(f"blackhole:{servers[0].port}", ("*",), (), False),)
+    planned = [GatewayHostKey(hosts.with_port(name, host.port), (name,), tuple(host.sources), host.redirects) for name, host in found.items()]
     return tuple(sorted(_collapse(planned) if collapse else planned))
 
 
@@ -92,9 +92,9 @@ def _offer(found: dict[str, _Host], sources: dict[tuple[ObjectKey, ObjectKey], R
         host.redirects |= server.redirects
 
 
-def _collapse(planned: list[PlannedHost]) -> list[PlannedHost]:
+def _collapse(planned: list[GatewayHostKey]) -> list[GatewayHostKey]:
     """Merge hosts of the same routes into the most specific of them."""
-    merged: dict[str, PlannedHost] = {}
+    merged: dict[str, GatewayHostKey] = {}
     known: dict[tuple[RouteSourceKey, ...], str] = {}
     for host in sorted(planned, key=lambda h: hosts.specificity(h.domains[0])):
         primary = merged.get(known.get(host.sources, ""))

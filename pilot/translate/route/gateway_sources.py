@@ -8,11 +8,11 @@ import msgspec
 from pilot.derive import derived
 from pilot.model.config.destination_rule import ConsistentHashLB
 from pilot.model.consistent_hash import hash_of_destination
-from pilot.model.facets import Labels, Scope
+from pilot.model.facets import Labels, ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Registry, ServiceRef
 from pilot.model.views.destination_rules import destination_rule
-from pilot.model.views.services import is_visible, listing, refs_by_hostname, service
+from pilot.model.views.services import is_visible, refs_by_hostname, service, service_summary
 from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.route.asks import asks_of
 from pilot.translate.route.context import RouteContext
@@ -34,7 +34,7 @@ class RouteBytes(NamedTuple):
 class OfferKey(msgspec.Struct, frozen=True, cache_hash=True):
     """What the routes of a source depend on beside it. `alt_svc`: answers tell of HTTP/3; the others are as in `Routing`."""
 
-    scope: Scope
+    scope: ScopeFacet
     labels: Labels
     sources: Labels
     forwarded_host: bool
@@ -96,7 +96,7 @@ def service_in_sight(db: Mesh, host: str, viewer: str) -> ServiceRef | None:
 
 
 def _is_public(db: Mesh, ref: ServiceRef) -> bool:
-    listed = listing(db, ref)
+    listed = service_summary(db, ref)
     return listed is not None and "*" in listed.exported_to
 
 

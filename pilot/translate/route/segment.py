@@ -16,14 +16,14 @@ from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Protocol, Resolution, Service, ServiceRef
 from pilot.model.views.aliases import aliases_of
 from pilot.model.views.services import service
-from pilot.model.views.virtual_services import Lens, virtual_services_of
-from pilot.model.virtual_addresses import Families
+from pilot.model.views.virtual_services import ViewerKey, virtual_services_of
+from pilot.model.virtual_addresses import AddressFamiliesFacet
 from pilot.translate.route.asks import Asks, asks_of, combine, may_hash
 from pilot.translate.route.destination import DestinationKey
 from pilot.translate.route.domains import Domains, build_domains, far, kubernetes_namespace
 
 
-class Host(NamedTuple):
+class HostKey(NamedTuple):
     """A virtual host to be: of a service, or (`ref` None) of a VirtualService alone. `host` is in lower case.
 
     `rules`: the VirtualServices that may route it, in the order they are tried; the first that has any route for the proxy does.
@@ -41,21 +41,21 @@ class SegmentKey(msgspec.Struct, frozen=True, cache_hash=True):
 
     refs: tuple[ServiceRef, ...]
     port: int
-    lens: Lens
+    viewer: ViewerKey
 
 
 @derived
-def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[Host, ...]:
+def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[HostKey, ...]:
     """The virtual hosts of a segment: one for each service and HTTP port. An alias has one only where a VirtualService is for it."""
-    hosts: list[Host] = []
+    hosts: list[HostKey] = []
     for ref in key.refs:
         found = service(db, ref)
         if found is None:
             continue
         for port in http_ports(found, key.port):
-            rules = rules_of(db, ref.hostname, key.lens)
+            rules = rules_of(db, ref.hostname, key.viewer)
             if rules or found.resolution is not Resolution.ALIAS:
-                hosts.append(Host(ref.hostname.lower(), port.number, ref, rules, _aliases(db, ref, key.lens)))
+                hosts.append(HostKey(ref.hostname.lower(), port.number, ref, rules, _aliases(db, ref, key.viewer)))
     return tuple(hosts)
 
 
@@ -65,10 +65,10 @@ def http_ports(found: Service, number: int) -> list[Port]:
     return [p for p in ports if p.protocol.is_http or p.protocol is Protocol.UNSUPPORTED]
 
 
-def rules_of(db: Mesh, host: str, lens: Lens) -> tuple[ObjectKey, ...]:
+def rules_of(db: Mesh, host: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
     """The VirtualServices that may route a host; those behind one that always does are left out."""
     out: list[ObjectKey] = []
-    for key in virtual_services_of(db, host, lens):
+    for key in virtual_services_of(db, host, viewer):
         asks = asks_of(db, key)
         if asks is not None:
             out.append(key)
@@ -77,12 +77,12 @@ def rules_of(db: Mesh, host: str, lens: Lens) -> tuple[ObjectKey, ...]:
     return tuple(out)
 
 
-def _aliases(db: Mesh, ref: ServiceRef, lens: Lens) -> tuple[str, ...]:
+def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
     """Other names of a service, as far as they are imported together with it."""
     refs = aliases_of(db, ref.hostname)
-    if not refs or lens.hosts is None:
+    if not refs or viewer.hosts is None:
         return tuple(a.hostname for a in refs)
-    sets = [s for s in (lens.hosts.find(ref.namespace), lens.hosts.everywhere) if s is not None and s.imports(ref.hostname)]
+    sets = [s for s in (viewer.hosts.find(ref.namespace), viewer.hosts.everywhere) if s is not None and s.imports(ref.hostname)]
     return tuple(a.hostname for a in refs if sets and sets[0].imports(a.hostname))
 
 
@@ -102,7 +102,7 @@ def segment_needs(db: Mesh, key: SegmentKey) -> Needs:
 
 
 @derived
-def host_asks(db: Mesh, host: Host) -> Asks:
+def host_asks(db: Mesh, host: HostKey) -> Asks:
     """What the routes of one host ask, and its default route where the VirtualServices may have none."""
     asked = [asks for rule in host.rules if (asks := asks_of(db, rule)) is not None]
     if host.ref is not None and all(asks.conditional for asks in asked) and may_hash(db, host.ref.hostname):
@@ -117,7 +117,7 @@ def default_destination(ref: ServiceRef, port: int) -> DestinationKey:
 
 # -- domains ---------------------------------------------------------------------------------------------------------------
 
-def host_domains(db: Mesh, host: Host, dns_domain: str, families: Families, listener: int) -> Domains:
+def host_domains(db: Mesh, host: HostKey, dns_domain: str, families: AddressFamiliesFacet, listener: int) -> Domains:
     """The domains of a virtual host, before any is dropped because another host has it. `listener`: 0 where ports are told apart."""
     found = service(db, host.ref) if host.ref is not None else None
     if found is None:
@@ -133,7 +133,7 @@ class Claims(NamedTuple):
 
 
 @derived
-def segment_claims(db: Mesh, key: SegmentKey, dns_domain: str, families: Families) -> Claims:
+def segment_claims(db: Mesh, key: SegmentKey, dns_domain: str, families: AddressFamiliesFacet) -> Claims:
     seen: set[str] = set()
     repeated: set[str] = set()
     for host in segment_hosts(db, key):

@@ -16,7 +16,7 @@ from pilot.model.service import Protocol
 from pilot.model.views.imports import egress_services
 from pilot.model.views.sidecar_routing import SidecarRoutesFacet
 from pilot.model.views.sidecar_scope import EgressListener, egress_listeners, outbound_traffic_policy
-from pilot.model.views.virtual_services import Lens, viewers
+from pilot.model.views.virtual_services import ViewerKey, viewers
 from pilot.translate.names import HTTP_PROXY
 from pilot.translate.resource import Resource
 from pilot.translate.route.catch_all import build_catch_all
@@ -24,7 +24,7 @@ from pilot.translate.route.configuration import as_field, build_route_configurat
 from pilot.translate.route.domains import far
 from pilot.translate.route.segment import SegmentKey, host_asks, segment_hosts
 from pilot.translate.route.table import RouteTableKey, refs_by_port, table
-from pilot.translate.route.view import VirtualHostViewKey, build_view, host_key, segment_view
+from pilot.translate.route.view import VirtualHostViewKey, build_view, segment_view, virtual_host_key
 from pilot.translate.route.virtual_host import virtual_host
 
 UNIX = "unix://"
@@ -76,11 +76,11 @@ def table_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> R
     if listener.port is not None and parse_protocol(listener.port.protocol) is Protocol.HTTP_PROXY:
         port = 0
     namespace = routing.scope.namespace
-    lens = Lens(namespace, listener.hosts)
+    viewer = ViewerKey(namespace, listener.hosts)
     if listener.hosts.everything:
-        lens = Lens(namespace if namespace in viewers(db) else "")
+        viewer = ViewerKey(namespace if namespace in viewers(db) else "")
     refs = refs_by_port(db, egress_services(db, routing.scope, index)).get(port, ())
-    return RouteTableKey(refs, port, lens, far(routing.dns_domain) if port else routing.dns_domain, routing.families)
+    return RouteTableKey(refs, port, viewer, far(routing.dns_domain) if port else routing.dns_domain, routing.families)
 
 
 def _virtual_hosts(db: Mesh, key: RouteTableKey, routing: SidecarRoutesFacet) -> Iterable[bytes]:
@@ -92,13 +92,13 @@ def _virtual_hosts(db: Mesh, key: RouteTableKey, routing: SidecarRoutesFacet) ->
         asks = host_asks(db, host)
         dropped = found.dropped.get((host.host, host.port), ())
         view = build_view(db, asks, key.dns_domain, (((host.host, host.port), dropped),) if dropped else (), found, routing)
-        yield virtual_host(db, host_key(host, asks, key.port, view))
+        yield virtual_host(db, virtual_host_key(host, asks, key.port, view))
 
 
 @derived
 def segment_bytes(db: Mesh, segment: SegmentKey, view: VirtualHostViewKey) -> bytes:
     """The virtual hosts of a segment, as fields."""
-    return b"".join([virtual_host(db, host_key(h, host_asks(db, h), segment.port, view)) for h in segment_hosts(db, segment)])
+    return b"".join([virtual_host(db, virtual_host_key(h, host_asks(db, h), segment.port, view)) for h in segment_hosts(db, segment)])
 
 
 def _sniffed(db: Mesh, key: RouteTableKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
@@ -110,7 +110,7 @@ def _sniffed(db: Mesh, key: RouteTableKey, hostname: str, routing: SidecarRoutes
     view = segment_view(db, segment, found, routing, {})
     for host in segment_hosts(db, segment):
         if host.ref is not None and host.ref.hostname == hostname:
-            yield virtual_host(db, replace(host_key(host, host_asks(db, host), key.port, view), sniffed=True, dropped=()))
+            yield virtual_host(db, replace(virtual_host_key(host, host_asks(db, host), key.port, view), sniffed=True, dropped=()))
 
 
 @derived

@@ -16,15 +16,15 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
 from pilot.model.views.aliases import external_names
-from pilot.model.views.imports import Import
+from pilot.model.views.imports import ImportKey
 from pilot.model.views.services import service, service_refs
-from pilot.model.views.virtual_services import Binding, Lens, egress_bindings
-from pilot.model.virtual_addresses import Families
+from pilot.model.views.virtual_services import Binding, ViewerKey, egress_bindings
+from pilot.model.virtual_addresses import AddressFamiliesFacet
 from pilot.translate.route.asks import asks_of
 from pilot.translate.route.conflicts import NEAR, Claimant, settle
 from pilot.translate.route.destination import RouteTarget
 from pilot.translate.route.domains import Domains, kubernetes_namespace
-from pilot.translate.route.segment import Host, SegmentKey, host_domains, segment_claims, segment_hosts
+from pilot.translate.route.segment import HostKey, SegmentKey, host_domains, segment_claims, segment_hosts
 from pilot.translate.route.session import session_of
 
 DEFAULT_PORT = 80
@@ -38,9 +38,9 @@ class RouteTableKey(msgspec.Struct, frozen=True, cache_hash=True):
 
     refs: tuple[ServiceRef, ...]
     port: int
-    lens: Lens
+    viewer: ViewerKey
     dns_domain: str
-    families: Families
+    families: AddressFamiliesFacet
 
 
 class RouteTable(NamedTuple):
@@ -52,14 +52,14 @@ class RouteTable(NamedTuple):
 
     segments: tuple[SegmentKey, ...]
     by_hostname: Mapping[str, SegmentKey]
-    others: tuple[Host, ...]
+    others: tuple[HostKey, ...]
     dropped: Mapping[tuple[str, int], tuple[str, ...]]
     targets: Mapping[str, RouteTarget]
     dotless: frozenset[str]
 
 
 @derived
-def refs_by_port(db: Mesh, imports: tuple[Import, ...]) -> Mapping[int, tuple[ServiceRef, ...]]:
+def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Mapping[int, tuple[ServiceRef, ...]]:
     """The services that have a port, by age; under 0 all of them."""
     found: dict[int, list[ServiceRef]] = {0: []}
     for item in imports:
@@ -76,8 +76,8 @@ def table(db: Mesh, key: RouteTableKey) -> RouteTable:
     by_namespace: dict[str, list[ServiceRef]] = {}
     for ref in key.refs:
         by_namespace.setdefault(ref.namespace, []).append(ref)
-    segments = tuple(SegmentKey(tuple(refs), key.port, key.lens) for refs in by_namespace.values())
-    bindings = egress_bindings(db, key.lens.viewer, key.lens.hosts)
+    segments = tuple(SegmentKey(tuple(refs), key.port, key.viewer) for refs in by_namespace.values())
+    bindings = egress_bindings(db, key.viewer.namespace, key.viewer.hosts)
     hosts = [host for segment in segments for host in segment_hosts(db, segment)]
     others = _other_hosts(db, key, bindings, hosts)
     return RouteTable(
@@ -92,7 +92,7 @@ def table(db: Mesh, key: RouteTableKey) -> RouteTable:
 
 # -- hosts of VirtualServices that are no services in sight ----------------------------------------------------------------
 
-def _other_hosts(db: Mesh, key: RouteTableKey, bindings: tuple[Binding, ...], hosts: list[Host]) -> tuple[Host, ...]:
+def _other_hosts(db: Mesh, key: RouteTableKey, bindings: tuple[Binding, ...], hosts: list[HostKey]) -> tuple[HostKey, ...]:
     """They are on the ports of the services that the same VirtualService routes; without any such service on port 80."""
     services: dict[str, list[int]] = {ref.hostname.lower(): [] for ref in key.refs}
     by_rule: dict[ObjectKey, set[int]] = {}
@@ -110,7 +110,7 @@ def _other_hosts(db: Mesh, key: RouteTableKey, bindings: tuple[Binding, ...], ho
         for port in sorted(ports) or ((DEFAULT_PORT,) if key.port == DEFAULT_PORT else ()):
             for name in unknown:
                 found.setdefault((name, port), []).append(bound.key)
-    return tuple(Host(name, port, None, _tried(db, rules)) for (name, port), rules in found.items())
+    return tuple(HostKey(name, port, None, _tried(db, rules)) for (name, port), rules in found.items())
 
 
 def _unknown(hosts: Iterable[str], services: Mapping[str, list[int]]) -> list[str]:
@@ -133,7 +133,7 @@ def _tried(db: Mesh, rules: list[ObjectKey]) -> tuple[ObjectKey, ...]:
 # -- domains that several hosts claim --------------------------------------------------------------------------------------
 
 def _dropped(
-    db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], bindings: tuple[Binding, ...], hosts: list[Host], others: tuple[Host, ...]
+    db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], bindings: tuple[Binding, ...], hosts: list[HostKey], others: tuple[HostKey, ...]
 ) -> Mapping[tuple[str, int], tuple[str, ...]]:
     contested = _contested(db, key, segments, others)
     if not contested and key.port:
@@ -145,7 +145,7 @@ def _dropped(
     return settle(claimants, contested if key.port else None)
 
 
-def _claims(db: Mesh, host: Host, key: RouteTableKey) -> Domains:
+def _claims(db: Mesh, host: HostKey, key: RouteTableKey) -> Domains:
     """What a host claims. Its short names are claimed from other hosts of the same namespace alone: they are marked with it."""
     names, short = host_domains(db, host, key.dns_domain, key.families, key.port)
     if key.port:
@@ -155,7 +155,7 @@ def _claims(db: Mesh, host: Host, key: RouteTableKey) -> Domains:
     return Domains(names, short)
 
 
-def _contested(db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], others: tuple[Host, ...]) -> frozenset[str]:
+def _contested(db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], others: tuple[HostKey, ...]) -> frozenset[str]:
     """Domains that more than one host claims."""
     seen = {host.host for host in others}
     contested: set[str] = set()
@@ -167,7 +167,7 @@ def _contested(db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], o
     return frozenset(contested)
 
 
-def _place(host: Host, places: Mapping[ObjectKey, int], ages: Mapping[ServiceRef, int]) -> tuple[int, bool, int, bool, int]:
+def _place(host: HostKey, places: Mapping[ObjectKey, int], ages: Mapping[ServiceRef, int]) -> tuple[int, bool, int, bool, int]:
     """Hosts with a VirtualService come before those without, in the order of these, and in that port 80 before others; the ports of
     a service without one are in its own order."""
     age = ages[host.ref] if host.ref is not None else 0

@@ -8,14 +8,14 @@ from pilot.model.config.destination_rule import ConsistentHashLB
 from pilot.model.consistent_hash import hash_of_destination
 from pilot.model.facets import Labels
 from pilot.model.inputs import Mesh
-from pilot.model.views.destination_rules import merged_rule, rule_ref
+from pilot.model.views.destination_rules import merged_rule, merged_rule_key
 from pilot.model.views.imports import scope_services
 from pilot.model.views.sidecar_routing import SidecarRoutesFacet
-from pilot.model.virtual_addresses import Families
+from pilot.model.virtual_addresses import AddressFamiliesFacet
 from pilot.translate.route.asks import Asks
 from pilot.translate.route.destination import DestinationKey, RouteTarget
 from pilot.translate.route.domains import reduced, short_names
-from pilot.translate.route.segment import Host, SegmentKey, domain_for, segment_hosts, segment_needs
+from pilot.translate.route.segment import HostKey, SegmentKey, domain_for, segment_hosts, segment_needs
 from pilot.translate.route.table import RouteTable
 from pilot.translate.route.virtual_host import VirtualHostKey
 
@@ -26,7 +26,7 @@ class VirtualHostViewKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=T
     """The fields of `VirtualHostKey`, for all hosts of a segment; `dropped` by host and port."""
 
     dns_domain: str
-    families: Families
+    families: AddressFamiliesFacet
     namespace: str
     labels: Labels
     targets: tuple[tuple[str, RouteTarget], ...]
@@ -69,7 +69,7 @@ def build_view(db: Mesh, asks: Asks, domain: str, dropped: Dropped, table: Route
     )
 
 
-def _dropped(hosts: tuple[Host, ...], table: RouteTable, domain: str) -> Dropped:
+def _dropped(hosts: tuple[HostKey, ...], table: RouteTable, domain: str) -> Dropped:
     """What the table says, and short names that are names of other services."""
     found = {(h.host, h.port): table.dropped.get((h.host, h.port), ()) for h in hosts}
     if table.dotless:
@@ -81,12 +81,12 @@ def _dropped(hosts: tuple[Host, ...], table: RouteTable, domain: str) -> Dropped
 def _settings(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet) -> ConsistentHashLB | None:
     """What the DestinationRule that a proxy follows for a destination says of hashing."""
     item = scope_services(db, routing.scope).get(key.host)
-    sources = rule_ref(db, routing.scope.namespace, item.ref, routing.labels) if item is not None else ()
-    found = merged_rule(db, sources) if sources else None
+    rule_key = merged_rule_key(db, routing.scope.namespace, item.ref, routing.labels) if item is not None else ()
+    found = merged_rule(db, rule_key) if rule_key else None
     return hash_of_destination(found.spec, key.subset, key.port) if found is not None else None
 
 
-def host_key(host: Host, asks: Asks, listener: int, view: VirtualHostViewKey) -> VirtualHostKey:
+def virtual_host_key(host: HostKey, asks: Asks, listener: int, view: VirtualHostViewKey) -> VirtualHostKey:
     """One host, as far as the view matters to it."""
     namespace, labels = asks.source(view.namespace, view.labels)
     names = (host.host, *host.aliases)

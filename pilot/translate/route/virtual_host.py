@@ -16,7 +16,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.services import service
 from pilot.model.views.virtual_services import virtual_service
-from pilot.model.virtual_addresses import Families
+from pilot.model.virtual_addresses import AddressFamiliesFacet
 from pilot.translate.durations import NO_TIME
 from pilot.translate.http_filter import stateful_session
 from pilot.translate.names import outbound_cluster
@@ -28,7 +28,7 @@ from pilot.translate.route.match import EVERYTHING
 from pilot.translate.route.operation import operation_of_service
 from pilot.translate.route.retry import build_retry
 from pilot.translate.route.route import build_routes, has_routes
-from pilot.translate.route.segment import Host, default_destination, host_domains
+from pilot.translate.route.segment import HostKey, default_destination, host_domains
 from pilot.translate.route.session import StickySession, build_session, session_of
 
 MESH_GATEWAYS = frozenset(("mesh",))
@@ -42,10 +42,10 @@ class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     `dropped`: domains that other hosts have. `sniffed`: the only host of its configuration, for any domain.
     """
 
-    host: Host
+    host: HostKey
     listener: int
     dns_domain: str
-    families: Families
+    families: AddressFamiliesFacet
     namespace: str = ""
     labels: Labels = frozenset()
     targets: tuple[tuple[str, RouteTarget], ...] = ()

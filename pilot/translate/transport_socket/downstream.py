@@ -12,7 +12,7 @@ from google.protobuf import wrappers_pb2
 
 from pilot.model.config.gateway import ServerTLSSettings
 from pilot.model.config.mesh_config import TLSConfig
-from pilot.model.facets import SecretServers, TlsFiles
+from pilot.model.facets import SecretServersFacet, TlsFilesFacet
 from pilot.translate import names
 from pilot.translate.transport_socket.compliance import restrict
 from pilot.translate.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
@@ -49,8 +49,8 @@ _PROTOCOLS = {
 class ServerCertificates(NamedTuple):
     """Where a listener's certificates come from: the proxy's own files, and servers of secrets next to it or in the mesh."""
 
-    files: TlsFiles = TlsFiles()
-    servers: SecretServers = SecretServers()
+    files: TlsFilesFacet = TlsFilesFacet()
+    servers: SecretServersFacet = SecretServersFacet()
     provider: SdsProvider | None = None
 
 

@@ -12,7 +12,7 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 
 from pilot.model.config.destination_rule import ClientTLSSettings
 from pilot.model.config.mesh_config import TLSConfig
-from pilot.model.facets import SecretServers
+from pilot.model.facets import SecretServersFacet
 from pilot.translate import names
 from pilot.translate.transport_socket.compliance import restrict
 from pilot.translate.transport_socket.sds import ROOTS, WORKLOAD, build_credential_secret, build_file_secret
@@ -62,7 +62,7 @@ def build_mesh_context(tls: UpstreamTls, compliance: str = "") -> tls_pb2.Upstre
 
 
 def build_upstream_context(
-    settings: ClientTLSSettings, tls: UpstreamTls, servers: SecretServers, defaults: TLSConfig | None = None, compliance: str = ""
+    settings: ClientTLSSettings, tls: UpstreamTls, servers: SecretServersFacet, defaults: TLSConfig | None = None, compliance: str = ""
 ) -> tls_pb2.UpstreamTlsContext | None:
     """TLS of mode SIMPLE or MUTUAL; `tls` has the SNI and names to use, `defaults` is the mesh's tlsDefaults.
 
@@ -89,7 +89,7 @@ def build_upstream_context(
 
 
 def _take_credential(
-    common: tls_pb2.CommonTlsContext, settings: ClientTLSSettings, alt_names: Iterable[str], mutual: bool, servers: SecretServers
+    common: tls_pb2.CommonTlsContext, settings: ClientTLSSettings, alt_names: Iterable[str], mutual: bool, servers: SecretServersFacet
 ) -> None:
     name = settings.credential_name
     if mutual:
@@ -99,7 +99,7 @@ def _take_credential(
         common.combined_validation_context.CopyFrom(build_combined(build_validation(alt_names), roots))
 
 
-def _verify_by_file(common: tls_pb2.CommonTlsContext, settings: ClientTLSSettings, alt_names: Iterable[str], servers: SecretServers) -> None:
+def _verify_by_file(common: tls_pb2.CommonTlsContext, settings: ClientTLSSettings, alt_names: Iterable[str], servers: SecretServersFacet) -> None:
     if settings.insecure_skip_verify:
         common.validation_context.SetInParent()
         return

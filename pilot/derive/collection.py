@@ -45,9 +45,11 @@ class Collection(Generic[K, R]):
         self._rows: Derived[Any, Rows] = _DerivedRows(self)
         self._row: Derived[Any, R | None] = Derived(self._read_row, hub=False)
         self._bucket: Derived[Any, tuple[K, ...]] = Derived(self._read_bucket, hub=True)
+        self._held: Derived[Any, tuple[Any, ...]] = Derived(self._read_held, hub=True)
         self._every: Derived[Any, tuple[K, ...]] = Derived(self._read_all, hub=True)
         self._rows.__name__, self._row.__name__ = f"derived {name}s", f"derived {name}"
-        self._bucket.__name__, self._every.__name__ = f"{name} of all sources by", f"every {name} of all sources"
+        self._bucket.__name__, self._held.__name__ = f"{name} of all sources by", f"{name} of all sources by every"
+        self._every.__name__ = f"every {name} of all sources"
         self._row.picks_from = self._rows
 
     def get(self, db: Database, key: K) -> R | None:
@@ -59,6 +61,10 @@ class Collection(Generic[K, R]):
         """Keys of the rows in a bucket of an index, sorted."""
         return self._bucket(db, index, bucket) if self._sources else self._table(db).keys(index, bucket)
 
+    def buckets(self, db: Database, index: str) -> tuple[Any, ...]:
+        """The buckets of an index that hold any row, sorted."""
+        return self._held(db, index) if self._sources else self._table(db).buckets(index)
+
     def all_keys(self, db: Database) -> tuple[K, ...]:
         """Every key, sorted."""
         return self._every(db) if self._sources else self._table(db).all_keys()
@@ -68,6 +74,10 @@ class Collection(Generic[K, R]):
 
     def _read_bucket(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
         return self._join(db, self._table(db).keys(index, bucket), self._rows(db).buckets.get((index, bucket), ()))
+
+    def _read_held(self, db: Database, index: str) -> tuple[Any, ...]:
+        derived = {bucket for name, bucket in self._rows(db).buckets if name == index and self._bucket(db, index, bucket)}
+        return tuple(sorted(derived.union(self._table(db).buckets(index))))
 
     def _read_all(self, db: Database) -> tuple[K, ...]:
         return self._join(db, self._table(db).all_keys(), self._rows(db).every)
@@ -105,12 +115,14 @@ class Collection(Generic[K, R]):
         return buckets
 
     def touch_changed(self, db: Database, old: Rows, new: Rows) -> list[Node]:
-        """Mark the rows, buckets and lists of keys that differ to be read again; their nodes."""
+        """Mark the rows, buckets, lists of buckets and lists of keys that differ to be read again; their nodes."""
         reached: list[Node] = []
         for key in _changed_keys(old.by_key, new.by_key):
             db.touch(self._row, (key,), reached)
         for at in _changed_keys(old.buckets, new.buckets):
             db.touch(self._bucket, at, reached)
+        for index in {index for index, _ in old.buckets.keys() ^ new.buckets.keys()}:
+            db.touch(self._held, (index,), reached)
         if old.every != new.every:
             db.touch(self._every, (), reached)
         return reached

@@ -131,7 +131,10 @@ CATALOGUE = Catalogue(
             GroupKind("", "Secret"), ("v1",), "secrets", Secret, parts=("type", "data"), extra=secret_data, per_cluster=True,
             indexes={"named": indexes.object_name}, push_reason="secret",
         ),
-        Kind(GroupKind("", "ConfigMap"), ("v1",), "config_maps", ConfigMap, parts=("data", "binaryData"), per_cluster=True),
+        Kind(
+            GroupKind("", "ConfigMap"), ("v1",), "config_maps", ConfigMap, parts=("data", "binaryData"), per_cluster=True,
+            indexes={"named": indexes.object_name},
+        ),
         Kind(
             GroupKind("discovery.k8s.io", "EndpointSlice"), ("v1",), "endpoint_slices", EndpointSlice, validate_endpoint_slice,
             parts=("addressType", "endpoints", "ports"), indexes={"service": indexes.slice_service, "address": indexes.slice_addresses},

@@ -107,7 +107,6 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[tuple[str, str], ...] = ()
     selector: tuple[tuple[str, str], ...] = ()
     mesh_external: bool = False
-    headless: bool = False
     external_name: str = ""
     service_accounts: tuple[str, ...] = ()  # extra SPIFFE identities or, for a ServiceEntry, its subjectAltNames
     publish_not_ready: bool = False

@@ -60,6 +60,12 @@ def request(spec: str, namespace: str = "a") -> Plain:
     return make("RequestAuthentication", "r", spec, namespace)
 
 
+def annotated(kind: str, name: str, spec: str, annotation: str, value: str) -> Plain:
+    made = make(kind, name, spec)
+    made["metadata"]["annotations"] = {annotation: value}
+    return made
+
+
 class Row(NamedTuple):
     """Objects with one problem, of this code at this path; `mended`: those that come in addition, or instead, and leave none."""
 
@@ -77,6 +83,7 @@ STRICT = peer("{mtls: {mode: STRICT}}", "default")
 ON_GATEWAY = f"{{hosts: [x.com], gateways: [edge/gw], {to('api')}}}"
 HTTPS = "{number: 80, name: https, protocol: HTTPS}"
 NONE_TO_ALL = "{outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: ghost.a.svc.cluster.local, port: {number: 80}}}}"
+ROOTS = "tls: {mode: SIMPLE, credentialName: 'configmap://roots'}"
 ROWS = [
     Row("gateway-not-found", "spec.gateways[0]", (vs(ON_GATEWAY),), (gw(),)),
     Row(
@@ -193,6 +200,18 @@ ROWS = [
         "spec.trafficPolicy.tls.credentialName",
         (dr("{host: api, trafficPolicy: {tls: {mode: SIMPLE, credentialName: ghost}}}"),),
         (dr("{host: api, trafficPolicy: {tls: {mode: SIMPLE, credentialName: cert}}}"),),
+    ),
+    Row(
+        "credential-not-found",
+        "spec.trafficPolicy.portLevelSettings[0].tls.credentialName",
+        (dr(f"{{host: api, trafficPolicy: {{portLevelSettings: [{{port: {{number: 80}}, {ROOTS}}}]}}}}"),),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "roots", "namespace": "a"}, "data": {}},),
+    ),
+    Row(
+        "group-not-found",
+        "metadata.annotations[istio.io/autoRegistrationGroup]",
+        (annotated("WorkloadEntry", "vm-1", "{address: 10.9.0.1}", "istio.io/autoRegistrationGroup", "vm"),),
+        (make("WorkloadGroup", "vm", "{template: {}}"),),
     ),
     Row(
         "selector-without-workloads",

@@ -72,6 +72,12 @@ def bucket(db: World, initial: str) -> tuple[str, ...]:
 
 
 @derived
+def initials(db: World) -> tuple[str, ...]:
+    db.ran.append("initials")
+    return words.buckets(db, "initial")
+
+
+@derived
 def every(db: World) -> tuple[str, ...]:
     db.ran.append("every")
     return words.all_keys(db)
@@ -79,7 +85,8 @@ def every(db: World) -> tuple[str, ...]:
 
 def watch_all(db: World) -> dict[str, Any]:
     keys = ("p0/l", "p0/r", "p1/l", "p1/r", "w", "spare")
-    nodes = {key: db.watch(row, key) for key in keys} | {name: db.watch(bucket, name) for name in "abs"} | {"every": db.watch(every)}
+    nodes = {key: db.watch(row, key) for key in keys} | {name: db.watch(bucket, name) for name in "abs"}
+    nodes |= {"every": db.watch(every), "initials": db.watch(initials)}
     db.ran.clear()
     return nodes
 
@@ -109,6 +116,19 @@ def test_a_bucket_holds_keys_of_all_sources_sorted_but_not_of_rows_that_another_
     assert words.keys(db, "initial", "b") == ("p0/r", "p2/r")
     assert words.keys(db, "initial", "s") == ("spare",)
     assert words.keys(db, "initial", "z") == ()
+
+
+def test_the_buckets_of_an_index_are_those_that_hold_a_row_of_any_source() -> None:
+    db = World(1)
+    nodes = watch_all(db)
+    assert nodes["initials"].value == ("a", "b", "s") == words.buckets(db, "initial")
+    assert only_table.buckets(db, "initial") == ()
+    db.set(db.words, "p0/r", ("zero", 1))
+    assert refresh(db, nodes) == ["bucket b", "initials", "row p0/r"]
+    assert nodes["initials"].value == ("a", "s", "z")
+    db.set(db.pairs, "p0", (("c0", 1), ("b0", 1)))
+    refresh(db, nodes)
+    assert nodes["initials"].value == ("c", "s", "z")
 
 
 def test_a_change_of_one_derived_row_reaches_the_readers_of_that_row_only() -> None:

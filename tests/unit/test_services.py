@@ -68,7 +68,7 @@ def test_protocol_of_a_port(number: int, name: str, transport: str, app_protocol
 def test_cluster_ip() -> None:
     ports = "[{name: http, port: 80, targetPort: web}, {name: other, port: 81}]"
     made = find(kubernetes(f"{{clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], selector: {{b: x, a: y}}, ports: {ports}}}"))
-    assert (made.registry, made.resolution, made.addresses, made.headless) == (Registry.KUBERNETES, Resolution.CLIENT_SIDE_LB, ("10.0.0.1",), False)
+    assert (made.registry, made.resolution, made.addresses) == (Registry.KUBERNETES, Resolution.CLIENT_SIDE_LB, ("10.0.0.1",))
     assert made.selector == (("a", "y"), ("b", "x"))
     assert [(p.number, p.target) for p in made.ports] == [(80, "web"), (81, 81)]
     assert made.export_to == PUBLIC

@@ -13,8 +13,10 @@ from pilot.model.config.object import Object, ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, Problems, below, warning
 from pilot.model.service import Registry, Resolution, Service, ServiceRef
+from pilot.model.validate.tls import CONFIG_MAP
 from pilot.model.views.destination_rules import older_sources
 from pilot.model.views.endpoints import endpoints
+from pilot.model.views.kinds.config_maps import has_config_map
 from pilot.model.views.kinds.destination_rules import destination_rules
 from pilot.model.views.kinds.secrets import has_secret
 from pilot.model.views.mtls import namespace_mtls
@@ -52,7 +54,7 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
     yield from _check_older(db, o, host)
     if spec.workload_selector is not None:
         yield from below("workloadSelector", check_selector(db, o.namespace, spec.workload_selector.match_labels))
-    yield from _check_credentials(db, spec)
+    yield from _check_credentials(db, o)
 
 
 def _candidates(db: Mesh, host: str) -> Iterable[ServiceRef]:
@@ -117,14 +119,20 @@ def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:
                 yield warning("subset-shadowed", f"subsets[{index}].name", f"the older DestinationRule {name} has a subset {subset.name}")
 
 
-def _check_credentials(db: Mesh, spec: DestinationRule) -> Problems:
-    for path, policy in _policies(spec):
-        yield from _check_credential(db, f"{path}.tls", policy.tls)
+def _check_credentials(db: Mesh, o: Object[DestinationRule]) -> Problems:
+    for path, policy in _policies(o.spec):
+        yield from below(f"{path}.tls", _check_credential(db, o.namespace, policy.tls))
         for index, level in enumerate(policy.port_level_settings):
-            yield from _check_credential(db, f"{path}.portLevelSettings[{index}].tls", level.tls)
+            yield from below(f"{path}.portLevelSettings[{index}].tls", _check_credential(db, o.namespace, level.tls))
 
 
-def _check_credential(db: Mesh, path: str, tls: ClientTLSSettings | None) -> Problems:
-    """Who the client is decides in which namespace its Secret is looked for: it must be in some."""
-    if tls is not None and tls.credential_name and "://" not in tls.credential_name and not has_secret(db, tls.credential_name):
-        yield warning("credential-not-found", f"{path}.credentialName", f"no namespace has a Secret {tls.credential_name}")
+def _check_credential(db: Mesh, namespace: str, tls: ClientTLSSettings | None) -> Problems:
+    """Who the client is decides in which namespace its Secret is looked for: it must be in some. A ConfigMap is the rule's namespace's."""
+    if tls is None or not tls.credential_name:
+        return
+    if tls.credential_name.startswith(CONFIG_MAP):
+        name = tls.credential_name.removeprefix(CONFIG_MAP).rpartition("/")[2]
+        if not has_config_map(db, name, namespace):
+            yield warning("credential-not-found", "credentialName", f"namespace {namespace} has no ConfigMap {name}")
+    elif "://" not in tls.credential_name and not has_secret(db, tls.credential_name):
+        yield warning("credential-not-found", "credentialName", f"no namespace has a Secret {tls.credential_name}")

@@ -8,6 +8,7 @@ from pilot.model.checks.policy import PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATI
 from pilot.model.checks.service_entry import SERVICE_ENTRIES
 from pilot.model.checks.sidecar import SIDECARS
 from pilot.model.checks.virtual_service import VIRTUAL_SERVICES
+from pilot.model.checks.workload_entry import WORKLOAD_ENTRIES
 
 CHECKS = (
     VIRTUAL_SERVICES,
@@ -15,6 +16,7 @@ CHECKS = (
     GATEWAYS,
     SIDECARS,
     SERVICE_ENTRIES,
+    WORKLOAD_ENTRIES,
     PEER_AUTHENTICATIONS,
     REQUEST_AUTHENTICATIONS,
     MESH_CONFIG,

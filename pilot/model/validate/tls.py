@@ -28,7 +28,7 @@ CIPHER_SUITES = frozenset(
         "DES-CBC3-SHA",
     }
 )
-_CONFIG_MAP = "configmap://"
+CONFIG_MAP = "configmap://"
 
 
 def is_cipher_suite(name: str) -> bool:
@@ -96,8 +96,8 @@ def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
 
 def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
     """`namespace`: that of the object, the only one that a ConfigMap with roots may be in."""
-    if tls.credential_name.startswith(_CONFIG_MAP):
-        place, slash, name = tls.credential_name[len(_CONFIG_MAP) :].partition("/")
+    if tls.credential_name.startswith(CONFIG_MAP):
+        place, slash, name = tls.credential_name[len(CONFIG_MAP) :].partition("/")
         if not name if slash else not place:
             yield error("bad-credential-name", "credentialName", f"{tls.credential_name!r} names no ConfigMap")
         elif slash and place != namespace:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pilot.derive import derived, hub
 from pilot.model.inputs import Mesh
 from pilot.model.service import Resolution, ServiceRef
+from pilot.model.views.kinds.services import services
 from pilot.model.views.kubernetes_services import kubernetes_hostname
 from pilot.model.views.services import service
 
@@ -13,7 +14,7 @@ from pilot.model.views.services import service
 @hub
 def external_names(db: Mesh) -> tuple[ServiceRef, ...]:
     """The Kubernetes Services whose type is ExternalName."""
-    keys = db.services.keys("external", True)
+    keys = services.keys(db, "external", True)
     return tuple(ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace) for key in keys)
 
 

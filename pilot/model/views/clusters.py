@@ -4,12 +4,13 @@ from __future__ import annotations
 from pilot.derive import hub
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
+from pilot.model.views.kinds.services import services
 
 
 @hub
 def service_clusters(db: Mesh) -> tuple[str, ...]:
     """The clusters that have Kubernetes Services, the own one first, the others by name."""
-    return tuple(sorted(db.services.buckets("cluster"), key=lambda cluster: (cluster != db.settings.registry.cluster_id, cluster)))
+    return tuple(sorted(services.buckets(db, "cluster"), key=lambda cluster: (cluster != db.settings.registry.cluster_id, cluster)))
 
 
 def cluster_of(db: Mesh, proxy: Proxy) -> str:

@@ -9,6 +9,8 @@ from pilot.model.config.object import Object, RegistryKey
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Service
+from pilot.model.views.kinds.endpoint_slices import endpoint_slices
+from pilot.model.views.kinds.pods import pods
 from pilot.model.views.networks import find_network
 from pilot.model.views.pods import pod_workload
 from pilot.model.workload import Workload
@@ -20,8 +22,8 @@ def slice_endpoints(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
     """The endpoints of a port in every cluster; of an address that several slices of a cluster hold, one. Endpoints whose Pod has not
     arrived are skipped."""
     seen: set[tuple[str, str]] = set()
-    for key in db.endpoint_slices.keys("service", found.source):
-        row = db.endpoint_slices.get(key)
+    for key in endpoint_slices.keys(db, "service", found.source):
+        row = endpoint_slices.get(db, key)
         if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
             continue
         for number in (p.port for p in row.spec.ports if p.name == port.name and p.port):
@@ -68,7 +70,7 @@ def _pod_of(e: SliceEndpoint, cluster: str, namespace: str) -> RegistryKey | Non
 
 def _workload_at(db: Mesh, address: str, cluster: str, namespace: str) -> Workload:
     """What is known of an address without a Pod: perhaps it is one's all the same."""
-    for key in db.pods.keys("ip", address):
+    for key in pods.keys(db, "ip", address):
         known = pod_workload(db, key) if (key.cluster, key.namespace) == (cluster, namespace) else None
         if known is not None and known.ready and known.addresses[0] == address:
             return known.at((address,))

@@ -9,6 +9,8 @@ from pilot.derive import derived, hub
 from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.service import Service
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.nodes import nodes
+from pilot.model.views.kinds.services import services
 
 NODE_SELECTOR = "traffic.istio.io/nodeSelector"
 
@@ -24,7 +26,7 @@ class External(NamedTuple):
 def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[External, ...]:
     """The addresses of a Service for one of its ports: of its load balancer and its external IPs, else of the nodes that its
     annotation selects."""
-    row = db.services.get(key)
+    row = services.get(db, key)
     if row is None:
         return ()
     if own := own_addresses(row.spec):
@@ -58,8 +60,8 @@ def node_selector(o: Object[Service]) -> Mapping[str, str] | None:
 def _nodes(db: Mesh, cluster: str) -> tuple[tuple[frozenset[tuple[str, str]], str], ...]:
     """The labels and the external IP of each node of a cluster that has one."""
     found = []
-    for key in db.nodes.keys("cluster", cluster):
-        row = db.nodes.get(key)
+    for key in nodes.keys(db, "cluster", cluster):
+        row = nodes.get(db, key)
         address = next((a.address for a in row.spec.status.addresses if a.type == "ExternalIP" and a.address), "") if row is not None else ""
         if row is not None and address:
             found.append((frozenset(row.labels.items()), address))

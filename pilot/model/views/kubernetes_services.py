@@ -36,8 +36,7 @@ def build_kubernetes_service(
     """The service that an object of a cluster declares there."""
     spec = o.spec
     external = spec.external_name if spec.type == "ExternalName" else ""
-    headless = spec.cluster_ip == HEADLESS
-    if headless:
+    if spec.cluster_ip == HEADLESS:
         resolution = Resolution.PASSTHROUGH
     else:
         resolution = Resolution.ALIAS if external else Resolution.CLIENT_SIDE_LB
@@ -57,7 +56,6 @@ def build_kubernetes_service(
         labels=tuple(sorted(o.labels.items())),
         selector=tuple(sorted(spec.selector.items())),
         mesh_external=bool(external),
-        headless=headless,
         external_name=external,
         service_accounts=_service_accounts(o, rules.trust_domain),
         publish_not_ready=spec.publish_not_ready_addresses,

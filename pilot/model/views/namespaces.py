@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from pilot.derive import derived
 from pilot.model.config.object import RegistryKey
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.namespaces import namespaces
 
 
 @derived
 def namespace_labels(db: Mesh, cluster: str, namespace: str) -> Mapping[str, str]:
     """The namespace's labels."""
-    row = db.namespaces.get(RegistryKey(cluster, "", namespace))
+    row = namespaces.get(db, RegistryKey(cluster, "", namespace))
     return row.labels if row is not None else {}
 
 
 @derived
 def namespace_annotations(db: Mesh, cluster: str, namespace: str) -> Mapping[str, str]:
     """The namespace's annotations, those of Istio."""
-    row = db.namespaces.get(RegistryKey(cluster, "", namespace))
+    row = namespaces.get(db, RegistryKey(cluster, "", namespace))
     return row.annotations if row is not None else {}

@@ -20,6 +20,7 @@ from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.service import Service
 from pilot.model.inputs import Mesh
 from pilot.model.views.external_addresses import external_addresses
+from pilot.model.views.kinds.services import services
 from pilot.model.views.kubernetes_services import kubernetes_hostname
 from pilot.model.views.mesh import mesh_networks
 from pilot.model.views.namespaces import namespace_labels
@@ -113,8 +114,8 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
     for name, network in networks.networks.items():
         found.update(NetworkGateway(g.address, g.port, name) for g in network.gateways if g.address)
     named = _registry_gateways(networks, db.settings.registry.domain)
-    for key in {*named, *db.services.keys("network", True)}:
-        row = db.services.get(key)
+    for key in {*named, *services.keys(db, "network", True)}:
+        row = services.get(db, key)
         for way in () if row is None else _labelled_gateway(row) if NETWORK in row.labels else named.get(key, ()):
             for address, port in external_addresses(db, key, way.port):
                 found.add(way._replace(address=address, port=port, cluster=key.cluster))

@@ -10,6 +10,8 @@ from pilot.lib import spiffe
 from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.pod import Container, Pod
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.nodes import nodes
+from pilot.model.views.kinds.pods import pods
 from pilot.model.views.networks import find_network
 from pilot.model.views.service_rules import service_rules
 from pilot.model.workload import Workload
@@ -20,7 +22,7 @@ _CRON_JOB = re.compile(r"(.+)-\d{8,10}$")
 @derived
 def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
     """The workload of a Pod; None of one that is not there or failed."""
-    row = db.pods.get(key)
+    row = pods.get(db, key)
     if row is None or row.spec.status.phase == "Failed":
         return None
     network = find_network(db, key.cluster, row.spec.status.pod_ip, row.labels)
@@ -30,7 +32,7 @@ def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
 
 @derived
 def _locality_of_node(db: Mesh, key: RegistryKey) -> str:
-    row = db.nodes.get(key)
+    row = nodes.get(db, key)
     return label.node_locality(row.labels) if row is not None else ""
 
 
@@ -42,7 +44,7 @@ def _selectable(db: Mesh, key: RegistryKey, _: str) -> Workload | None:
 
 @derived
 def _pods_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
-    return db.pods.keys("namespace", namespace)
+    return pods.keys(db, "namespace", namespace)
 
 
 selectable_pods: Gather[RegistryKey, [str], Workload] = Gather("selectable_pods", _pods_in, _selectable)
@@ -116,7 +118,7 @@ def workload_name(o: Object[Pod]) -> str:
 
 @derived
 def _labels_of(db: Mesh, key: RegistryKey, _: str) -> frozenset[tuple[str, str]] | None:
-    row = db.pods.get(key)
+    row = pods.get(db, key)
     return frozenset(row.labels.items()) if row is not None else None
 
 
@@ -126,4 +128,4 @@ pod_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("pod
 @hub
 def pod_namespaces(db: Mesh) -> tuple[str, ...]:
     """The namespaces that have Pods."""
-    return tuple(dict.fromkeys(key.namespace for key in db.pods.all_keys()))
+    return tuple(dict.fromkeys(key.namespace for key in pods.all_keys(db)))

@@ -17,7 +17,11 @@ from pilot.model.service import Port, Protocol, Resolution, Service, ServiceRef
 from pilot.model.views.clusters import cluster_of, service_clusters
 from pilot.model.views.endpoint_slices import slice_endpoints
 from pilot.model.views.endpoints import entry_endpoint, target_port
+from pilot.model.views.kinds.endpoint_slices import endpoint_slices
+from pilot.model.views.kinds.pods import pods
 from pilot.model.views.kinds.service_entries import service_entries
+from pilot.model.views.kinds.services import services
+from pilot.model.views.kinds.workload_entries import workload_entries
 from pilot.model.views.kubernetes_services import kubernetes_hostname
 from pilot.model.views.pods import named_ports
 from pilot.model.views.proxies import find_proxy
@@ -46,7 +50,7 @@ def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
     if (entry := _workload_entry(db, proxy)) is not None:
         return _targets_of_entry(db, entry)
     pod = pod_of(db, node_id)
-    row = db.pods.get(pod) if pod is not None else None
+    row = pods.get(db, pod) if pod is not None else None
     if pod is not None and row is not None and not is_test_vm(proxy):
         keys = _selecting_services(db, cluster, row.namespace, row.labels)
         if not keys:
@@ -66,8 +70,8 @@ def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[
     """The Kubernetes Services of a cluster's namespace that select these labels."""
     found = []
     for name, value in labels.items():
-        for key in db.services.keys("selected", (cluster, namespace, name, value)):
-            row = db.services.get(key)
+        for key in services.keys(db, "selected", (cluster, namespace, name, value)):
+            row = services.get(db, key)
             if row is not None and row.spec.selector.items() <= labels.items():
                 found.append(key)
     return found
@@ -76,7 +80,7 @@ def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[
 @derived
 def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]) -> frozenset[int]:
     """The numbers and target numbers of the ports of the Kubernetes Services that select workloads with these labels."""
-    rows = (db.services.get(key) for cluster in service_clusters(db) for key in _selecting_services(db, cluster, namespace, dict(labels)))
+    rows = (services.get(db, key) for cluster in service_clusters(db) for key in _selecting_services(db, cluster, namespace, dict(labels)))
     ports = [p for row in rows if row is not None for p in row.spec.ports]
     return frozenset(n for p in ports for n in (p.port, p.target_port) if isinstance(n, int) and n)
 
@@ -86,7 +90,7 @@ def _targets(db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | Non
 
     `strict`: None where one is unknown.
     """
-    row = db.services.get(key)
+    row = services.get(db, key)
     found = cluster_service(db, key)
     if row is None or found is None:
         return []
@@ -121,8 +125,8 @@ def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
 def _listed_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
     """For a Pod that no Service selects: those of its namespace whose EndpointSlices list it."""
     out: dict[ServiceTarget, Aged] = {}
-    for key in db.endpoint_slices.keys("address", proxy.ips[0]):
-        row: Object[Any] | None = db.endpoint_slices.get(key)
+    for key in endpoint_slices.keys(db, "address", proxy.ips[0]):
+        row: Object[Any] | None = endpoint_slices.get(db, key)
         here = (key.cluster, key.namespace) == (cluster_of(db, proxy), proxy.namespace)
         name = row.labels.get(SERVICE_NAME_LABEL) if row is not None and here else None
         found = service(db, _ref(db, key._replace(name=name))) if name else None
@@ -168,7 +172,7 @@ def siblings(db: Mesh, node_id: str) -> SiblingsKey | None:
 
 def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
     """The WorkloadEntry of a proxy's cluster at its address; of several that of its name, else of its namespace, else the first."""
-    keys = (k for k in db.workload_entries.keys("address", proxy.ips[0]) if k.cluster == cluster_of(db, proxy))
+    keys = (k for k in workload_entries.keys(db, "address", proxy.ips[0]) if k.cluster == cluster_of(db, proxy))
     found = [w for k in keys if (w := entry_workload(db, k)) is not None]
     if len(found) < 2:
         return found[0] if found else None

@@ -20,6 +20,7 @@ from pilot.model.views.auto_addresses import auto_addresses
 from pilot.model.views.clusters import service_clusters
 from pilot.model.views.entry_services import build_entry_service
 from pilot.model.views.kinds.service_entries import service_entries
+from pilot.model.views.kinds.services import services
 from pilot.model.views.kubernetes_services import build_kubernetes_service, kubernetes_hostname, merge_clusters
 from pilot.model.views.namespaces import namespace_annotations, namespace_labels
 from pilot.model.views.service_rules import service_rules
@@ -51,7 +52,7 @@ def service(db: Mesh, ref: ServiceRef) -> Service | None:
 
 def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
     """The service as one cluster declares it, None where that does not. No node of its own."""
-    row = db.services.get(key)
+    row = services.get(db, key)
     return build_kubernetes_service(row, key.cluster, namespace_annotations(db, key.cluster, key.namespace), service_rules(db)) if row else None
 
 
@@ -141,7 +142,7 @@ _refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_re
 @derived
 def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     domain = db.settings.registry.domain
-    refs = dict.fromkeys(ServiceRef(kubernetes_hostname(k.name, k.namespace, domain), k.namespace) for k in db.services.all_keys())
+    refs = dict.fromkeys(ServiceRef(kubernetes_hostname(k.name, k.namespace, domain), k.namespace) for k in services.all_keys(db))
     for declared in _refs_by_entry(db).values():
         refs.update(dict.fromkeys(declared))
     return tuple(refs)
@@ -196,7 +197,7 @@ def visible_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
     """The services that a namespace declares, oldest first. Reads nothing of other namespaces."""
     domain = db.settings.registry.domain
-    refs = {ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace) for k in db.services.keys("namespace", namespace)}
+    refs = {ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace) for k in services.keys(db, "namespace", namespace)}
     for key in service_entries.keys(db, "namespace", namespace):
         row = service_entries.get(db, key)
         refs.update(ServiceRef(h, namespace) for h in (row.spec.hosts if row is not None else ()))

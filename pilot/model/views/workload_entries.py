@@ -9,6 +9,7 @@ from pilot.lib import spiffe
 from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.workload_entry import WorkloadEntry, WorkloadEntryObject
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.workload_entries import workload_entries
 from pilot.model.views.networks import find_network
 from pilot.model.views.service_rules import service_rules
 from pilot.model.workload import Workload
@@ -21,7 +22,7 @@ REGISTRATION_GROUP = "istio.io/autoRegistrationGroup"
 def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
     """The workload of a WorkloadEntry object; labels of its metadata come before those of its spec. None of one that is not
     healthy, where its health is checked."""
-    row = db.workload_entries.get(key)
+    row = workload_entries.get(db, key)
     if row is None or (db.settings.registry.entry_health_checks and not is_healthy(row)):
         return None
     labels = {**row.spec.labels, **row.labels}
@@ -43,7 +44,7 @@ def _selectable(db: Mesh, key: RegistryKey, _: str) -> Workload | None:
 
 @derived
 def _entries_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
-    return db.workload_entries.keys("namespace", namespace)
+    return workload_entries.keys(db, "namespace", namespace)
 
 
 selectable_entries: Gather[RegistryKey, [str], Workload] = Gather("selectable_entries", _entries_in, _selectable)
@@ -78,7 +79,7 @@ def build_entry_workload(
 
 @derived
 def _labels_of(db: Mesh, key: RegistryKey, _: str) -> frozenset[tuple[str, str]] | None:
-    row = db.workload_entries.get(key)
+    row = workload_entries.get(db, key)
     return frozenset({**row.spec.labels, **row.labels}.items()) if row is not None else None
 
 
@@ -88,4 +89,4 @@ entry_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("e
 @hub
 def entry_namespaces(db: Mesh) -> tuple[str, ...]:
     """The namespaces that have WorkloadEntries."""
-    return tuple(dict.fromkeys(key.namespace for key in db.workload_entries.all_keys()))
+    return tuple(dict.fromkeys(key.namespace for key in workload_entries.all_keys(db)))

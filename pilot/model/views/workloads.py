@@ -11,7 +11,9 @@ from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
 from pilot.model.views.clusters import cluster_of
 from pilot.model.views.endpoints import entry_workloads
+from pilot.model.views.kinds.pods import pods
 from pilot.model.views.kinds.service_entries import service_entries
+from pilot.model.views.kinds.workload_entries import workload_entries
 from pilot.model.views.networks import find_network
 from pilot.model.views.pods import pod_workload
 from pilot.model.views.proxies import find_proxy
@@ -34,7 +36,7 @@ def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
         return key
     if not db.settings.registry.find_pod_by_ip:
         return None
-    here = (k for k in db.pods.keys("ip", proxy.ips[0]) if k.cluster == cluster)
+    here = (k for k in pods.keys(db, "ip", proxy.ips[0]) if k.cluster == cluster)
     at = [k for k in here if (w := pod_workload(db, k)) is not None and w.ready]
     return at[0] if len(at) == 1 else next((k for k in at if k.namespace == proxy.namespace), None)
 
@@ -74,7 +76,7 @@ def _registry_labels(db: Mesh, node_id: str) -> Mapping[str, str] | None:
     if is_test_vm(proxy):
         return None
     pod = pod_of(db, node_id)
-    row = db.pods.get(pod) if pod is not None else None
+    row = pods.get(db, pod) if pod is not None else None
     known = pod_workload(db, pod) if pod is not None else None
     if row is not None and known is not None:
         network = find_network(db, known.cluster_id, row.spec.status.pod_ip, row.labels)
@@ -111,9 +113,9 @@ def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
 
 def selecting_entries(db: Mesh, namespace: str, ip: str) -> Iterable[ObjectKey]:
     """The ServiceEntries of a namespace that select a workload at an address."""
-    pods = (pod_workload(db, k) for k in db.pods.keys("ip", ip) if k.namespace == namespace)
-    entries = (entry_workload(db, k) for k in db.workload_entries.keys("address", ip) if k.namespace == namespace)
-    here = [w for w in (*pods, *entries) if w is not None and w.ready]
+    of_pods = (pod_workload(db, k) for k in pods.keys(db, "ip", ip) if k.namespace == namespace)
+    of_entries = (entry_workload(db, k) for k in workload_entries.keys(db, "address", ip) if k.namespace == namespace)
+    here = [w for w in (*of_pods, *of_entries) if w is not None and w.ready]
     if not here:
         return
     for key in service_entries.keys(db, "selecting", namespace):

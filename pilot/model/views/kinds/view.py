@@ -4,8 +4,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from pilot.derive import Collection
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, ObjectKey, RegistryKey
 
 S = TypeVar("S")
 KindView = Collection[ObjectKey, Object[S]]
-"""Objects of a kind by key, index and bucket; of two objects of one key the one that a user wrote counts."""
+"""Objects of a kind of configuration by key, index and bucket; of two objects of one key the one that a user wrote counts."""
+RegistryView = Collection[RegistryKey, Object[S]]
+"""Likewise for what runs in the clusters: the objects of every cluster."""

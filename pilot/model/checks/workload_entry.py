@@ -1,0 +1,32 @@
+"""What a WorkloadEntry names: the WorkloadGroup that it was registered for."""
+from __future__ import annotations
+
+from pilot.derive import derived
+from pilot.model.checks.check import Check, told
+from pilot.model.config.object import ObjectKey, RegistryKey
+from pilot.model.inputs import Mesh
+from pilot.model.problem import Problem, warning
+from pilot.model.views.kinds.workload_entries import workload_entries
+from pilot.model.views.kinds.workload_groups import workload_groups
+from pilot.model.views.workload_entries import REGISTRATION_GROUP
+
+
+@derived
+def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
+    return workload_entries.all_keys(db)
+
+
+@derived
+def workload_entry_problems(db: Mesh, key: RegistryKey) -> tuple[Problem, ...]:
+    """Returns the problems of a WorkloadEntry with other objects. Groups of other clusters than the own are not known, nor missed."""
+    found = workload_entries.get(db, key)
+    group = found.annotations.get(REGISTRATION_GROUP) if found is not None else None
+    if found is None or not group or key.cluster != db.settings.registry.cluster_id:
+        return ()
+    if workload_groups.get(db, ObjectKey(key.namespace, group)) is not None:
+        return ()
+    path = f"metadata.annotations[{REGISTRATION_GROUP}]"
+    return told(found, (warning("group-not-found", path, f"there is no WorkloadGroup {key.namespace}/{group}"),))
+
+
+WORKLOAD_ENTRIES = Check("WorkloadEntry", _keys, workload_entry_problems)

@@ -12,7 +12,7 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2, json_format
 
 from pilot.debug.page import Later, Query, Refused, asked_connection
-from pilot.debug.sources import Connection, Sources
+from pilot.debug.sources import Connection, Sources, Watch
 from pilot.derive import UNSET
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.inputs import Mesh
@@ -60,11 +60,16 @@ def resources_of(sources: Sources, connection: Connection, type_url: str) -> lis
     if watch is None:
         return []
     found: dict[str, Resource] = {}
-    for group in plan(sources.db, connection.proxy_key).groups.get(type_url, ()):
+    for group in plan(sources.db, connection.proxy_key).groups_of(type_url, asked_names(watch)) or ():
         for resource in group_resources(sources.db, group):
             found.setdefault(resource.name, resource)
     names = watch.names
     return list(found.values()) if "*" in names else [resource for name, resource in found.items() if name in names]
+
+
+def asked_names(watch: Watch) -> frozenset[str]:
+    """Returns the resources that a proxy names."""
+    return frozenset(watch.names) - {"*"}
 
 
 def group_resources(db: Mesh, group: Group) -> Collection[Resource]:

@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from pilot.debug.config_dump import group_resources
+from pilot.debug.config_dump import asked_names, group_resources
 from pilot.debug.page import Later, Query, Refused, asked_connection
 from pilot.debug.sources import Connection, Sources
 from pilot.derive import Node
@@ -25,13 +25,21 @@ def explain_page(sources: Sources, query: Query) -> Any:
         raise Refused(400, "You must provide a resource in the query string\n")
     if wanted and wanted not in BY_SHORT_NAME:
         raise Refused(400, f"unknown type {wanted!r}; the types are {', '.join(BY_SHORT_NAME)}\n")
-    groups = plan(sources.db, connection.proxy_key).groups
-    types = [BY_SHORT_NAME[wanted]] if wanted else list(groups)
-    found = [shown for url in types for group in groups.get(url, ()) for shown in _explained(sources, connection, group, name, url)]
+    groups = list(_groups(sources, connection, BY_SHORT_NAME.get(wanted, "")))
+    found = [shown for url, group in groups for shown in _explained(sources, connection, group, name, url)]
     if not found:
-        names = [resource.name for url in types for group in groups.get(url, ()) for resource in group_resources(sources.db, group)]
+        names = [resource.name for _, group in groups for resource in group_resources(sources.db, group)]
         return Later(lambda: _refuse(connection.proxy.id, name, names))
     return {"proxy": connection.proxy.id, "resource": name, "explanations": found}
+
+
+def _groups(sources: Sources, connection: Connection, wanted: str) -> Iterator[tuple[str, Group]]:
+    """Yields the groups that the proxy follows, with their type URLs; `wanted` is the one type that matters, "" for all."""
+    planned = plan(sources.db, connection.proxy_key)
+    for url in (wanted,) if wanted else dict.fromkeys((*planned.groups, *planned.named)):
+        watch = connection.watches.get(url)
+        for group in planned.groups_of(url, asked_names(watch) if watch is not None else frozenset()) or ():
+            yield url, group
 
 
 def _explained(sources: Sources, connection: Connection, group: Group, name: str, type_url: str) -> Iterator[dict[str, Any]]:

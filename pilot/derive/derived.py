@@ -93,7 +93,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         for key in listed:
             item = old.get(key)
             if item is None:
-                item = self._node(db, self.item, (key, *node.args), node)
+                item = self._node(db, self.item, (key, *self._passed(node.args)), node)
                 fresh[item] = None
             items[key] = item
         node.gathered.items = items
@@ -102,8 +102,31 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
                 db.unread(item, node)
         return fresh
 
+    def _passed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Returns the arguments that items have behind their key."""
+        return args
+
     @staticmethod
     def _node(db: Database, fn: Derived[Any, Any], args: tuple[Any, ...], reader: Node) -> Node:
         node = db.find_node(fn, *args) or db.adopt(fn, args)
         node.readers.add(reader)
         return node
+
+
+class Lookup(Gather[K, P, T]):
+    """A gather whose first argument is the frozenset of its keys: `lookup(db, keys, *args)`.
+
+    Items have only the other arguments behind their key, so that lookups whose keys overlap share them: another set of keys costs what
+    its new keys cost.
+    """
+
+    def __init__(self, name: str, item: Derived[Any, T | None]) -> None:
+        super().__init__(name, _listed, item)
+
+    def _passed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return args[1:]
+
+
+@derived
+def _listed(db: Database, keys: frozenset[Any], *_: Hashable) -> tuple[Any, ...]:
+    return tuple(sorted(keys))

@@ -164,6 +164,8 @@ class Ads:
             self._pusher.release_soon(connection)
         if connection.session.owes():
             connection.mark(time.monotonic(), REQUEST)
+        else:
+            self._discovery.let_go(connection, request.type_url)
 
     async def _parsed(self, context: Any, parse: Callable[[bytes], Any], raw: bytes) -> Any:
         self._metrics.received(len(raw))

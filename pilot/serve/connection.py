@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 
 from pilot.derive import UNSET, Node
 from pilot.lib.log import scope
+from pilot.lib.xds_types import find_type
 from pilot.model.proxy import Proxy
 from pilot.serve.feed import Feed, Feeds
 from pilot.serve.session import Answer, Session
 from pilot.serve.snapshot import View
 from pilot.serve.subscription import Subscription
-from pilot.translate.profile.plan import Plan
+from pilot.translate.profile.plan import Group, Plan
 
 _log = scope("ads")
 
@@ -111,23 +112,39 @@ class Connection:
             feeds.close(feed, self)
         self._feeds.clear()
 
+    def let_go(self, type_url: str, feeds: Feeds[Connection]) -> None:
+        """Follow no longer what a request of this type does not ask for any more."""
+        if type_url in self._feeds and (type_url in self._plan.named or type_url not in self.watches):
+            self._open(type_url, feeds)
+
     def _follow(self, feeds: Feeds[Connection]) -> None:
         """Another plan: keep the feeds that are in it, and take others in the place of those that are not."""
-        for type_url, feed in list(self._feeds.items()):
-            groups = self._plan.groups.get(type_url)
-            if groups is not None and groups != feed.groups:
-                self._feeds[type_url] = feeds.open(groups, self)
-            elif groups is None:
-                del self._feeds[type_url]
-            else:
-                continue
-            feeds.close(feed, self)
+        for type_url in list(self._feeds):
+            self._open(type_url, feeds)
 
     def _view(self, type_url: str, feeds: Feeds[Connection]) -> View | None:
         feed = self._feeds.get(type_url)
-        if feed is None:
-            groups = self._plan.groups.get(type_url)
-            if groups is None:
+        if feed is None or type_url in self._plan.named:
+            feed = self._open(type_url, feeds)
+            if feed is None:
                 return None
-            feed = self._feeds[type_url] = feeds.open(groups, self)
         return feed.view if feed.stale else feed.seen
+
+    def _open(self, type_url: str, feeds: Feeds[Connection]) -> Feed[Connection] | None:
+        """The feed of what the plan has of a type for the names that are asked for now, in the place of the one before."""
+        old, groups = self._feeds.get(type_url), self._groups_of(type_url)
+        if old is not None and old.groups == groups:
+            return old
+        new = feeds.open(groups, self) if groups is not None else None
+        if new is not None:
+            self._feeds[type_url] = new
+        else:
+            self._feeds.pop(type_url, None)
+        if old is not None:  # not before the other one is open: what both have is not to be derived again
+            feeds.close(old, self)
+        return new
+
+    def _groups_of(self, type_url: str) -> tuple[Group, ...] | None:
+        subscription = self.watches.get(type_url)
+        groups = self._plan.groups_of(type_url, subscription.wanted.all) if subscription is not None else None
+        return () if groups and find_type(type_url).needs_identity and not self.identity else groups

@@ -159,6 +159,10 @@ class Discovery:
             self.db.refresh(node)
         return connection.next_answer(node, self._feeds)
 
+    def let_go(self, connection: Connection, type_url: str) -> None:
+        """A request of this type leaves nothing to answer: give up what it no longer asks for."""
+        connection.let_go(type_url, self._feeds)
+
     # -- for the debug pages -------------------------------------------------------------------------------------------
 
     def connections(self) -> Sequence[Connection]:

@@ -10,7 +10,7 @@ import grpc
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
-from pilot.derive import derived
+from pilot.derive import Derived, derived
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.model.inputs import Mesh
@@ -61,6 +61,7 @@ class Server:
         linger: float = 0.0,
         stream_limits: StreamLimits = DEFAULT_STREAM_LIMITS,
         settings: ServeSettings = DEFAULT_SETTINGS,
+        plan: Derived[[str], Plan] = plan,
     ) -> None:
         self.db, self.metrics = Mesh(), Metrics()
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
@@ -118,6 +119,11 @@ class Client:
             request.node.id = self.node_id
             request.node.metadata.update(self.metadata)
             self.first = False
+        await self.call.write(request.SerializeToString())
+
+    async def unsubscribe(self, kind: str, *names: str, nonce: str = "") -> None:
+        """Delta: want some names no longer."""
+        request = discovery_pb2.DeltaDiscoveryRequest(type_url=BY_SHORT_NAME[kind], response_nonce=nonce, resource_names_unsubscribe=names)
         await self.call.write(request.SerializeToString())
 
     async def take(self) -> Any:

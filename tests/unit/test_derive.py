@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pilot.derive import UNSET, CycleError, Database, Gather, Table, derived, hub
+from pilot.derive import UNSET, CycleError, Database, Gather, Lookup, Table, derived, hub
 
 
 class World(Database):
@@ -453,3 +453,25 @@ def test_a_derivation_cannot_write() -> None:
     db = World()
     with pytest.raises(RuntimeError, match="must not write"):
         writes(db)
+
+
+looked_up: Lookup[str, [frozenset[str]], int] = Lookup("looked_up", number)
+
+
+def test_lookups_share_the_items_of_keys_that_they_have_in_common() -> None:
+    world = World()
+    world.ran.clear()
+    one, two = world.watch(looked_up, frozenset({"n00000", "n00001"})), world.watch(looked_up, frozenset({"n00001", "n00002", "n00009"}))
+    assert (one.value, two.value) == ({"n00000": 0, "n00001": 1}, {"n00001": 1, "n00002": 2})
+    assert world.ran.count("number('n00001',)") == 2, "its row and its item once"
+    assert set(world.set("n00001", 5)) == {one, two}
+    assert world.set("n00009", 9) == [two]
+    world.refresh(two)
+    assert (list(two.value), two.value["n00009"]) == (["n00001", "n00002", "n00009"], 9)
+    nodes = len(world)
+    world.unwatch(two)
+    world.collect()
+    assert world.set("n00002", 7) == []
+    assert len(world) < nodes
+    world.refresh(one)
+    assert one.value == {"n00000": 0, "n00001": 5}

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pilot.derive import Derived, Gather
+from pilot.derive import Derived, Gather, Lookup
 
 
 class Group(NamedTuple):
@@ -17,7 +18,30 @@ class Group(NamedTuple):
     args: tuple[Any, ...]
 
 
+class NamedGroup(NamedTuple):
+    """Resources that are derived only where a proxy names them: `fn(db, names, *args)` is a Mapping of Resource by name.
+
+    Proxies that name the same share all of it, and those that name other things share what they have in common.
+    """
+
+    fn: Lookup[str, Any, Any]
+    args: tuple[Any, ...]
+
+    def of(self, names: frozenset[str]) -> Group:
+        return Group(self.fn, (names, *self.args))
+
+
+_NONE: Mapping[str, tuple[NamedGroup, ...]] = MappingProxyType({})
+
+
 class Plan(NamedTuple):
-    """The groups of each type URL, in order. Names do not repeat across the groups of a type; where they do, the first wins."""
+    """The groups of each type URL, in order; behind them those that depend on the names that a proxy asks for. Names of resources do not
+    repeat across the groups of a type; where they do, the first wins."""
 
     groups: Mapping[str, tuple[Group, ...]]
+    named: Mapping[str, tuple[NamedGroup, ...]] = _NONE
+
+    def groups_of(self, type_url: str, names: frozenset[str]) -> tuple[Group, ...] | None:
+        """Returns the groups of a type for a proxy that asks for these names; None if the type has no groups at all."""
+        groups, named = self.groups.get(type_url), self.named.get(type_url)
+        return groups if named is None else (*(groups or ()), *(group.of(names) for group in named))

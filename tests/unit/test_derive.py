@@ -465,6 +465,7 @@ def test_lookups_share_the_items_of_keys_that_they_have_in_common() -> None:
     assert (one.value, two.value) == ({"n00000": 0, "n00001": 1}, {"n00001": 1, "n00002": 2})
     assert world.ran.count("number('n00001',)") == 2, "its row and its item once"
     assert set(world.set("n00001", 5)) == {one, two}
+    world.refresh(two)
     assert world.set("n00009", 9) == [two]
     world.refresh(two)
     assert (list(two.value), two.value["n00009"]) == (["n00001", "n00002", "n00009"], 9)

@@ -1,4 +1,4 @@
-"""One outbound cluster: a port of a service, or of a subset of it, under the rule that applies."""
+"""Builds one outbound cluster: a port of a service, or of a subset of it, under the rule that applies."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -43,7 +43,7 @@ _KEEP_DRAINING = health_check_pb2.HealthStatusSet(
 
 
 class ClusterDestination(NamedTuple):
-    """What a cluster leads to. `subset` is one of `rule`, or None for the whole service.
+    """Says what a cluster leads to. `subset` is one of `rule`, or None for the whole service.
 
     `sni_routed`: the cluster is for a gateway that forwards by SNI and leaves the client's TLS as it is. `redis`: a filter shards the
     port by key.
@@ -58,7 +58,7 @@ class ClusterDestination(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The policy of a cluster, and the type that it starts with, before that policy's load balancer has its say."""
+    """Holds the policy of a cluster, and its discovery type before (`start`) and after (`final`) that policy's load balancer has its say."""
 
     policy: EffectivePolicy
     start: cluster_pb2.Cluster.DiscoveryType
@@ -86,7 +86,7 @@ def build_outbound(
     defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None = None,
 ) -> cluster_pb2.Cluster | None:
-    """The cluster; `endpoints` of one that has its own. None where such a one has none: Envoy refuses it."""
+    """Returns the cluster; None where it must hold `endpoints` and has none, for Envoy refuses it."""
     shape = find_shape(to, traits.type, defaults)
     if is_dynamic(to.service) and not to.sni_routed:
         draft = _start_dynamic(to, traits, defaults)
@@ -103,14 +103,14 @@ def build_outbound(
 
 
 def cluster_name(to: ClusterDestination) -> str:
-    """The name of a cluster."""
+    """Returns the name of a cluster."""
     build = names.dns_srv if to.sni_routed else names.outbound_cluster
     return build(to.port.number, to.subset.name if to.subset is not None else "", to.service.hostname)
 
 
 @lru_cache(maxsize=64)
 def exchange_filter(labels: tuple[str, ...]) -> filter_pb2.Filter:
-    """The upstream network filter that exchanges metadata with peers over TCP."""
+    """Returns the upstream network filter that exchanges metadata with peers over TCP."""
     return filter_pb2.Filter(name=metadata_exchange.NAME, typed_config=metadata_exchange.build_config(labels))
 
 
@@ -150,7 +150,7 @@ def _start(
 
 
 def has_other_port(service: Service, port: Port) -> bool:
-    """Does a ServiceEntry without endpoints say that its hosts listen on another port?"""
+    """Returns whether a ServiceEntry without endpoints says that its hosts listen on another port."""
     without_endpoints = service.resolution is Resolution.PASSTHROUGH and service.registry is Registry.EXTERNAL
     return without_endpoints and isinstance(port.target, int) and port.target not in (0, port.number)
 

@@ -15,7 +15,7 @@ RETRY_PERCENT, RETRY_CONCURRENCY = 20.0, 3
 
 @lru_cache(maxsize=2)
 def _unlimited(publish_remaining: bool) -> circuit_breaker_pb2.CircuitBreakers:
-    """Envoy's own limits are too low for the mesh: while pods come and go, retries alone exceed them."""
+    """Returns thresholds that nothing reaches. Envoy's own are too low for the mesh: while pods come and go, retries alone exceed them."""
     limit = wrappers_pb2.UInt32Value(value=UNLIMITED)
     thresholds = circuit_breaker_pb2.CircuitBreakers.Thresholds(
         max_connections=limit, max_pending_requests=limit, max_requests=limit, max_retries=limit, track_remaining=publish_remaining
@@ -26,7 +26,7 @@ def _unlimited(publish_remaining: bool) -> circuit_breaker_pb2.CircuitBreakers:
 def apply_circuit_breakers(
     cluster: cluster_pb2.Cluster, pool: ConnectionPoolSettings | None, budget: RetryBudget | None = None, publish_remaining: bool = False
 ) -> None:
-    """Limits that a policy names, else none; a limit of 0 is one that is not named.
+    """Sets the limits that a policy names, and no others; a limit of 0 counts as not named.
 
     The `budgetInterval` of a retry budget has no effect: Envoy's API, as packaged (xds-protos 1.85), has no field for it.
     """

@@ -32,7 +32,7 @@ PRESERVE_CASE = protocol_pb2.Http1ProtocolOptions(
 
 
 def apply_protocol(draft: ClusterDraft, protocol: Protocol, traits: ClusterTraitsKey) -> None:
-    """What the port says: HTTP/2, or nothing known, which a sidecar takes from the client.
+    """Sets the HTTP protocol that the port says; where it says none, a sidecar follows its client.
 
     A router does not follow its clients: it offers them HTTP/2 always, which the service may not speak.
     """
@@ -47,7 +47,7 @@ def apply_protocol(draft: ClusterDraft, protocol: Protocol, traits: ClusterTrait
 
 
 def apply_h2_upgrade(draft: ClusterDraft, protocol: Protocol | None, pool: ConnectionPoolSettings | None, mesh_upgrades: bool) -> None:
-    """HTTP/2 where the rule asks for it, or the mesh does and the port is known to be HTTP."""
+    """Sets HTTP/2 where the rule asks for it, or where the mesh does and the port is known to be HTTP."""
     http = pool.http if pool is not None and pool.http is not None else _EMPTY_HTTP
     if http.use_client_protocol or http.h2_upgrade_policy == "DO_NOT_UPGRADE":
         return
@@ -70,7 +70,7 @@ def apply_connection_pool(draft: ClusterDraft, policy: EffectivePolicy, defaults
 
 
 def apply_keepalive(draft: ClusterDraft, layers: Iterable[TcpKeepalive]) -> None:
-    """TCP keepalive: the parts that later layers say win; one layer without parts turns it on with the system's values."""
+    """Sets TCP keepalive: a later layer's parts win; a layer without parts turns keepalive on with the system's values."""
     for layer in layers:
         keepalive = draft.cluster.upstream_connection_options.tcp_keepalive
         keepalive.SetInParent()
@@ -83,6 +83,7 @@ def apply_keepalive(draft: ClusterDraft, layers: Iterable[TcpKeepalive]) -> None
 
 
 def _apply_lifetime(draft: ClusterDraft, pool: ConnectionPoolSettings) -> None:
+    """Sets how long connections live and how much each carries, where the pool says anything about that."""
     http = pool.http or _EMPTY_HTTP
     tcp = pool.tcp
     idle = http.idle_timeout if http.idle_timeout is not None else (tcp.idle_timeout if tcp is not None else None)
@@ -112,7 +113,7 @@ def _apply_lifetime(draft: ClusterDraft, pool: ConnectionPoolSettings) -> None:
 
 
 def bind_addresses(addresses: tuple[str, ...]) -> address_pb2.BindConfig:
-    """Where connections come from: the first address, and others for other IP families; any port."""
+    """Returns the source addresses of connections: the first, and others for other IP families, each with any port."""
     first, *others = (address_pb2.SocketAddress(address=a, port_value=0) for a in addresses)
     return address_pb2.BindConfig(
         source_address=first, extra_source_addresses=[address_pb2.ExtraSourceAddress(address=a) for a in others]

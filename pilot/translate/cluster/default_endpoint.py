@@ -1,4 +1,4 @@
-"""Where the ingress listener of a Sidecar sends its traffic.
+"""Reads where the ingress listener of a Sidecar sends its traffic.
 
 https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener
 """
@@ -15,14 +15,14 @@ POD_IPV4, POD_IPV6 = "0.0.0.0", "::"
 
 
 class DefaultEndpoint(NamedTuple):
-    """An address of the application; a Unix socket is its path, with port 0."""
+    """Holds an address of the application; a Unix socket is its path, with port 0."""
 
     address: str
     port: int
 
 
 def local_host(traits: ClusterTraitsKey) -> str:
-    """The loopback address of a proxy: IPv4's, where it has that."""
+    """Returns the loopback address of a proxy: IPv4's, where it has that."""
     return LOCAL_IPV4 if traits.ipv4 else LOCAL_IPV6
 
 
@@ -41,6 +41,7 @@ def parse_default_endpoint(text: str, ips: tuple[str, ...], traits: ClusterTrait
 
 
 def _resolve(host: str, ips: tuple[str, ...], traits: ClusterTraitsKey) -> str:
+    """Returns the address that a host stands for; "" for a host that is not allowed."""
     if host == POD_IPV4:
         return next((ip for ip in ips if is_address(ip) and ":" not in ip), LOCAL_IPV4)
     if host == POD_IPV6:

@@ -1,4 +1,4 @@
-"""What the mesh config and the settings say to every cluster, and what a proxy does."""
+"""Holds what the mesh config and the settings say to every cluster, and what of a proxy its clusters are made by."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ from pilot.model.views.mesh import mesh_config
 
 
 class ClusterDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the mesh config and the settings that clusters are made by, so that any other edit of it leaves them alone."""
+    """Holds the part of the mesh config and the settings that clusters are made by, so that any other edit of it leaves them alone."""
 
     connect_timeout: Duration
     dns_refresh_rate: Duration
@@ -83,7 +83,7 @@ def cluster_defaults(db: Mesh) -> ClusterDefaults:
 
 
 class ClusterTraitsKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """What of a proxy its clusters are made by."""
+    """Holds the part of a proxy's facets that its clusters are made by."""
 
     type: NodeType = NodeType.SIDECAR
     metadata_exchange: bool = True
@@ -110,7 +110,8 @@ def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
 
 @lru_cache(maxsize=4096)
 def without_place(outbound: OutboundFacet) -> OutboundFacet:
-    """The facet without what no cluster but those with endpoints of their own depends on, so that more proxies share it."""
+    """Returns the facet without its place, on which only clusters with endpoints of their own depend, so that more proxies share the
+    others."""
     return OutboundFacet(
         type=outbound.type,
         scope=outbound.scope,
@@ -124,7 +125,7 @@ def without_place(outbound: OutboundFacet) -> OutboundFacet:
 
 
 def families(ips: tuple[str, ...]) -> tuple[bool, bool]:
-    """Do the addresses of a proxy have IPv4, and IPv6?"""
+    """Returns whether the addresses of a proxy have IPv4, and whether they have IPv6."""
     six = [":" in ip for ip in ips]
     return False in six, True in six
 

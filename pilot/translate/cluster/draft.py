@@ -1,4 +1,4 @@
-"""A cluster while it is built: the message, and its HTTP options, which become an Any at the end."""
+"""Holds a cluster while it is built: the message, and its HTTP options, which become an Any at the end."""
 from __future__ import annotations
 
 from envoy.config.cluster.v3 import cluster_pb2
@@ -12,7 +12,7 @@ STAT_DELIMITER = ";"  # ends a name in metrics, so that names with dots can be t
 
 
 class ClusterDraft:
-    """Builders fill it in order; `options` comes into being when one first asks for it."""
+    """Is filled by the builders in order; `options` comes into being when one first asks for it."""
 
     __slots__ = ("_options", "cluster", "dynamic")
 
@@ -23,28 +23,29 @@ class ClusterDraft:
 
     @property
     def options(self) -> http_protocol_options_pb2.HttpProtocolOptions:
+        """Returns the HTTP options, which are there from then on."""
         if self._options is None:
             self._options = http_protocol_options_pb2.HttpProtocolOptions()
         return self._options
 
     @property
     def has_options(self) -> bool:
-        """Has anybody asked for HTTP options yet?"""
+        """Returns whether anybody has asked for HTTP options yet."""
         return self._options is not None
 
     @property
     def protocol(self) -> str:
-        """Which upstream protocol is chosen: the name of the field of `options`, or ""."""
+        """Returns which upstream protocol is chosen: the name of the field of `options`, or ""."""
         return (self._options is not None and self._options.WhichOneof("upstream_protocol_options")) or ""
 
     @property
     def is_http2(self) -> bool:
-        """Does it speak HTTP/2 and nothing else?"""
+        """Returns whether the cluster speaks HTTP/2 and nothing else."""
         return self._options is not None and self._options.explicit_http_config.HasField("http2_protocol_options")
 
     @property
     def passes_through(self) -> bool:
-        """Does it go to where the client went?"""
+        """Returns whether the cluster goes to where the client went."""
         return bool(self.cluster.type == cluster_pb2.Cluster.ORIGINAL_DST)
 
     def speak_http2(self) -> None:

@@ -1,4 +1,4 @@
-"""Clusters that resolve the host of each request when it comes.
+"""Builds clusters that resolve the host of each request when it comes.
 
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/clusters/dynamic_forward_proxy/v3/cluster.proto
 """
@@ -19,7 +19,7 @@ PROTOCOLS = frozenset({Protocol.HTTP, Protocol.TLS, Protocol.GRPC, Protocol.HTTP
 
 
 def build_dynamic(name: str, cache: dns_cache_pb2.DnsCacheConfig, insecure: bool = False) -> ClusterDraft:
-    """A cluster over a DNS cache, which must be the same in the filters before it; `insecure`: hosts need not be verified."""
+    """Returns a cluster over a DNS cache, which must be the same in the filters before it; `insecure`: hosts need not be verified."""
     config = dynamic_pb2.ClusterConfig(dns_cache_config=cache, allow_insecure_cluster_options=insecure)
     cluster = cluster_pb2.Cluster(
         name=name,

@@ -1,4 +1,4 @@
-"""Inbound clusters of a sidecar: one for each port that its workload listens on, which leads to the application."""
+"""Builds the inbound clusters of a sidecar: one for each port that its workload listens on, which leads to the application."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ LOCALHOSTS = ("127.0.0.1", "::1")
 
 
 class InboundClusterKey(NamedTuple):
-    """What an inbound cluster is built for. `services`: the first one decides; () where only a Sidecar knows the port.
+    """Says what an inbound cluster is built for. `services`: the first one decides; () where only a Sidecar knows the port.
 
     `endpoint`: None for where the client went. `sidecar`: whose connection pool comes before that of rules.
     """
@@ -62,7 +62,8 @@ def build_inbound(
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
 ) -> cluster_pb2.Cluster:
-    """The cluster. `services`: those of the target's port, the first decides; the one that a Sidecar stands in for has no metadata."""
+    """Returns the cluster. `services`: those of the target's port, the first decides; the one that a Sidecar stands in for has no
+    metadata."""
     name = names.inbound_cluster(to.number)
     first = services[0]
     pattern = defaults.inbound_stat_name
@@ -89,13 +90,14 @@ def build_inbound(
 
 
 def bind_ips(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> tuple[str, ...]:
-    """The addresses that connections to the application come from, by which iptables lets them through."""
+    """Returns the addresses that connections to the application come from, by which iptables lets them through."""
     if traits.ipv4 and traits.ipv6:
         return (BIND_IPV4, BIND_IPV6) if defaults.dual_stack else (BIND_IPV4,)
     return (BIND_IPV4,) if traits.ipv4 else (BIND_IPV6,)
 
 
 def _lead_to(cluster: cluster_pb2.Cluster, endpoint: DefaultEndpoint) -> None:
+    """Gives the cluster one endpoint: a TCP address, or a Unix socket where the port is 0."""
     address = address_pb2.Address()
     if endpoint.port:
         address.socket_address.address = endpoint.address
@@ -115,7 +117,7 @@ def inbound_policy(rule: MergedRule | None, port: int, pool: ConnectionPoolSetti
 
 
 def find_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSettings | None:
-    """The connection pool that a Sidecar sets for a port of the workload."""
+    """Returns the connection pool that a Sidecar sets for a port of the workload, if it sets any."""
     if sidecar is None:
         return None
     own = (i.connection_pool for i in sidecar.ingress if i.port is not None and i.port.number == number and i.connection_pool is not None)
@@ -123,7 +125,7 @@ def find_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSettings | 
 
 
 def stand_in(declared_by: ObjectKey, port: Port) -> Service:
-    """The service of a port that only a Sidecar knows."""
+    """Returns a service for a port that only a Sidecar knows."""
     return Service(
         hostname=f"{declared_by.name}.{declared_by.namespace}",
         namespace=declared_by.namespace,

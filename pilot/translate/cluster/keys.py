@@ -1,4 +1,4 @@
-"""Which outbound clusters a proxy has: one for each port of each service that it sees, and one for each subset of that.
+"""Lists the outbound clusters of a proxy: one for each port of each service that it sees, and one for each subset of that.
 
 Keys are gathered by service, so that an edit of one rule lists the keys of one service again.
 """
@@ -28,7 +28,7 @@ from pilot.translate.cluster.resolution import INLINE, discovery_type, has_clust
 
 
 class ClusterKey(NamedTuple):
-    """A port of a service, or of a subset of it; `subset` "" for the whole."""
+    """Names a port of a service, or of a subset of it; `subset` is "" for the whole service."""
 
     ref: ServiceRef
     port: int
@@ -36,7 +36,7 @@ class ClusterKey(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The cluster's name."""
+        """Returns the cluster's name."""
         return names.outbound_cluster(self.port, self.subset, self.ref.hostname)
 
 
@@ -48,7 +48,7 @@ class ClusterViewKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ServiceKeys(NamedTuple):
-    """The keys of one service. `inline`: its endpoints are part of its clusters, unless a rule passes through."""
+    """Holds the keys of one service. `inline`: its endpoints are part of its clusters, unless a rule passes through."""
 
     keys: tuple[ClusterKey, ...]
     inline: bool
@@ -61,7 +61,7 @@ def view_of(outbound: OutboundFacet) -> ClusterViewKey:
 
 
 def cluster_port(found: Service, number: int) -> Port | None:
-    """The port of a number that clusters are for: TCP, where UDP has the same number."""
+    """Returns the port of a number that clusters are for: TCP, where UDP has the same number; None where there is none."""
     return next((p for p in found.ports if p.number == number and p.protocol is not Protocol.UDP), None)
 
 
@@ -93,12 +93,13 @@ _keys_by_service: Gather[ImportKey, [ClusterViewKey], ServiceKeys] = Gather("clu
 
 @derived
 def _listed(db: Mesh, view: ClusterViewKey, inline: bool) -> tuple[ClusterKey, ...]:
+    """Returns the keys of the services whose clusters hold their endpoints, or of those whose clusters do not."""
     return tuple(chain.from_iterable(s.keys for s in _keys_by_service(db, view).values() if s.inline is inline))
 
 
 @derived
 def cluster_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
-    """Every outbound cluster of a proxy, also those that come to nothing for lack of endpoints."""
+    """Returns the keys of all outbound clusters of a proxy, also of those that come to nothing for lack of endpoints."""
     view = view_of(outbound)
     return _listed(db, view, False) + _listed(db, view, True)
 
@@ -129,7 +130,7 @@ def find_destination(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, sni_rou
 
 
 def find_eds_destination(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, proxy_type: NodeType) -> ClusterDestination | None:
-    """What a key stands for where the endpoints of its cluster come by EDS, else None. No node of its own."""
+    """Returns what a key stands for where the endpoints of its cluster come by EDS, else None. No node of its own."""
     to = find_destination(db, key, rule_key)
     if to is None or is_dynamic(to.service):
         return None

@@ -1,4 +1,4 @@
-"""How a cluster chooses among its endpoints.
+"""Sets how a cluster chooses among its endpoints.
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings
 """
@@ -34,7 +34,7 @@ _NO_SETTINGS = LoadBalancerSettings()
 def apply_load_balancing(
     draft: ClusterDraft, settings: LoadBalancerSettings | None, service: Service, redis: bool, defaults: ClusterDefaults, proxy_type: NodeType
 ) -> None:
-    """Locality first, then the algorithm; a cluster that passes through, or resolves hosts by itself, chooses none.
+    """Sets locality first, then the algorithm; a cluster that passes through, or resolves hosts by itself, chooses none.
 
     `redis`: the port speaks Redis behind a filter that shards by key.
     """
@@ -63,12 +63,13 @@ def apply_load_balancing(
 
 
 def forces_unhealthy(service: Service, defaults: ClusterDefaults) -> bool:
-    """Are endpoints that are not ready sent whatever rules say? A preference for near endpoints needs to know their health."""
+    """Returns whether endpoints that are not ready are sent whatever rules say. A preference for near endpoints needs to know their
+    health."""
     return defaults.always_send_unhealthy or bool(service.traffic_distribution)
 
 
 def sends_unhealthy(service: Service, defaults: ClusterDefaults) -> bool:
-    """Are endpoints that are not ready sent, unless a rule says otherwise?"""
+    """Returns whether endpoints that are not ready are sent, unless a rule says otherwise."""
     return defaults.send_unhealthy or forces_unhealthy(service, defaults)
 
 
@@ -82,7 +83,7 @@ def _apply_zones(cluster: cluster_pb2.Cluster, setting: ZoneAwareLoadBalancerSet
 
 
 def _weighs_localities(locality: EffectiveLocality, ejects: bool) -> bool:
-    """Weights and priorities of localities count only where the cluster says so; failover needs endpoints that can fail."""
+    """Returns whether weights and priorities of localities count, which Envoy has to be told; failover needs endpoints that can fail."""
     setting = locality.setting
     if not isinstance(setting, LocalityLoadBalancerSetting):
         return False
@@ -91,7 +92,7 @@ def _weighs_localities(locality: EffectiveLocality, ejects: bool) -> bool:
 
 
 def _apply_algorithm(cluster: cluster_pb2.Cluster, settings: LoadBalancerSettings) -> None:
-    """The simple one, by default the fewest open requests of two; a consistent hash has the last word."""
+    """Sets the simple algorithm, by default the fewest open requests of two; a consistent hash has the last word."""
     if settings.simple == "RANDOM":
         cluster.lb_policy = _Cluster.RANDOM
     elif settings.simple == "ROUND_ROBIN":
@@ -120,7 +121,7 @@ def _apply_consistent_hash(cluster: cluster_pb2.Cluster, said: ConsistentHashLB)
 
 
 def build_slow_start(settings: LoadBalancerSettings) -> cluster_pb2.Cluster.SlowStartConfig | None:
-    """New endpoints get their share of the traffic only after a while."""
+    """Returns how new endpoints come to their share of the traffic only after a while; None where no rule asks for that."""
     if settings.warmup is not None:
         return _warmup(settings.warmup)
     if settings.warmup_duration_secs is not None:

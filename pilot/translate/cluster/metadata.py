@@ -1,4 +1,4 @@
-"""What clusters carry for filters and for people: metadata under the key `istio`."""
+"""Writes what clusters carry for filters and for people: metadata under the key `istio`."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ KEY = "istio"
 
 
 def istio_fields(cluster: cluster_pb2.Cluster) -> struct_pb2.Struct:
-    """The metadata, created where there is none."""
+    """Returns the metadata, created where there is none."""
     fields: struct_pb2.Struct = cluster.metadata.filter_metadata[KEY]
     return fields
 
 
 def name_services(cluster: cluster_pb2.Cluster, services: Iterable[Service]) -> None:
-    """The services that the cluster stands for, of which telemetry takes its labels."""
+    """Adds the services that the cluster stands for, from which telemetry takes its labels."""
     values = istio_fields(cluster).fields["services"].list_value.values
     for service in services:
         fields = values.add().struct_value.fields
@@ -30,11 +30,12 @@ def name_services(cluster: cluster_pb2.Cluster, services: Iterable[Service]) -> 
 
 
 def name_rule(cluster: cluster_pb2.Cluster, rule: ObjectKey) -> None:
-    """The DestinationRule that shaped it."""
+    """Sets the DestinationRule that shaped the cluster."""
     istio_fields(cluster).fields["config"].string_value = names.config_path("destination-rule", rule.namespace, rule.name)
 
 
 def name_subset(cluster: cluster_pb2.Cluster, subset: str) -> None:
+    """Sets the subset that the cluster leads to."""
     istio_fields(cluster).fields["subset"].string_value = subset
 
 
@@ -44,5 +45,5 @@ def mark_external(cluster: cluster_pb2.Cluster) -> None:
 
 
 def keep_alpn(cluster: cluster_pb2.Cluster) -> None:
-    """The TLS is the application's own, so that the filter istio.alpn must not rewrite what it offers."""
+    """Marks TLS as the application's own, so that the filter istio.alpn does not rewrite what it offers."""
     istio_fields(cluster).fields["alpn_override"].string_value = "false"

@@ -1,4 +1,4 @@
-"""Outbound clusters of a proxy. Each is resolved in the proxy's scope and then built once for all who resolve it alike."""
+"""Derives the outbound clusters of a proxy. Each is resolved in the proxy's scope and then built once for all who resolve it alike."""
 from __future__ import annotations
 
 from envoy.config.cluster.v3 import cluster_pb2
@@ -21,13 +21,13 @@ from pilot.translate.resource import Resource
 
 @derived
 def all_take_mtls(db: Mesh, ref: ServiceRef, port: int) -> bool:
-    """Does a port have endpoints, and all of them take mesh TLS? Where the client chooses the endpoint, it is all or none."""
+    """Returns whether a port has endpoints and all of them take mesh TLS: where the client chooses the endpoint, it is all or none."""
     found = endpoints(db, ref, port)
     return bool(found) and all(e.tls_mode != "disabled" for e in found)
 
 
 def peers_mtls(db: Mesh, service: Service, port: int, passing: bool) -> Mode:
-    """What clients take for granted of a service's workloads. `passing`: the client chooses the endpoint."""
+    """Returns what clients take for granted of a service's workloads. `passing`: the client chooses the endpoint."""
     if service.mesh_external:
         return "UNKNOWN"
     if passing and not all_take_mtls(db, service.ref, port):
@@ -37,6 +37,7 @@ def peers_mtls(db: Mesh, service: Service, port: int, passing: bool) -> Mode:
 
 
 def _passing(to: ClusterDestination) -> bool:
+    """Returns whether the client chooses the endpoint, by the service or by the rule."""
     policy = to.subset if to.subset is not None else (to.rule.spec if to.rule is not None else None)
     return to.service.resolution is Resolution.PASSTHROUGH or passes_through(policy.traffic_policy if policy is not None else None)
 
@@ -60,7 +61,7 @@ def outbound_cluster(
 
 
 def as_resource(built: cluster_pb2.Cluster) -> Resource:
-    """A cluster with endpoints by EDS is ready only with these."""
+    """Returns the resource of a cluster; one with endpoints by EDS is ready only with these."""
     eds = built.HasField("eds_cluster_config")
     return Resource.of(CLUSTER, built, warms=built.name if eds else "")
 

@@ -1,4 +1,4 @@
-"""Which endpoints a cluster stops using because of their answers.
+"""Sets which endpoints a cluster stops using because of their answers.
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#OutlierDetection
 """
@@ -28,7 +28,8 @@ def _enforced(value: int) -> wrappers_pb2.UInt32Value:
 
 
 def apply_outlier_detection(draft: ClusterDraft, said: OutlierDetection, forced_unhealthy: bool) -> None:
-    """`forced_unhealthy`: endpoints that are not ready are sent in any case, and must not be used for lack of others."""
+    """Sets what ejects endpoints. `forced_unhealthy`: endpoints that are not ready are sent in any case, and must not be used for lack of
+    others."""
     draft.cluster.outlier_detection.CopyFrom(build_outlier_detection(said))
     if said.min_health_percent >= 0:
         percent = 0 if forced_unhealthy else said.min_health_percent
@@ -38,7 +39,7 @@ def apply_outlier_detection(draft: ClusterDraft, said: OutlierDetection, forced_
 
 
 def build_outlier_detection(said: OutlierDetection) -> outlier_detection_pb2.OutlierDetection:
-    """Success rates never count: Envoy's defaults for them eject endpoints of services with little traffic."""
+    """Returns the message. Success rates never count: Envoy's defaults for them eject endpoints of services with little traffic."""
     out = outlier_detection_pb2.OutlierDetection(enforcing_success_rate=_number(0))
     if said.consecutive_5xx_errors is not None:
         out.consecutive_5xx.CopyFrom(_number(said.consecutive_5xx_errors))
@@ -62,7 +63,7 @@ def build_outlier_detection(said: OutlierDetection) -> outlier_detection_pb2.Out
 
 
 def build_error_matcher(codes: Sequence[int]) -> matcher_pb2.MatchPredicate:
-    """Answers of these status codes count as errors, and no others."""
+    """Returns the matcher by which answers of these status codes, and no others, count as errors."""
     rules = [matcher_pb2.MatchPredicate(http_response_headers_match=matcher_pb2.HttpHeadersMatch(headers=[_status(code)])) for code in codes]
     if len(rules) == 1:
         return rules[0]
@@ -74,6 +75,6 @@ def _status(code: int) -> route_components_pb2.HeaderMatcher:
 
 
 def without_panic(cluster: cluster_pb2.Cluster) -> None:
-    """Never use endpoints that are not ready because too few are, unless a threshold is set already."""
+    """Makes the cluster never use endpoints that are not ready because too few are, unless a threshold is set already."""
     if not cluster.common_lb_config.HasField("healthy_panic_threshold"):
         cluster.common_lb_config.healthy_panic_threshold.SetInParent()

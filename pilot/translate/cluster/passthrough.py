@@ -1,4 +1,4 @@
-"""Clusters that every proxy of a kind has: for what leads nowhere, and for what goes where the client wanted."""
+"""Builds the clusters that every proxy of a kind has: for what leads nowhere, and for what goes where the client wanted."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ CREDENTIAL_SOCKET = "./var/run/secrets/credential-uds/socket"
 
 
 def build_black_hole(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """A cluster without endpoints, for routes whose destination does not exist."""
+    """Returns a cluster without endpoints, for routes whose destination does not exist."""
     name = names.BLACK_HOLE_CLUSTER
     return _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), connect_timeout=build_duration(defaults.connect_timeout))
 
@@ -96,7 +96,7 @@ def build_allow_any_dynamic(
 
 
 def build_credential_server(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """The user's own SDS server behind a socket in the pod."""
+    """Returns the cluster of the user's own SDS server behind a socket in the pod."""
     name = names.SDS_EXTERNAL_CLUSTER
     cluster = _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), connect_timeout=build_duration(defaults.connect_timeout))
     cluster.load_assignment.cluster_name = name

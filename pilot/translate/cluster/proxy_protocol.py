@@ -1,4 +1,4 @@
-"""HAProxy's PROXY protocol in front of whatever a cluster sends.
+"""Puts HAProxy's PROXY protocol in front of whatever a cluster sends.
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-ProxyProtocol
 """
@@ -18,7 +18,7 @@ _VERSIONS = {"V1": proxy_protocol_pb2.ProxyProtocolConfig.V1, "V2": proxy_protoc
 
 
 def apply_proxy_protocol(draft: ClusterDraft, said: ProxyProtocol) -> None:
-    """Wrap every transport socket of a cluster."""
+    """Wraps every transport socket of a cluster."""
     cluster = draft.cluster
     if cluster.HasField("transport_socket") or not cluster.transport_socket_matches:
         inner = cluster.transport_socket if cluster.HasField("transport_socket") else _PLAIN
@@ -28,7 +28,7 @@ def apply_proxy_protocol(draft: ClusterDraft, said: ProxyProtocol) -> None:
 
 
 def wrap(inner: base_pb2.TransportSocket, said: ProxyProtocol) -> base_pb2.TransportSocket:
-    """A transport socket that announces the client's address first."""
+    """Returns a transport socket that announces the client's address first."""
     config = proxy_protocol_pb2.ProxyProtocolConfig(version=_VERSIONS[said.version])
     transport = upstream_proxy_protocol_pb2.ProxyProtocolUpstreamTransport(config=config, transport_socket=inner)
     return base_pb2.TransportSocket(name=NAME, typed_config=pack(transport))

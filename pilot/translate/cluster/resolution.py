@@ -1,4 +1,4 @@
-"""How Envoy finds the endpoints of a cluster."""
+"""Decides how Envoy finds the endpoints of a cluster."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -26,19 +26,19 @@ def discovery_type(service: Service, router: bool, headless_eds: bool = False) -
 
 
 def is_dynamic(service: Service) -> bool:
-    """Is it a wildcard whose hosts are resolved when requests ask for them?"""
+    """Returns whether a service is a wildcard whose hosts are resolved when requests ask for them."""
     return service.resolution is Resolution.DYNAMIC_DNS and service.hostname.startswith("*")
 
 
 def has_cluster(service: Service, port: Port) -> bool:
-    """Does a port get a cluster? An alias leads to the clusters of the service that it names."""
+    """Returns whether a port gets a cluster. An alias has none: it leads to the clusters of the service that it names."""
     if port.protocol is Protocol.UDP or service.resolution is Resolution.ALIAS:
         return False
     return not is_dynamic(service) or port.protocol in PROTOCOLS
 
 
 def type_by_policy(found: cluster_pb2.Cluster.DiscoveryType, policy: EffectivePolicy, redis: bool = False) -> cluster_pb2.Cluster.DiscoveryType:
-    """What becomes of a type under a policy: a load balancer PASSTHROUGH takes the client's word for the endpoint.
+    """Returns what becomes of a type under a policy: a load balancer PASSTHROUGH takes the client's word for the endpoint.
 
     `redis`: the port is sharded by a filter, which knows no passing through.
     """
@@ -48,7 +48,7 @@ def type_by_policy(found: cluster_pb2.Cluster.DiscoveryType, policy: EffectivePo
 
 @lru_cache(maxsize=1)
 def _over_ads() -> cluster_pb2.Cluster.EdsClusterConfig:
-    """Envoy waits for the endpoints without a time limit."""
+    """Returns the configuration by which endpoints come over ADS; Envoy waits for them without a time limit."""
     config = _Cluster.EdsClusterConfig()
     config.eds_config.ads.SetInParent()
     config.eds_config.resource_api_version = 2  # V3
@@ -57,7 +57,7 @@ def _over_ads() -> cluster_pb2.Cluster.EdsClusterConfig:
 
 
 def apply_eds(cluster: cluster_pb2.Cluster) -> None:
-    """Endpoints by the name of the cluster, where its type is EDS."""
+    """Sets that endpoints come by the name of the cluster, where its type is EDS."""
     if cluster.WhichOneof("cluster_discovery_type") == "type" and cluster.type == _Cluster.EDS:
         cluster.eds_cluster_config.CopyFrom(_over_ads())
         cluster.eds_cluster_config.service_name = cluster.name

@@ -1,4 +1,7 @@
-"""How a cluster is called in metrics. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig"""
+"""Decides how a cluster is called in metrics. https:
+
+istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig
+"""
 from __future__ import annotations
 
 from pilot.model.service import Port, Registry, Service
@@ -6,12 +9,12 @@ from pilot.translate.cluster.draft import STAT_DELIMITER
 
 
 def delimited(name: str) -> str:
-    """A name as metrics need it."""
+    """Returns a name as metrics need it, with a delimiter at its end."""
     return name + STAT_DELIMITER
 
 
 def build_stat_name(pattern: str, service: Service | None, port: Port, subset: str = "", target_port: int | None = 0) -> str:
-    """A pattern of the mesh config (outboundClusterStatName, inboundClusterStatName) with its variables filled in.
+    """Returns a pattern of the mesh config (outboundClusterStatName, inboundClusterStatName) with its variables filled in.
 
     `service`: None where no service has the port. `target_port`: None leaves its variable as it is, as inbound TCP statistics have it.
     """

@@ -1,4 +1,4 @@
-"""The traffic policy that one port of a service or of one of its subsets has in the end.
+"""Finds the traffic policy that one port of a service or of one of its subsets has in the end.
 
 What overrides what: https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-PortTrafficPolicy
 """
@@ -20,7 +20,7 @@ from pilot.model.config.mesh_config import DefaultTrafficPolicy
 
 
 class EffectivePolicy(NamedTuple):
-    """The parts that apply; None: not said."""
+    """Holds the parts that apply; a part that nobody says is None."""
 
     connection_pool: ConnectionPoolSettings | None = None
     outlier_detection: OutlierDetection | None = None
@@ -73,5 +73,5 @@ def build_subset_policy(rule: EffectivePolicy, subset: TrafficPolicy | None, por
 
 
 def passes_through(policy: TrafficPolicy | None) -> bool:
-    """Does the policy, whatever it says for single ports, leave the choice of the endpoint to the client?"""
+    """Returns whether the policy, whatever it says for single ports, leaves the choice of the endpoint to the client."""
     return policy is not None and policy.load_balancer is not None and policy.load_balancer.simple == "PASSTHROUGH"

@@ -1,4 +1,4 @@
-"""The TLS that a cluster originates: what a DestinationRule asks for, else mutual TLS to those peers that take it.
+"""Decides the TLS that a cluster originates: what a DestinationRule asks for, else mutual TLS to those peers that take it.
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/tls-configuration/#sidecars
 """
@@ -26,7 +26,7 @@ _CONFIG_MAP = "configmap://"
 
 
 class Peer(NamedTuple):
-    """Whom a cluster talks to. `accounts`: the identities of its workloads; `mtls`: what they accept, as far as it is known.
+    """Says whom a cluster talks to. `accounts`: the identities of its workloads; `mtls`: what they accept, as far as it is known.
 
     `entry`: it is of a ServiceEntry. `for_workloads`: the rule has a workload selector.
     """
@@ -40,14 +40,14 @@ class Peer(NamedTuple):
 
 
 class EffectiveTls(NamedTuple):
-    """`automatic`: nobody asked for it, so that endpoints without mesh TLS must do without."""
+    """Holds the TLS to use. `automatic`: nobody asked for it, so that endpoints without mesh TLS must do without."""
 
     settings: ClientTLSSettings | None = None
     automatic: bool = False
 
 
 def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFilesFacet, defaults: ClusterDefaults) -> EffectiveTls:
-    """What the rule says, completed with what is known of the peer; without a rule mesh TLS, where the peer is of the mesh.
+    """Returns what the rule says, completed with what is known of the peer; without a rule mesh TLS, where the peer is of the mesh.
 
     A proxy with certificate files of its own uses them for all mutual TLS, but to services outside of the mesh.
     """
@@ -90,7 +90,7 @@ def _from_files(files: TlsFilesFacet, alt_names: tuple[str, ...], sni: str, inse
 
 
 def apply_upstream_tls(draft: ClusterDraft, said: ClientTLSSettings | None, peer: Peer, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> None:
-    """Set the transport socket; automatic TLS becomes a choice by the endpoint's tlsMode."""
+    """Sets the transport socket; automatic TLS becomes a choice by the endpoint's tlsMode."""
     settings, automatic = effective_tls(said, peer, traits.tls_files, defaults)
     if settings is None:
         return
@@ -122,7 +122,7 @@ def _plain_match() -> cluster_pb2.Cluster.TransportSocketMatch:
 def build_context(
     draft: ClusterDraft, settings: ClientTLSSettings, peer: Peer, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> tls_pb2.UpstreamTlsContext | None:
-    """The TLS context of a cluster; None for none."""
+    """Returns the TLS context of a cluster; None where it uses no TLS."""
     if settings.mode == "DISABLE" or _lacks_credential(settings, peer, traits):
         return None
     exchanges = defaults.metadata_exchange_alpn and traits.metadata_exchange
@@ -138,7 +138,8 @@ def build_context(
 
 
 def _lacks_credential(settings: ClientTLSSettings, peer: Peer, traits: ClusterTraitsKey) -> bool:
-    """A sidecar takes a credential only by a rule for some workloads: of all others many could not read it, and would not start."""
+    """Returns whether a credential cannot be used: a sidecar takes one only by a rule for some workloads, for many others could not read
+    it and would not start."""
     name = settings.credential_name
     private = bool(name) and not name.startswith(_CONFIG_MAP)
     return private and traits.type is NodeType.SIDECAR and not peer.for_workloads and settings.mode in ("SIMPLE", "MUTUAL")
@@ -156,7 +157,7 @@ def follow_host(draft: ClusterDraft, settings: ClientTLSSettings) -> None:
 
 
 def allow_insecure(draft: ClusterDraft) -> None:
-    """Envoy refuses a dynamic forward proxy that does not verify its hosts by name, unless it is told that this is meant."""
+    """Tells Envoy that hosts are not verified by name on purpose: without that it refuses a dynamic forward proxy that does not do so."""
     config = dynamic_pb2.ClusterConfig.FromString(draft.cluster.cluster_type.typed_config.value)
     config.allow_insecure_cluster_options = True
     draft.cluster.cluster_type.typed_config.CopyFrom(pack(config))

@@ -1,4 +1,4 @@
-"""EDS: the ClusterLoadAssignments of a client's clusters, each built once for all clients that see the same.
+"""Derives the ClusterLoadAssignments of a client's clusters (EDS), each built once for all clients that see the same.
 
 What a client's scope says is resolved first, into the objects of its DestinationRule and a vantage; only these are the arguments
 of what is built.
@@ -34,7 +34,7 @@ def _load_assignment(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, proxy_t
 
 
 def _resolve(db: Mesh, key: ClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
-    """What a client gets for a key: its DestinationRule, and from where it sees the endpoints, decide."""
+    """Returns what a client gets for a key: its DestinationRule, and from where it sees the endpoints, decide."""
     rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
     if is_everywhere_alike(db, outbound):
         seen_from = anywhere(outbound.reach.cluster_id)
@@ -66,7 +66,7 @@ sni_endpoints_of: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("sni_lo
 # -- clusters that hold their endpoints --------------------------------------------------------------------------------------
 
 def inline_assignment(db: Mesh, key: ClusterKey, outbound: OutboundFacet, sni: bool = False) -> endpoint_pb2.ClusterLoadAssignment | None:
-    """The endpoints of a cluster that holds them itself (STATIC, STRICT_DNS, LOGICAL_DNS); None where it has none.
+    """Returns the endpoints of a cluster that holds them itself (STATIC, STRICT_DNS, LOGICAL_DNS); None where it has none.
 
     The message is shared: copy it, do not change it. No node of its own.
     """

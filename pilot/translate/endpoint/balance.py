@@ -1,4 +1,4 @@
-"""How the endpoints of a cluster are spread over localities and priorities.
+"""Decides how the endpoints of a cluster are spread over localities and priorities.
 
 https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
 """
@@ -11,8 +11,8 @@ from pilot.model.views.locality_lb import EffectiveLocality
 
 
 class Balance(msgspec.Struct, frozen=True):
-    """`distribute`: weights by locality, and then nothing else counts. Else priorities: first by the labels of
-    `failover_priority` ("key" or "key=value"), then by locality where `by_locality` (only by region where `by_region`)."""
+    """Says how endpoints are spread. `distribute`: weights by locality, and then nothing else counts. Else priorities: first by the
+    labels of `failover_priority` ("key" or "key=value"), then by locality where `by_locality` (only by region where `by_region`)."""
 
     distribute: tuple[Distribute, ...] = ()
     failover_priority: tuple[str, ...] = ()
@@ -22,12 +22,12 @@ class Balance(msgspec.Struct, frozen=True):
 
     @property
     def needs_locality(self) -> bool:
-        """Whether it depends on where the client runs."""
+        """Returns whether the balance depends on where the client runs."""
         return bool(self.distribute) or self.by_locality or self.by_region
 
 
 def build_balance(effective: EffectiveLocality, outlier_detection: bool) -> Balance | None:
-    """None where nothing takes effect: Envoy never leaves a priority unless something ejects its endpoints or tells their health."""
+    """Returns None where nothing takes effect: Envoy never leaves a priority unless something ejects its endpoints or tells their health."""
     setting = effective.setting
     if setting is None or setting.enabled is False:
         return None

@@ -1,4 +1,4 @@
-"""The ClusterLoadAssignment of one cluster, from values."""
+"""Builds the ClusterLoadAssignment of one cluster, from values."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from pilot.translate.endpoint.vantage import VantageKey
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What one cluster's endpoints are built by. `sni`: it is reached by SNI, so only mesh mTLS counts. `inline`: Envoy resolves
+    """Says what one cluster's endpoints are built by. `sni`: it is reached by SNI, so only mesh mTLS counts. `inline`: Envoy resolves
     names; with EDS it takes only addresses."""
 
     policy: EndpointPolicy
@@ -32,12 +32,12 @@ class Rules(msgspec.Struct, frozen=True):
 def build_cluster_load_assignment(
     name: str, endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    """The assignment of a cluster; `takes_mtls` tells whether mesh mTLS is used to an endpoint."""
+    """Returns the assignment of a cluster; `takes_mtls` tells whether mesh mTLS is used to an endpoint."""
     return build_assignment(name, build_groups(endpoints, rules, takes_mtls), rules.show)
 
 
 def build_groups(endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]) -> list[LocalityGroup]:
-    """The endpoints that a client gets, by locality and priority."""
+    """Returns the endpoints that a client gets, by locality and priority."""
     groups = group_by_locality([Member(e, takes_mtls(e), e.weight or 1) for e in endpoints if is_sent(e, rules)])
     if rules.gateways.gateways:
         groups = through_gateways(groups, rules.gateways, rules.vantage)
@@ -48,7 +48,7 @@ def build_groups(endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callab
 
 
 def is_sent(e: Endpoint, rules: Rules) -> bool:
-    """Whether a client gets an endpoint at all."""
+    """Returns whether a client gets an endpoint at all."""
     policy, vantage = rules.policy, rules.vantage
     if not policy.labels <= e.labels or e.health is Health.TERMINATING or (e.health is Health.UNHEALTHY and not policy.unhealthy):
         return False

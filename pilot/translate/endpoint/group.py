@@ -1,4 +1,4 @@
-"""Endpoints of one locality and priority."""
+"""Holds the endpoints of one locality and priority while they are arranged."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ MAX_WEIGHT = 2**32 - 1
 
 
 class LocalityGroup(msgspec.Struct):
-    """`weight` None: not said. One step after the other fills it; it is never shared."""
+    """Is filled by one step after the other and never shared. `weight` None: not said."""
 
     locality: Locality
     members: list[Member]
@@ -21,11 +21,11 @@ class LocalityGroup(msgspec.Struct):
     weight: int | None = None
 
     def weigh(self) -> None:
-        """Its weight is that of its members; without members it says none."""
+        """Sets the weight to that of the members together; without members there is none."""
         self.weight = min(sum(m.weight for m in self.members), MAX_WEIGHT) if self.members else None
 
     def fill(self, message: endpoint_components_pb2.LocalityLbEndpoints, show: Presentation) -> None:
-        """Fill an empty message."""
+        """Fills an empty message."""
         where = message.locality
         where.SetInParent()
         where.region, where.zone, where.sub_zone = self.locality.region, self.locality.zone, self.locality.subzone
@@ -37,7 +37,7 @@ class LocalityGroup(msgspec.Struct):
 
 
 def group_by_locality(members: Iterable[Member]) -> list[LocalityGroup]:
-    """The members by their localities, as these were written, in their order."""
+    """Returns the members by their localities, as these were written, in their order."""
     groups: dict[str, LocalityGroup] = {}
     for member in members:
         e = member.endpoint
@@ -52,7 +52,7 @@ def group_by_locality(members: Iterable[Member]) -> list[LocalityGroup]:
 
 
 def build_assignment(name: str, groups: Iterable[LocalityGroup], show: Presentation) -> endpoint_pb2.ClusterLoadAssignment:
-    """The assignment of a cluster."""
+    """Returns the assignment of a cluster."""
     built = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
     for group in groups:
         group.fill(built.endpoints.add(), show)

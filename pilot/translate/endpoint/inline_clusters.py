@@ -1,4 +1,4 @@
-"""Outbound clusters that hold their endpoints, which Envoy resolves by DNS or takes as they are."""
+"""Derives the outbound clusters that hold their endpoints, which Envoy resolves by DNS or takes as they are."""
 from __future__ import annotations
 
 from pilot.derive import Gather, derived

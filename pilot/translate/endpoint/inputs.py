@@ -1,4 +1,4 @@
-"""What of the mesh one cluster's endpoints are made by, as derived values."""
+"""Derives what of the mesh one cluster's endpoints are made by."""
 from __future__ import annotations
 
 from pilot.derive import hub
@@ -26,14 +26,14 @@ def mesh_balance(db: Mesh) -> MeshBalance:
 
 
 def endpoint_policy(db: Mesh, to: ClusterDestination, inline: bool) -> EndpointPolicy:
-    """Which endpoints a cluster has and how they are arranged. `inline`: it holds them itself. No node of its own."""
+    """Returns which endpoints a cluster has and how they are arranged. `inline`: it holds them itself. No node of its own."""
     settings = db.settings
     sending = Sending(settings.clusters.send_unhealthy_endpoints, settings.clusters.always_send_unhealthy_endpoints)
     return build_endpoint_policy(to, mesh_balance(db), inline, sending, is_cluster_local(db, to.service.hostname))
 
 
 def is_everywhere_alike(db: Mesh, outbound: OutboundFacet) -> bool:
-    """Whether no cluster's endpoints depend on where the client runs, except on its cluster. No node of its own."""
+    """Returns whether no cluster's endpoints depend on where the client runs, except on its cluster. No node of its own."""
     matters = placement(db)
     return not (matters.locality or matters.node or matters.network or outbound.reach.networks)
 
@@ -44,7 +44,7 @@ def vantage(db: Mesh, policy: EndpointPolicy, outbound: OutboundFacet) -> Vantag
 
 
 def presentation(db: Mesh, found: Service) -> Presentation:
-    """How the endpoints of a service are shown. No node of its own."""
+    """Returns how the endpoints of a service are shown. No node of its own."""
     settings = db.settings
     labels = dict(found.labels) if settings.registry.label_external_services and found.mesh_external else {}
     return Presentation(
@@ -57,7 +57,7 @@ def presentation(db: Mesh, found: Service) -> Presentation:
 
 
 def takes_mtls(db: Mesh, e: Endpoint, policy: EndpointPolicy) -> bool:
-    """Whether mesh mTLS is used to an endpoint: by the rule, else where its workload takes it and no policy there is against it."""
+    """Returns whether mesh mTLS is used to an endpoint: by the rule, else where its workload takes it and no policy there is against it."""
     if policy.mtls is not None:
         return policy.mtls
     return e.tls_mode == "istio" and mtls_mode(db, e.namespace, e.labels, e.port) != "DISABLE"

@@ -1,4 +1,4 @@
-"""One endpoint as Envoy's LbEndpoint. It is filled in place, which costs a third of putting messages together."""
+"""Writes one endpoint as Envoy's LbEndpoint. It is filled in place, which costs a third of putting messages together."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _STATUS = {
 
 
 class Member(NamedTuple):
-    """An endpoint as a client sees it. `mtls`: mesh mTLS is used where its workload takes it."""
+    """Holds an endpoint as a client sees it. `mtls`: mesh mTLS is used where its workload takes it."""
 
     endpoint: Endpoint
     mtls: bool
@@ -37,9 +37,9 @@ class Member(NamedTuple):
 
 
 class Presentation(msgspec.Struct, frozen=True):
-    """How endpoints are shown. `canonical`: the name and revision of the service that stand for those of its endpoints, with
-    `namespace`, where a service outside of the mesh is labelled; else "".
-    `draining_label`: a label by which a workload drains. `telemetry`: name workloads. `dual_stack`: show all addresses."""
+    """Says how endpoints are shown. `canonical`: the name and revision of the service that stand for those of its endpoints, with
+    `namespace`, where a service outside of the mesh is labelled; else "". `draining_label`: a label by which a workload drains.
+    `telemetry`: name workloads. `dual_stack`: show all addresses."""
 
     telemetry: bool = True
     dual_stack: bool = False
@@ -49,7 +49,7 @@ class Presentation(msgspec.Struct, frozen=True):
 
 
 def fill_lb_endpoint(message: endpoint_components_pb2.LbEndpoint, member: Member, show: Presentation) -> None:
-    """Fill an empty message with an endpoint."""
+    """Fills an empty message with an endpoint."""
     e = member.endpoint
     fill_address(message.endpoint.address, e.addresses[0], e.port)
     if show.dual_stack:
@@ -67,7 +67,7 @@ def fill_lb_endpoint(message: endpoint_components_pb2.LbEndpoint, member: Member
 
 
 def fill_address(message: address_pb2.Address, address: str, port: int) -> None:
-    """Fill an empty message with a TCP address; a Unix socket where there is no port."""
+    """Fills an empty message with a TCP address; with a Unix socket where there is no port."""
     if port:
         socket = message.socket_address
         socket.address, socket.port_value = address, port
@@ -76,12 +76,12 @@ def fill_address(message: address_pb2.Address, address: str, port: int) -> None:
 
 
 def drains(e: Endpoint, draining_label: str) -> bool:
-    """Whether it keeps the sessions that it has and takes no new ones."""
+    """Returns whether an endpoint keeps the sessions that it has and takes no new ones."""
     return e.health is Health.DRAINING or (bool(draining_label) and any(k == draining_label and v for k, v in e.labels))
 
 
 def workload_text(e: Endpoint, show: Presentation) -> str:
-    """`workload;namespace;canonical name;canonical revision;cluster`: what Istio's telemetry takes its labels from."""
+    """Returns `workload;namespace;canonical name;canonical revision;cluster`, from which Istio's telemetry takes its labels."""
     labels: Mapping[str, str] = dict(e.labels)
     name, revision = show.canonical if show.canonical[0] else canonical_service(labels, e.workload)
     return ";".join((e.workload, show.namespace or e.namespace, name, "" if revision == LATEST else revision, e.cluster_id))

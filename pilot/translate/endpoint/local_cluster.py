@@ -1,4 +1,5 @@
-"""Endpoints of the cluster that a proxy's bootstrap calls its own: by them Envoy knows how much of its workload is in its zone.
+"""Derives the endpoints of the cluster that a proxy's bootstrap calls its own: by them Envoy knows how much of its workload is in its
+zone.
 
 https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/load_balancing/zone_aware
 """
@@ -28,7 +29,7 @@ from pilot.translate.resource import Resource
 
 @derived
 def local_cluster(db: Mesh, of: SiblingsKey) -> Mapping[str, Resource]:
-    """The one resource, without endpoints where the proxy serves nothing. No DestinationRule counts."""
+    """Returns the one resource, without endpoints where the proxy serves nothing. No DestinationRule counts."""
     found = service(db, of.ref) if of.ref is not None else None
     if of.ref is None or found is None:
         return {names.LOCAL_CLUSTER: Resource.of(ENDPOINT, endpoint_pb2.ClusterLoadAssignment(cluster_name=names.LOCAL_CLUSTER), names.LOCAL_CLUSTER)}
@@ -47,7 +48,7 @@ def local_cluster(db: Mesh, of: SiblingsKey) -> Mapping[str, Resource]:
 
 
 def is_sibling(e: Endpoint, of: SiblingsKey) -> bool:
-    """Whether an endpoint is of the same workload, the same generation of it, and the same region."""
+    """Returns whether an endpoint is of the same workload, the same generation of it, and the same region."""
     labels = dict(e.labels)
     templates = labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")
     return e.workload == of.workload and templates == of.templates and e.locality.region == of.reach.locality.region

@@ -1,4 +1,4 @@
-"""Which endpoints a cluster has and how they are arranged, by the service and the DestinationRule."""
+"""Decides which endpoints a cluster has and how they are arranged, by the service and the DestinationRule."""
 from __future__ import annotations
 
 import msgspec
@@ -19,7 +19,8 @@ from pilot.translate.endpoint.balance import Balance, build_balance
 
 
 class EndpointPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """`labels` that endpoints must have. `mtls`: the rule's word on mesh mTLS, None where each endpoint tells.
+    """Says which endpoints count. `labels`: those that they must have. `mtls`: the rule's word on mesh mTLS, None where each endpoint
+    tells.
 
     `unhealthy`: send endpoints that are not ready. `sticky`: send those that drain, for sessions that stick to them.
     """
@@ -34,7 +35,7 @@ class EndpointPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeshBalance(msgspec.Struct, frozen=True):
-    """The mesh config's word on localities, and what rules leave open."""
+    """Holds the mesh config's word on localities, and what rules leave open."""
 
     locality: LocalityLoadBalancerSetting | None = None
     zones: ZoneAwareLoadBalancerSetting | None = None
@@ -42,7 +43,7 @@ class MeshBalance(msgspec.Struct, frozen=True):
 
 
 class Sending(msgspec.Struct, frozen=True):
-    """What the settings say about endpoints that are not ready."""
+    """Holds what the settings say about endpoints that are not ready."""
 
     unhealthy: bool = True
     always_unhealthy: bool = False
@@ -71,7 +72,8 @@ def build_endpoint_policy(to: ClusterDestination, mesh: MeshBalance, inline: boo
 
 
 def _mtls(rule: DestinationRule, subset: Subset | None, port: int) -> bool | None:
-    """Whether the rule asks for mesh mTLS: the subset's word, else the rule's, for the port before for all."""
+    """Returns whether the rule asks for mesh mTLS: the subset's word, else the rule's, for the port before for all; None where nobody
+    says."""
     said = (_tls_mode(subset.traffic_policy, port) if subset is not None else "") or _tls_mode(rule.traffic_policy, port)
     return said == "ISTIO_MUTUAL" if said else None
 

@@ -1,4 +1,4 @@
-"""Endpoints of other networks are replaced with the gateways of these.
+"""Replaces endpoints of other networks with the gateways of these.
 
 https://istio.io/latest/docs/ops/deployment/deployment-models/#multiple-networks
 """
@@ -13,7 +13,7 @@ from pilot.translate.endpoint.vantage import VantageKey
 
 
 def through_gateways(groups: list[LocalityGroup], gateways: NetworkGateways, vantage: VantageKey) -> list[LocalityGroup]:
-    """The groups as a client reaches them. Weights are multiplied, so that an endpoint's divides evenly among its gateways.
+    """Returns the groups as a client reaches them. Weights are multiplied, so that an endpoint's divides evenly among its gateways.
 
     Only mesh mTLS passes a gateway, for it routes by SNI: other endpoints behind one are left out.
     """
@@ -41,7 +41,7 @@ def _reach(group: LocalityGroup, gateways: NetworkGateways, vantage: VantageKey)
 
 
 def only_mtls(groups: list[LocalityGroup]) -> list[LocalityGroup]:
-    """The groups with none but endpoints of mesh mTLS: all that a gateway may pass connections on to by SNI."""
+    """Returns the groups with none but endpoints of mesh mTLS: all that a gateway may pass connections on to by SNI."""
     for group in groups:
         group.members = [m for m in group.members if is_mtls(m)]
         group.weigh()
@@ -49,7 +49,7 @@ def only_mtls(groups: list[LocalityGroup]) -> list[LocalityGroup]:
 
 
 def is_mtls(member: Member) -> bool:
-    """Whether connections to an endpoint use mesh mTLS."""
+    """Returns whether connections to an endpoint use mesh mTLS."""
     return member.transport == "istio"
 
 
@@ -60,7 +60,7 @@ def _gateway_endpoint(g: NetworkGateway) -> Endpoint:
 
 
 def _reaches(vantage: VantageKey, address: str) -> bool:
-    """Whether the client has the family of a gateway's address; one without a known family, or with both, reaches all."""
+    """Returns whether the client has the family of a gateway's address; one without a known family, or with both, reaches all."""
     if vantage.ipv4 == vantage.ipv6:
         return True
     return is_ipv4(address) if vantage.ipv4 else is_ipv6(address)

@@ -1,4 +1,4 @@
-"""Groups of endpoints get priorities, or weights, by how far they are from the client."""
+"""Gives groups of endpoints priorities, or weights, by how far they are from the client."""
 from __future__ import annotations
 
 import math
@@ -16,7 +16,7 @@ _LOCALITY_STEPS, _REGION_STEPS = 5, 3
 
 
 def spread(groups: list[LocalityGroup], balance: Balance, vantage: VantageKey) -> list[LocalityGroup]:
-    """The groups arranged for a client; groups are split where members of one locality are not equally near."""
+    """Returns the groups arranged for a client; groups are split where members of one locality are not equally near."""
     if balance.distribute:
         distribute(groups, balance.distribute, vantage.locality)
         return groups
@@ -33,7 +33,7 @@ def spread(groups: list[LocalityGroup], balance: Balance, vantage: VantageKey) -
 # -- weights -----------------------------------------------------------------------------------------------------------------
 
 def distribute(groups: list[LocalityGroup], rules: Iterable[Distribute], client: Locality) -> None:
-    """Give localities the weights that the first rule for the client's locality says; others lose their endpoints."""
+    """Gives localities the weights that the first rule for the client's locality says; others lose their endpoints."""
     rule = next((r for r in rules if matches(client, r.from_)), None)
     if rule is None:
         return
@@ -50,7 +50,7 @@ def distribute(groups: list[LocalityGroup], rules: Iterable[Distribute], client:
 
 
 def matches(locality: Locality, pattern: str) -> bool:
-    """Whether a locality is one of "region/zone/subzone", where "*" is any and a level missing at the end is too."""
+    """Returns whether a locality is one of "region/zone/subzone", where "*" is any and a level missing at the end is too."""
     region, zone, subzone = split_locality(pattern)
     return region in ("*", locality.region) and zone in ("*", "", locality.zone) and subzone in ("*", "", locality.subzone)
 
@@ -58,7 +58,7 @@ def matches(locality: Locality, pattern: str) -> bool:
 # -- priorities --------------------------------------------------------------------------------------------------------------
 
 def _split(group: LocalityGroup, asked: tuple[str, ...], client: tuple[str, ...]) -> list[LocalityGroup]:
-    """The members of a group by their distance, as groups of that priority."""
+    """Returns the members of a group by their distance, as groups of that priority."""
     by_distance: dict[int, list[Member]] = {}
     for member in group.members:
         by_distance.setdefault(distance(member.endpoint, asked, client), []).append(member)
@@ -69,7 +69,7 @@ def _split(group: LocalityGroup, asked: tuple[str, ...], client: tuple[str, ...]
 
 
 def _locality_rank(locality: Locality, client: Locality, failover: Iterable[Failover]) -> int:
-    """0 for the same subzone, 1 for the same zone, 2 for the same region, 3 for another; 4 where the rule for the client's region
+    """Returns 0 for the same subzone, 1 for the same zone, 2 for the same region, 3 for another; 4 where the rule for the client's region
     names one and this is not it."""
     if locality.region == client.region:
         if locality.zone != client.zone:
@@ -80,21 +80,21 @@ def _locality_rank(locality: Locality, client: Locality, failover: Iterable[Fail
 
 
 def _region_rank(locality: Locality, client: Locality, failover: Iterable[Failover]) -> int:
-    """0 for the same region, 1 for that which the rule for the client's region names, 2 for another."""
+    """Returns 0 for the same region, 1 for that which the rule for the client's region names, 2 for another."""
     if locality.region == client.region:
         return 0
     return 1 if next((f.to for f in failover if f.from_ == client.region), None) == locality.region else 2
 
 
 def _rank(groups: list[LocalityGroup], steps: int, ranks: list[int]) -> None:
-    """Priorities by rank within the priorities that the groups have."""
+    """Sets priorities by rank within the priorities that the groups have."""
     for group, rank in zip(groups, ranks, strict=True):
         group.priority = group.priority * steps + rank
     _close_ranks(groups)
 
 
 def _close_ranks(groups: list[LocalityGroup]) -> None:
-    """Envoy wants priorities without gaps, from 0."""
+    """Renumbers the priorities from 0 without gaps, as Envoy wants them."""
     order = {p: i for i, p in enumerate(sorted({g.priority for g in groups}))}
     for g in groups:
         g.priority = order[g.priority]

@@ -1,4 +1,4 @@
-"""From where one cluster's endpoints are seen: of a client's place only what they depend on, so that clients share them."""
+"""Says from where one cluster's endpoints are seen: of a client's place only what they depend on, so that clients share them."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -13,7 +13,8 @@ from pilot.translate.endpoint.policy import EndpointPolicy
 
 
 class VantageKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The fields are empty where they do not matter. `nearness`: the client's values of the labels that decide who is near."""
+    """Holds what endpoints depend on of a client's place; fields are empty where they do not matter. `nearness`: the client's values of
+    the labels that decide who is near."""
 
     locality: Locality = Locality()
     nearness: tuple[str, ...] = ()
@@ -26,11 +27,11 @@ class VantageKey(msgspec.Struct, frozen=True, cache_hash=True):
     sidecar: bool = True
 
     def sees(self, network: str) -> bool:
-        """Whether the client asked to see a network; one without a name is always seen."""
+        """Returns whether the client asked to see a network; one without a name is always seen."""
         return not self.networks or not network or network in self.networks
 
     def in_network(self, network: str) -> bool:
-        """Whether the client is in a network, as far as both are known."""
+        """Returns whether the client is in a network, as far as both are known."""
         return not network or not self.network or network == self.network
 
 
@@ -59,7 +60,7 @@ def build_vantage(policy: EndpointPolicy, outbound: OutboundFacet, multi_network
 
 
 def _nearness(asked: tuple[str, ...], outbound: OutboundFacet) -> tuple[str, ...]:
-    """The client's value of each label, or that which stands in its place ("key=value")."""
+    """Returns the client's value of each label, or that which stands in its place ("key=value")."""
     if not asked:
         return ()
     reach = outbound.reach
@@ -76,7 +77,7 @@ def _nearness(asked: tuple[str, ...], outbound: OutboundFacet) -> tuple[str, ...
 
 
 def distance(endpoint: Endpoint, asked: tuple[str, ...], client: tuple[str, ...]) -> int:
-    """How far an endpoint is by labels: 0 where all are alike, else more the earlier the first that differs.
+    """Returns how far an endpoint is by labels: 0 where all are alike, else more the earlier the first that differs.
 
     Where the network comes first and differs, the others still count, and the endpoint is farther than any of the same network.
     """

@@ -1,4 +1,4 @@
-"""RouteAction: which clusters a request goes to, how long it may take, and under which host."""
+"""Builds RouteAction: which clusters a request goes to, how long it may take, and under which host."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from pilot.translate.route.rewrite import set_path_rewrite
 
 
 def build_action(rule: HTTPRoute, context: RouteContext, authority: str) -> route_components_pb2.RouteAction | None:
-    """None where no destination has any weight. `authority`: the host that the rule's headers set, "" for none.
+    """Returns None where no destination has any weight. `authority`: the host that the rule's headers set, "" for none.
 
     The headers of a single destination are the route's: they are set by `build_route`.
     """

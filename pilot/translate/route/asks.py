@@ -1,4 +1,4 @@
-"""What the rules of a VirtualService ask of whoever they are built for, so that equals share what is built."""
+"""Finds what the rules of a VirtualService ask of whoever they are built for, so that equals share what is built."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -18,7 +18,8 @@ from pilot.translate.route.destination import DestinationKey, destination_key
 
 
 class Asks(msgspec.Struct, frozen=True, cache_hash=True):
-    """`conditional`: there may be no route at all, for some port or source. `namespace`, `labels`: what is asked of the source.
+    """Says what rules ask. `conditional`: there may be no route at all, for some port or source. `namespace`, `labels`: what is asked of
+    the source.
 
     `targets`: hosts that requests are sent to; `hashed`: destinations that some DestinationRule may ask to hash for.
     """
@@ -31,16 +32,16 @@ class Asks(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def plain(self) -> bool:
-        """Do the routes ask for nothing of the source, and for no hashing?"""
+        """Returns whether the routes ask for nothing of the source, and for no hashing."""
         return not (self.namespace or self.labels or self.hashed)
 
     def source(self, namespace: str, labels: Labels) -> tuple[str, Labels]:
-        """A source as far as it is asked for."""
+        """Returns a source as far as it is asked for."""
         return namespace if self.namespace else "", frozenset(item for item in labels if item[0] in self.labels) if self.labels else frozenset()
 
 
 def combine(many: Iterable[Asks]) -> Asks:
-    """What all of them ask together."""
+    """Returns what all of them ask together."""
     items = tuple(many)
     return Asks(
         any(a.conditional for a in items),
@@ -53,7 +54,7 @@ def combine(many: Iterable[Asks]) -> Asks:
 
 @derived
 def asks_of(db: Mesh, key: ObjectKey) -> Asks | None:
-    """What a VirtualService asks; None where it has no HTTP rules."""
+    """Returns what a VirtualService asks; None where it has no HTTP rules."""
     found = virtual_service(db, key)
     if found is None or not found.spec.http:
         return None
@@ -85,12 +86,12 @@ def _targets(spec: VirtualService) -> Iterable[str]:
 
 @hub
 def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
-    """Wildcard hosts for which any DestinationRule of the mesh asks for consistent hashing."""
+    """Returns the wildcard hosts for which any DestinationRule of the mesh asks for consistent hashing."""
     rows = (destination_rules.get(db, key) for key in destination_rules.keys(db, "hashing_wildcard", True))
     return tuple(sorted({row.spec.host for row in rows if row is not None}))
 
 
 def may_hash(db: Mesh, host: str) -> bool:
-    """May there be consistent hashing for a host, for any client?"""
+    """Returns whether there may be consistent hashing for a host, for any client."""
     rows = (destination_rules.get(db, key) for key in destination_rules.keys(db, "host", host.lower()))
     return any(row is not None and hashes(row.spec) for row in rows) or any(subset_of(host, w) for w in _hashing_wildcards(db))

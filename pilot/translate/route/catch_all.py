@@ -1,4 +1,4 @@
-"""What happens to requests for hosts that a sidecar does not know: the outbound traffic policy."""
+"""Builds the virtual host for hosts that a sidecar does not know: the outbound traffic policy decides what happens to their requests."""
 from __future__ import annotations
 
 from envoy.config.route.v3 import route_components_pb2
@@ -13,7 +13,7 @@ BAD_GATEWAY = 502
 
 
 def build_catch_all(policy: OutboundPolicy, attempt_count: bool, forwarded_host: bool) -> route_components_pb2.VirtualHost:
-    """They go where they were sent to, to the egress proxy that the Sidecar names, or are refused."""
+    """Returns the virtual host whose requests go where they were sent to, to the egress proxy that the Sidecar names, or are refused."""
     name, cluster = _cluster(policy)
     route = route_components_pb2.Route(name=name, match=route_components_pb2.RouteMatch(prefix="/"))
     if cluster:

@@ -1,5 +1,8 @@
-"""Route configurations, put together from serialized virtual hosts: the parts of a repeated field may stand in any number of pieces.
-https://protobuf.dev/programming-guides/encoding/"""
+"""Puts route configurations together from serialized virtual hosts: the parts of a repeated field may stand in any number of pieces.
+https:
+
+protobuf.dev/programming-guides/encoding/
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -16,7 +19,7 @@ _FALSE = wrappers_pb2.BoolValue()
 
 
 def as_field(virtual_host: bytes) -> bytes:
-    """A serialized virtual host as the field of its configuration."""
+    """Returns a serialized virtual host as the field of its configuration."""
     return length_delimited(_VIRTUAL_HOSTS, virtual_host)
 
 

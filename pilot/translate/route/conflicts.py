@@ -1,4 +1,4 @@
-"""Domains that several virtual hosts claim: Envoy takes a route configuration only where each domain stands once."""
+"""Settles domains that several virtual hosts claim: Envoy takes a route configuration only where each domain stands once."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ NEAR = "@"  # before the namespace whose clients alone may use a short name
 
 
 class Claimant(NamedTuple):
-    """A host and port, and the domains that it claims. `service`: its name is one that no other host may take for a short name."""
+    """Holds a host and port, and the domains that it claims. `service`: its name is one that no other host may take for a short name."""
 
     key: tuple[str, int]
     service: bool
@@ -19,7 +19,7 @@ class Claimant(NamedTuple):
 
 
 def settle(claimants: Iterable[Claimant], contested: frozenset[str] | None) -> Mapping[tuple[str, int], tuple[str, ...]]:
-    """What each has to do without: the first that claims a domain has it, a short name yields to the service of that very name.
+    """Returns what each has to do without: the first that claims a domain has it, a short name yields to the service of that very name.
 
     `contested`: the domains (in lower case) to settle. None: all of them, of a listener of all ports, where in addition names
     without a port are those of port 80.

@@ -1,4 +1,4 @@
-"""What the routes of a VirtualService depend on besides itself."""
+"""Holds what the routes of a VirtualService depend on besides itself."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from pilot.translate.route.destination import DestinationKey, RouteTarget
 
 
 class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
-    """For whom routes are built.
+    """Says for whom routes are built.
 
     `port`: of the listener, 0 for one that serves all ports (an HTTP proxy, a Unix socket). `gateways`: names that conditions may
     ask for, {"mesh"} for a sidecar. `namespace`, `labels`: of the proxy. `targets`: by host, the services that destinations name

@@ -1,4 +1,7 @@
-"""Cross-origin policy of one route. https://istio.io/latest/docs/reference/config/networking/virtual-service/#CorsPolicy"""
+"""Builds the cross-origin policy of one route. https:
+
+istio.io/latest/docs/reference/config/networking/virtual-service/#CorsPolicy
+"""
 from __future__ import annotations
 
 from envoy.extensions.filters.http.cors.v3 import cors_pb2
@@ -10,7 +13,7 @@ from pilot.translate.route.string_match import build_string_matcher
 
 
 def build_cors(policy: CorsPolicy) -> cors_pb2.CorsPolicy:
-    """Preflight requests of other origins go on to the service, unless they are to be ignored."""
+    """Returns the policy. Preflight requests of other origins go on to the service, unless they are to be ignored."""
     origins = policy.allow_origins or tuple(StringMatch(exact=origin) for origin in policy.allow_origin)
     return cors_pb2.CorsPolicy(
         allow_origin_string_match=[m for origin in origins if (m := build_string_matcher(origin)) is not None],

@@ -1,4 +1,4 @@
-"""Where a route leads: the cluster that a destination means."""
+"""Finds where a route leads: the cluster that a destination means."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ UNKNOWN_SERVICE = "UnknownService"
 
 
 class RouteTarget(NamedTuple):
-    """A service that destinations name, as far as routes depend on it; `ports` are those that the listener sees."""
+    """Holds a service that destinations name, as far as routes depend on it; `ports` are those that the listener sees."""
 
     ports: tuple[int, ...] = ()
     external_name: str = ""
@@ -19,7 +19,7 @@ class RouteTarget(NamedTuple):
 
 
 class DestinationKey(NamedTuple):
-    """A destination as DestinationRules tell them apart; `port` is 0 where it names none."""
+    """Names a destination as DestinationRules tell them apart; `port` is 0 where it names none."""
 
     host: str
     subset: str
@@ -31,7 +31,7 @@ def destination_key(destination: Destination) -> DestinationKey:
 
 
 def cluster_of(destination: Destination | None, target: RouteTarget | None, port: int) -> str:
-    """The cluster's name. Without a port of its own the destination has the one that its service has, else the listener's.
+    """Returns the cluster's name. Without a port of its own the destination has the one that its service has, else the listener's.
 
     `target` is None for a host that is no service in sight: it may be a cluster of the proxy's bootstrap.
     """

@@ -1,4 +1,4 @@
-"""HTTPDirectResponse: an answer without any upstream."""
+"""Builds the action of an HTTPDirectResponse: an answer without any upstream."""
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2
@@ -8,7 +8,7 @@ from pilot.model.config.virtual_service import HTTPDirectResponse
 
 
 def build_direct_response(response: HTTPDirectResponse) -> route_components_pb2.DirectResponseAction:
-    """Status, and body where there is one."""
+    """Returns the status, and the body where there is one."""
     out = route_components_pb2.DirectResponseAction(status=response.status)
     if response.body is not None:
         if response.body.string is not None:

@@ -1,4 +1,4 @@
-"""The domains of a service's virtual host: every way in which a client may write its name in a Host header.
+"""Lists the domains of a service's virtual host: every way in which a client may write its name in a Host header.
 
 A client in Kubernetes leaves out what its resolver's search list adds: `reviews` and `reviews.prod` mean
 `reviews.prod.svc.cluster.local` to a pod of namespace `prod`, `reviews.prod` to others.
@@ -17,7 +17,7 @@ _MARK = ".svc."
 
 
 class Domains(NamedTuple):
-    """The domains are in order; `short` are those that were derived: the names of other services come before them."""
+    """Holds the domains in order; `short` are those that were derived: the names of other services come before them."""
 
     names: tuple[str, ...]
     short: frozenset[str]
@@ -43,12 +43,12 @@ def build_domains(
 
 
 def absolute_names(hostname: str, wanted: bool) -> tuple[str, ...]:
-    """The name as resolvers that search nothing write it."""
+    """Returns the name as resolvers that search nothing write it, where that is wanted."""
     return (f"{hostname}.",) if wanted and not is_ip(hostname) else ()
 
 
 def short_names(hostname: str, dns_domain: str) -> tuple[str, ...]:
-    """What is left of a name in a DNS domain.
+    """Returns what is left of a name in a DNS domain.
 
     Names of Kubernetes services are shortened for Kubernetes clients alone: `ns.svc.suffix` is the domain of one.
     """
@@ -65,7 +65,7 @@ def short_names(hostname: str, dns_domain: str) -> tuple[str, ...]:
 
 
 def _shared_suffix(hostname: str, dns_domain: str) -> tuple[str, ...]:
-    """Outside of Kubernetes: the parts that the two do not share, and with one shared part more."""
+    """Returns, outside of Kubernetes, the parts that the two do not share, and with one shared part more."""
     parts, others = hostname.split("."), dns_domain.split(".")
     shared = 0
     while shared < min(len(parts), len(others)) and parts[-1 - shared] == others[-1 - shared]:
@@ -78,18 +78,18 @@ def _shared_suffix(hostname: str, dns_domain: str) -> tuple[str, ...]:
 
 
 def kubernetes_namespace(hostname: str) -> str:
-    """The namespace in the name of a Kubernetes service, "" for other names."""
+    """Returns the namespace in the name of a Kubernetes service, "" for other names."""
     name, mark, _ = hostname.partition(_MARK)
     return name.partition(".")[2] if mark else ""
 
 
 def far(dns_domain: str) -> str:
-    """The DNS domain of clients of no namespace in particular."""
+    """Returns the DNS domain of clients of no namespace in particular."""
     _, mark, suffix = dns_domain.partition(_MARK)
     return mark + suffix if mark else dns_domain
 
 
 def reduced(dns_domain: str, hostname: str) -> str:
-    """The DNS domain as far as it matters to the names of one host: clients of other namespaces are alike."""
+    """Returns the DNS domain as far as it matters to the names of one host: clients of other namespaces are alike."""
     own = dns_domain.partition(_MARK)[0]
     return dns_domain if kubernetes_namespace(hostname) == own else far(dns_domain)

@@ -1,4 +1,4 @@
-"""Injected delays and aborts, as the configuration of the fault filter for one route.
+"""Builds injected delays and aborts, as the configuration of the fault filter for one route.
 
 https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPFaultInjection
 """
@@ -23,7 +23,7 @@ _GRPC_CODES = {
 
 
 def build_fault(fault: HTTPFaultInjection) -> fault_pb2.HTTPFault:
-    """What there is no way to inject (an exponential delay, an HTTP/2 error) is left out."""
+    """Returns the configuration; what there is no way to inject (an exponential delay, an HTTP/2 error) is left out."""
     return fault_pb2.HTTPFault(delay=_delay(fault.delay), abort=_abort(fault.abort))
 
 

@@ -1,4 +1,4 @@
-"""Route configurations of gateways: one for the plain HTTP servers of a port, one for each HTTPS server.
+"""Derives the route configurations of gateways: one for the plain HTTP servers of a port, one for each HTTPS server.
 
 Every virtual host is a value of its own, put together from the serialized routes of its VirtualServices, and a configuration from
 its serialized virtual hosts: an edit of one VirtualService builds its routes and its virtual hosts, nothing else.
@@ -29,6 +29,7 @@ _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
 
 def route_name(key: GatewayRouteKey) -> str:
+    """Returns the name by which listeners ask for a route configuration."""
     if key.gateway is None:
         return gateway_routes(key.port, key.bind)
     return gateway_tls_routes(key.port, key.port_name, key.gateway.name, key.gateway.namespace, key.bind)
@@ -43,7 +44,7 @@ def _route_keys(db: Mesh, routing: GatewayRoutesFacet) -> tuple[GatewayRouteKey,
 
 @derived
 def _servers(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[ServerHosts, ...]:
-    """The servers that share a route configuration."""
+    """Returns the servers that share a route configuration."""
     merged: MergedGateway = merged_gateway(db, routing.selected)
     keys = next((keys for other, keys in merged.routes if other == key), ())
     return tuple(s for key in keys if (s := _server_hosts(db, key)) is not None)
@@ -63,7 +64,7 @@ def _bound_keys(db: Mesh, gateway: ObjectKey, _ports: frozenset[int], routing: G
 
 @derived
 def _bound(db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], routing: GatewayRoutesFacet) -> Bound | None:
-    """A VirtualService that has routes for one of the ports."""
+    """Returns a VirtualService that has routes for one of the ports; None where it has none."""
     found = virtual_service(db, key)
     if found is None:
         return None
@@ -77,7 +78,7 @@ _bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFace
 
 @derived
 def planned_hosts(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[GatewayHostKey, ...]:
-    """The virtual hosts of a route configuration, by name."""
+    """Returns the virtual hosts of a route configuration, by name."""
     servers = _servers(db, key, routing)
     if not servers:
         return ()
@@ -92,12 +93,13 @@ def planned_hosts(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -
 
 @derived
 def _advertises(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bool:
+    """Returns whether the answers of a route configuration tell of HTTP/3."""
     return key in merged_gateway(db, routing.selected).http3
 
 
 @derived
 def _virtual_host(db: Mesh, planned: GatewayHostKey, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bytes | None:
-    """One virtual host, as the field of its configuration."""
+    """Returns one virtual host, as the field of its configuration."""
     offer = OfferKey(routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, key, routing))
     routes = [route for source in planned.sources for route in source_routes(db, source, offer)]
     session = session_of_host(db, planned.domains[0], planned.sources[0], offer) if planned.sources else None
@@ -105,7 +107,8 @@ def _virtual_host(db: Mesh, planned: GatewayHostKey, key: GatewayRouteKey, routi
 
 
 def build_virtual_host(planned: GatewayHostKey, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None) -> bytes:
-    """Serialized, of serialized routes; those that take everything come last, for none behind one would ever be tried."""
+    """Returns the serialized virtual host of serialized routes; those that take everything come last, for none behind one would ever be
+    tried."""
     host = route_components_pb2.VirtualHost(
         name=planned.name,
         domains=planned.domains,

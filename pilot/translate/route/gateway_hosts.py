@@ -1,6 +1,6 @@
-"""Which virtual hosts a route configuration of a gateway has, and which VirtualServices each gets its routes from.
+"""Plans which virtual hosts a route configuration of a gateway has, and which VirtualServices each gets its routes from.
 
-Planned by names alone: routes themselves are built once for each `RouteSourceKey` and shared by the virtual hosts that name it.
+Plans are made of names alone: routes themselves are built once for each `RouteSourceKey` and shared by the virtual hosts that name it.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pilot.model.config.object import ObjectKey
 
 
 class RouteSourceKey(NamedTuple):
-    """The routes of a VirtualService as a server of a Gateway offers them: for its port, behind TLS or not."""
+    """Names the routes of a VirtualService as a server of a Gateway offers them: for its port, behind TLS or not."""
 
     gateway: ObjectKey
     virtual_service: ObjectKey
@@ -21,7 +21,7 @@ class RouteSourceKey(NamedTuple):
 
 
 class ServerHosts(NamedTuple):
-    """A server as far as its routes go; `hosts` may be `namespace/host`, `redirects`: plain HTTP is sent to HTTPS."""
+    """Holds a server as far as its routes go; `hosts` may be `namespace/host`, `redirects`: plain HTTP is sent to HTTPS."""
 
     gateway: ObjectKey
     hosts: tuple[str, ...]
@@ -31,7 +31,7 @@ class ServerHosts(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A VirtualService bound to a Gateway; `ports` are those of the Gateway's servers for which it has any route."""
+    """Holds a VirtualService bound to a Gateway; `ports` are those of the Gateway's servers for which it has any route."""
 
     key: ObjectKey
     hosts: tuple[str, ...]
@@ -39,7 +39,7 @@ class Bound(NamedTuple):
 
 
 class GatewayHostKey(NamedTuple):
-    """A virtual host. `domains`: the first names it; `sources`: in the order of their routes; `redirects`: TLS is required."""
+    """Plans a virtual host. `domains`: the first names it; `sources`: in the order of their routes; `redirects`: TLS is required."""
 
     name: str
     domains: tuple[str, ...]
@@ -53,7 +53,7 @@ class _Host:
 
 
 def plan_hosts(servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterable[Bound]], collapse: bool) -> tuple[GatewayHostKey, ...]:
-    """The virtual hosts of the servers that share a route configuration, by name.
+    """Returns the virtual hosts of the servers that share a route configuration, by name.
 
     `bound`: by Gateway, in order of precedence. `collapse`: hosts of the same routes are domains of one virtual host. Without any,
     there is one that answers 404 to everything.
@@ -73,7 +73,7 @@ def plan_hosts(servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterabl
 
 
 def _offer(found: dict[str, _Host], sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey], server: ServerHosts, service: Bound) -> None:
-    """Add the routes of a VirtualService to the hosts that a server shares with it.
+    """Adds the routes of a VirtualService to the hosts that a server shares with it.
 
     The first server of a Gateway for whose port there are routes says for which port they are built: the others of the same
     route configuration get the same.
@@ -93,7 +93,7 @@ def _offer(found: dict[str, _Host], sources: dict[tuple[ObjectKey, ObjectKey], R
 
 
 def _collapse(planned: list[GatewayHostKey]) -> list[GatewayHostKey]:
-    """Merge hosts of the same routes into the most specific of them."""
+    """Merges hosts of the same routes into the most specific of them."""
     merged: dict[str, GatewayHostKey] = {}
     known: dict[tuple[RouteSourceKey, ...], str] = {}
     for host in sorted(planned, key=lambda h: hosts.specificity(h.domains[0])):
@@ -107,7 +107,7 @@ def _collapse(planned: list[GatewayHostKey]) -> list[GatewayHostKey]:
 
 
 def of_namespace(server_hosts: Iterable[str], namespace: str) -> list[str]:
-    """The hosts that VirtualServices of a namespace may have, without the namespaces that they are limited to."""
+    """Returns the hosts that VirtualServices of a namespace may have, without the namespaces that they are limited to."""
     parts = (h.rpartition("/") for h in server_hosts)
     return [host for limit, _, host in parts if limit in ("", "*", namespace)]
 

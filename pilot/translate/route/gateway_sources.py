@@ -1,4 +1,4 @@
-"""The routes that a VirtualService gives to the servers of a Gateway, serialized once for all virtual hosts that have them."""
+"""Derives the routes that a VirtualService gives to the servers of a Gateway, serialized once for all virtual hosts that have them."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -25,14 +25,14 @@ from pilot.translate.route.virtual_host import default_retries
 
 
 class RouteBytes(NamedTuple):
-    """A serialized route; `catch_all`: no request gets past it."""
+    """Holds a serialized route; `catch_all`: no request gets past it."""
 
     route: bytes
     catch_all: bool
 
 
 class OfferKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """What the routes of a source depend on beside it. `alt_svc`: answers tell of HTTP/3; the others are as in `Routing`."""
+    """Says what the routes of a source depend on beside it. `alt_svc`: answers tell of HTTP/3; the others are as in `GatewayRoutesFacet`."""
 
     scope: ScopeFacet
     labels: Labels
@@ -43,7 +43,7 @@ class OfferKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def source_routes(db: Mesh, source: RouteSourceKey, offer: OfferKey) -> tuple[RouteBytes, ...]:
-    """The routes of a source, in order."""
+    """Returns the routes of a source, in order."""
     found, asks = virtual_service(db, source.virtual_service), asks_of(db, source.virtual_service)
     if found is None or asks is None:
         return ()
@@ -65,7 +65,7 @@ def source_routes(db: Mesh, source: RouteSourceKey, offer: OfferKey) -> tuple[Ro
 
 
 def _settings(db: Mesh, key: DestinationKey, offer: OfferKey) -> ConsistentHashLB | None:
-    """What the DestinationRule that a router follows for a destination says of hashing."""
+    """Returns what the DestinationRule that a router follows for a destination says of hashing."""
     ref = service_in_sight(db, key.host, offer.scope.namespace)
     rule = destination_rule(db, offer.scope, ref, offer.labels) if ref is not None else None
     return hash_of_destination(rule.spec, key.subset, key.port) if rule is not None else None
@@ -73,9 +73,9 @@ def _settings(db: Mesh, key: DestinationKey, offer: OfferKey) -> ConsistentHashL
 
 @derived
 def destination_service(db: Mesh, host: str, owner: str, viewer: str) -> ServiceRef | None:
-    """The service that a destination of a VirtualService in namespace `owner` means to a router in `viewer`.
+    """Returns the service that a destination of a VirtualService in namespace `owner` means to a router in `viewer`.
 
-    The owner's own where the router sees it, else the one that the router has of that name.
+    It is the owner's own where the router sees that, else the one that the router has of that name.
     """
     own = ServiceRef(host, owner)
     return own if is_visible(db, own, viewer) else service_in_sight(db, host, viewer)
@@ -107,7 +107,7 @@ def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
 
 @derived
 def target_of(db: Mesh, ref: ServiceRef) -> RouteTarget:
-    """A service, as far as routes to it depend on it."""
+    """Returns a service, as far as routes to it depend on it."""
     found = service(db, ref)
     if found is None:
         return RouteTarget()
@@ -117,7 +117,7 @@ def target_of(db: Mesh, ref: ServiceRef) -> RouteTarget:
 
 @derived
 def session_of_host(db: Mesh, host: str, source: RouteSourceKey, offer: OfferKey) -> StickySession | None:
-    """Sticky sessions of the host of a virtual host, where its VirtualService leads to the service of that very name."""
+    """Returns the sticky session of the host of a virtual host, where its VirtualService leads to the service of that very name."""
     asks = asks_of(db, source.virtual_service) if db.settings.listeners.persistent_sessions else None
     if asks is None or host not in asks.targets:
         return None

@@ -1,4 +1,4 @@
-"""What requests are hashed by, where a DestinationRule asks for consistent hashing.
+"""Decides what requests are hashed by, where a DestinationRule asks for consistent hashing.
 
 The load balancer stands on the cluster, the key on the routes to it.
 """
@@ -13,7 +13,7 @@ _HashPolicy = route_components_pb2.RouteAction.HashPolicy
 
 
 def build_hash_policy(settings: ConsistentHashLB | None) -> route_components_pb2.RouteAction.HashPolicy | None:
-    """None where no key is named."""
+    """Returns None where no key is named."""
     if settings is None:
         return None
     if settings.http_header_name:

@@ -1,4 +1,4 @@
-"""Operations on headers, and the host that a request goes on with.
+"""Builds operations on headers, and the host that a request goes on with.
 
 https://istio.io/latest/docs/reference/config/networking/virtual-service/#Headers: `set` replaces, `add` appends. The host cannot be
 changed as a header: it becomes a host rewrite.
@@ -17,7 +17,7 @@ _OVERWRITE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
 
 class Operations(NamedTuple):
-    """What Envoy's routes, virtual hosts and weighted clusters all have fields for; `authority` is "" where it stays."""
+    """Holds what Envoy's routes, virtual hosts and weighted clusters all have fields for; `authority` is "" where it stays."""
 
     request_add: list[base_pb2.HeaderValueOption]
     request_remove: list[str]
@@ -36,7 +36,7 @@ class Operations(NamedTuple):
 
 
 def build_operations(headers: Headers | None) -> Operations:
-    """Values to set come before those to add, each by name."""
+    """Returns the operations: values to set come before those to add, each by name."""
     if headers is None:
         return Operations([], [], [], [])
     request = headers.request or HeaderOperations()
@@ -51,7 +51,7 @@ def build_operations(headers: Headers | None) -> Operations:
 
 
 def build_value(name: str, value: str) -> base_pb2.HeaderValueOption:
-    """A value to add to those that the header has."""
+    """Returns a value to add to those that the header has."""
     return base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=name, value=value), append_action=_APPEND)
 
 
@@ -70,5 +70,5 @@ def _authority(headers: Mapping[str, str]) -> str:
 
 
 def _is_internal(name: str) -> bool:
-    """Envoy refuses to change these as headers."""
+    """Returns whether a name is one that Envoy refuses to change as a header."""
     return name.startswith(":") or name.lower() == "host"

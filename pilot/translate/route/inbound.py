@@ -1,4 +1,4 @@
-"""The routes of a sidecar's inbound side: everything goes to the workload itself. They stand in the listener, not in RDS."""
+"""Builds the routes of a sidecar's inbound side: everything goes to the workload itself. They stand in the listener, not in RDS."""
 from __future__ import annotations
 
 from envoy.config.route.v3 import route_components_pb2, route_pb2

@@ -1,4 +1,4 @@
-"""Which requests a route is for: Istio's HTTPMatchRequest as Envoy's RouteMatch.
+"""Decides which requests a route is for: Istio's HTTPMatchRequest as Envoy's RouteMatch.
 
 Conditions on the source (labels, namespace, gateway) and on the port are decided here and now, for the proxy and listener that
 the route is built for: Envoy does not see them.
@@ -23,7 +23,7 @@ EVERYTHING = route_components_pb2.RouteMatch(prefix="/")
 
 
 def applies(match: HTTPMatchRequest, port: int, gateways: frozenset[str], namespace: str, labels: Labels) -> bool:
-    """Is the match for this listener port and for a proxy of these gateways, namespace and labels?
+    """Returns whether the match is for this listener port and for a proxy of these gateways, namespace and labels.
 
     A match that names gateways asks nothing else about the source.
     """
@@ -35,7 +35,7 @@ def applies(match: HTTPMatchRequest, port: int, gateways: frozenset[str], namesp
 
 
 def build_match(match: HTTPMatchRequest | None) -> route_components_pb2.RouteMatch:
-    """The conditions on the request; without a match, every request."""
+    """Returns the conditions on the request; without a match, every request meets them."""
     if match is None:
         return route_components_pb2.RouteMatch(prefix="/")
     out = route_components_pb2.RouteMatch(
@@ -62,7 +62,7 @@ def _set_path(out: route_components_pb2.RouteMatch, uri: StringMatch | None) -> 
 
 
 def is_catch_all(match: route_components_pb2.RouteMatch) -> bool:
-    """Does it hold for every request, so that routes after it are out of reach?"""
+    """Returns whether the match holds for every request, so that routes after it are out of reach."""
     return (
         (match.prefix == "/" or match.path_separated_prefix == "/" or match.safe_regex.regex == ".*")
         and not match.headers
@@ -74,7 +74,7 @@ def is_catch_all(match: route_components_pb2.RouteMatch) -> bool:
 # -- headers ---------------------------------------------------------------------------------------------------------------
 
 def _named_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.HeaderMatcher]:
-    """Conditions on headers, by name; those that are claims are no headers."""
+    """Returns the conditions on headers, by name; those that are claims are no headers."""
     found = [_header(name, m) for name, m in match.headers.items() if _claim_path(name) is None]
     found += [_header(name, m, invert=True) for name, m in match.without_headers.items() if _claim_path(name) is None]
     return sorted(found, key=lambda header: header.name)
@@ -87,7 +87,8 @@ def _pseudo_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.He
 
 
 def _header(name: str, match: StringMatch, invert: bool = False) -> route_components_pb2.HeaderMatcher:
-    """An inverted match holds without the header too: Envoy must be told, except where the match asks just that."""
+    """Returns a condition on a header. An inverted match holds without the header too: Envoy must be told, except where the match asks
+    just that."""
     if means_present(match):
         return route_components_pb2.HeaderMatcher(name=name, present_match=True, invert_match=invert)
     return route_components_pb2.HeaderMatcher(
@@ -116,7 +117,8 @@ def _claim_matchers(headers: Mapping[str, StringMatch], invert: bool) -> Iterabl
 
 
 def _claim_path(name: str) -> list[str] | None:
-    """The claim that `@request.auth.claims.group.id` or `@request.auth.claims[group][id]` names, outermost first; None for a header.
+    """Returns the claim that `@request.auth.claims.group.id` or `@request.auth.claims[group][id]` names, outermost first; None for a
+    header.
 
     https://istio.io/latest/docs/tasks/security/authentication/jwt-route/
     """
@@ -131,7 +133,7 @@ def _claim_path(name: str) -> list[str] | None:
 
 
 def _claim(path: list[str], match: StringMatch, invert: bool) -> metadata_pb2.MetadataMatcher:
-    """Holds where the claim is the text, or a list with the text in it."""
+    """Returns the condition that the claim is the text, or a list with the text in it."""
     value = value_pb2.ValueMatcher(string_match=build_string_matcher(match))
     listed = value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=value))
     return metadata_pb2.MetadataMatcher(

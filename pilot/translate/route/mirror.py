@@ -1,4 +1,7 @@
-"""Copies of requests whose answers are thrown away. https://istio.io/latest/docs/tasks/traffic-management/mirroring/"""
+"""Builds copies of requests whose answers are thrown away. https:
+
+istio.io/latest/docs/tasks/traffic-management/mirroring/
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -14,7 +17,7 @@ from pilot.translate.route.percent import ALL, build_fraction, build_runtime, bu
 
 
 def build_mirrors(rule: HTTPRoute, context: RouteContext) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
-    """One for `mirror`, and one for each of `mirrors`; a share of nothing is no mirror."""
+    """Returns one policy for `mirror`, and one for each of `mirrors`; a share of nothing is no mirror."""
     if rule.mirror is not None:
         yield from _mirror(rule.mirror, _share(rule.mirror_percentage, rule.mirror_percent), context)
     for policy in rule.mirrors:

@@ -1,4 +1,4 @@
-"""Shares of requests."""
+"""Builds shares of requests."""
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2

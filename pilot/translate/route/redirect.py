@@ -1,4 +1,7 @@
-"""HTTPRedirect. https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRedirect"""
+"""Builds the action of an HTTPRedirect. https:
+
+istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRedirect
+"""
 from __future__ import annotations
 
 from envoy.config.route.v3 import route_components_pb2
@@ -33,7 +36,7 @@ def build_redirect(redirect: HTTPRedirect, port: int, tls: bool) -> route_compon
 
 
 def _port(redirect: HTTPRedirect, listener_port: int, tls: bool) -> int:
-    """The port to name, 0 for the one that the scheme implies. Envoy cannot take the request's, but it is the listener's."""
+    """Returns the port to name, 0 for the one that the scheme implies. Envoy cannot take the request's, but it is the listener's."""
     named = listener_port if redirect.derive_port == "FROM_REQUEST_PORT" else redirect.port or 0
     scheme = redirect.scheme or ("https" if tls else "http")
     return 0 if named == _IMPLIED_PORTS.get(scheme) else named

@@ -1,4 +1,6 @@
-"""Retry policies. https://istio.io/latest/docs/concepts/traffic-management/#retries
+"""Builds retry policies. https:
+
+istio.io/latest/docs/concepts/traffic-management/#retries
 
 Without a word from the user two retries are made of what surely was not processed. Hosts that were tried are avoided, except where
 a hash picks the host.
@@ -64,7 +66,7 @@ def build_inbound_retry(policy: HTTPRetry | None) -> route_components_pb2.RetryP
 
 
 def _set_conditions(out: route_components_pb2.RetryPolicy, policy: HTTPRetry, default: str) -> None:
-    """Set conditions, status codes and backoff. Users write both codes and Envoy's conditions into `retryOn`."""
+    """Sets conditions, status codes and backoff. Users write both codes and Envoy's conditions into `retryOn`."""
     out.retry_on = default
     if policy.retry_on:
         parts = [part for p in policy.retry_on.split(",") if (part := p.strip())]

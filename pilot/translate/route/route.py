@@ -1,4 +1,4 @@
-"""Routes of a VirtualService, for sidecars and gateways."""
+"""Builds the routes of a VirtualService, for sidecars and gateways."""
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2
@@ -27,9 +27,9 @@ ALT_SVC_SECONDS = 86_400
 
 
 def build_routes(service: Object[VirtualService], context: RouteContext) -> list[route_components_pb2.Route]:
-    """One route a condition, in the order in which Envoy tries them; those behind one that takes everything are left out.
+    """Returns one route a condition, in the order in which Envoy tries them; those behind one that takes everything are left out.
 
-    Empty where no rule is for the proxy and port of the context.
+    There is none where no rule is for the proxy and port of the context.
     """
     metadata = build_metadata(service.key)
     routes: list[route_components_pb2.Route] = []
@@ -47,12 +47,12 @@ def build_routes(service: Object[VirtualService], context: RouteContext) -> list
 
 
 def has_routes(service: VirtualService, port: int, gateways: frozenset[str], namespace: str, labels: frozenset[tuple[str, str]]) -> bool:
-    """Would there be any routes for such a proxy and port?"""
+    """Returns whether there would be any routes for such a proxy and port."""
     return any(not rule.match or any(applies(m, port, gateways, namespace, labels) for m in rule.match) for rule in service.http)
 
 
 def build_metadata(key: ObjectKey) -> base_pb2.Metadata:
-    """Which object a route is from."""
+    """Returns the metadata that names the object a route is from."""
     config = struct_pb2.Value(string_value=config_path("virtual-service", key.namespace, key.name))
     return base_pb2.Metadata(filter_metadata={"istio": struct_pb2.Struct(fields={"config": config})})
 
@@ -64,7 +64,7 @@ def build_route(
     context: RouteContext,
     metadata: base_pb2.Metadata,
 ) -> route_components_pb2.Route | None:
-    """The route of one rule under one of its conditions; None where that is for others, or the rule leads nowhere."""
+    """Returns the route of one rule under one of its conditions; None where that is for others, or the rule leads nowhere."""
     if match is not None and not applies(match, context.port, context.gateways, context.namespace, context.labels):
         return None
     operations = build_operations(rule.headers)
@@ -85,7 +85,7 @@ def build_route(
 
 
 def _set_action(route: route_components_pb2.Route, rule: HTTPRoute, context: RouteContext, authority: str) -> bool:
-    """Set what happens to a request; False where nothing can."""
+    """Sets what happens to a request; returns False where nothing can."""
     if rule.redirect is not None:
         redirect = build_redirect(rule.redirect, context.port, context.tls)
         if redirect is None:
@@ -104,7 +104,7 @@ def _set_action(route: route_components_pb2.Route, rule: HTTPRoute, context: Rou
 
 
 def _add_destination_headers(route: route_components_pb2.Route, rule: HTTPRoute) -> None:
-    """A single destination has no weighted cluster of its own that could carry its headers. The rule's host comes before its."""
+    """Adds to the route the headers of a single destination, which has no weighted cluster of its own. The rule's host comes before its."""
     operations = build_operations(rule.route[0].headers)
     for name, values in operations.fields().items():
         getattr(route, name).extend(values)
@@ -123,7 +123,7 @@ def _set_filters(route: route_components_pb2.Route, rule: HTTPRoute, context: Ro
 
 
 def _session(rule: HTTPRoute, context: RouteContext) -> StickySession | None:
-    """The first of two sessions that destinations ask for; a destination behind one, without a session, ends it."""
+    """Returns the first of two sessions that destinations ask for; a destination behind one, without a session, ends it."""
     found: StickySession | None = None
     for destination in destinations(rule):
         target = context.targets.get(destination.destination.host) if destination.destination is not None else None

@@ -1,4 +1,4 @@
-"""The virtual hosts that the services of one namespace have on one port.
+"""Derives the virtual hosts that the services of one namespace have on one port.
 
 Proxies that see the same services of a namespace, through the same VirtualServices, share them; only who has the same DNS domain
 as the services gets others, with their short names.
@@ -24,7 +24,7 @@ from pilot.translate.route.domains import Domains, build_domains, far, kubernete
 
 
 class HostKey(NamedTuple):
-    """A virtual host to be: of a service, or (`ref` None) of a VirtualService alone. `host` is in lower case.
+    """Plans a virtual host: of a service, or (`ref` None) of a VirtualService alone. `host` is in lower case.
 
     `rules`: the VirtualServices that may route it, in the order they are tried; the first that has any route for the proxy does.
     """
@@ -37,7 +37,7 @@ class HostKey(NamedTuple):
 
 
 class SegmentKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Services of one namespace in sight, by age, that have the port (0: any port)."""
+    """Names services of one namespace in sight, by age, that have the port (0: any port)."""
 
     refs: tuple[ServiceRef, ...]
     port: int
@@ -46,7 +46,7 @@ class SegmentKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[HostKey, ...]:
-    """The virtual hosts of a segment: one for each service and HTTP port. An alias has one only where a VirtualService is for it."""
+    """Returns the virtual hosts of a segment: one for each service and HTTP port. An alias has one only where a VirtualService is for it."""
     hosts: list[HostKey] = []
     for ref in key.refs:
         found = service(db, ref)
@@ -60,13 +60,13 @@ def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[HostKey, ...]:
 
 
 def http_ports(found: Service, number: int) -> list[Port]:
-    """The ports of a service that may carry HTTP: that of a number, or (0) all."""
+    """Returns the ports of a service that may carry HTTP: that of a number, or (0) all."""
     ports = found.ports if not number else tuple(p for p in (found.port(number),) if p is not None)
     return [p for p in ports if p.protocol.is_http or p.protocol is Protocol.UNSUPPORTED]
 
 
 def rules_of(db: Mesh, host: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
-    """The VirtualServices that may route a host; those behind one that always does are left out."""
+    """Returns the VirtualServices that may route a host; those behind one that always does are left out."""
     out: list[ObjectKey] = []
     for key in virtual_services_of(db, host, viewer):
         asks = asks_of(db, key)
@@ -78,7 +78,7 @@ def rules_of(db: Mesh, host: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
 
 
 def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
-    """Other names of a service, as far as they are imported together with it."""
+    """Returns other names of a service, as far as they are imported together with it."""
     refs = aliases_of(db, ref.hostname)
     if not refs or viewer.hosts is None:
         return tuple(a.hostname for a in refs)
@@ -89,7 +89,7 @@ def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
 # -- what a segment depends on ---------------------------------------------------------------------------------------------
 
 class Needs(msgspec.Struct, frozen=True, cache_hash=True):
-    """What the hosts of a segment need to know of a proxy. `namespaces`: those whose clients use short names for them."""
+    """Says what the hosts of a segment need to know of a proxy. `namespaces`: those whose clients use short names for them."""
 
     asks: Asks
     namespaces: frozenset[str]
@@ -97,13 +97,14 @@ class Needs(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def segment_needs(db: Mesh, key: SegmentKey) -> Needs:
+    """Returns what all hosts of a segment need together."""
     hosts = segment_hosts(db, key)
     return Needs(combine(host_asks(db, host) for host in hosts), frozenset(kubernetes_namespace(n) for h in hosts for n in (h.host, *h.aliases)))
 
 
 @derived
 def host_asks(db: Mesh, host: HostKey) -> Asks:
-    """What the routes of one host ask, and its default route where the VirtualServices may have none."""
+    """Returns what the routes of one host ask, and its default route where the VirtualServices may have none."""
     asked = [asks for rule in host.rules if (asks := asks_of(db, rule)) is not None]
     if host.ref is not None and all(asks.conditional for asks in asked) and may_hash(db, host.ref.hostname):
         asked.append(Asks(hashed=(default_destination(host.ref, host.port),)))
@@ -111,14 +112,14 @@ def host_asks(db: Mesh, host: HostKey) -> Asks:
 
 
 def default_destination(ref: ServiceRef, port: int) -> DestinationKey:
-    """Where requests to a port of a service go that no VirtualService routes."""
+    """Returns where requests to a port of a service go that no VirtualService routes."""
     return DestinationKey(ref.hostname, "", port)
 
 
 # -- domains ---------------------------------------------------------------------------------------------------------------
 
 def host_domains(db: Mesh, host: HostKey, dns_domain: str, families: AddressFamiliesFacet, listener: int) -> Domains:
-    """The domains of a virtual host, before any is dropped because another host has it. `listener`: 0 where ports are told apart."""
+    """Returns the domains of a virtual host, before any is dropped because another host has it. `listener`: 0 where ports are told apart."""
     found = service(db, host.ref) if host.ref is not None else None
     if found is None:
         return Domains((bracketed(host.host),), frozenset())
@@ -126,7 +127,7 @@ def host_domains(db: Mesh, host: HostKey, dns_domain: str, families: AddressFami
 
 
 class Claims(NamedTuple):
-    """The domains of a segment, in lower case; `repeated`: those that more than one of its hosts have."""
+    """Holds the domains of a segment, in lower case; `repeated`: those that more than one of its hosts have."""
 
     domains: frozenset[str]
     repeated: frozenset[str]
@@ -134,6 +135,7 @@ class Claims(NamedTuple):
 
 @derived
 def segment_claims(db: Mesh, key: SegmentKey, dns_domain: str, families: AddressFamiliesFacet) -> Claims:
+    """Returns the domains that the hosts of a segment have before any is dropped."""
     seen: set[str] = set()
     repeated: set[str] = set()
     for host in segment_hosts(db, key):
@@ -144,5 +146,5 @@ def segment_claims(db: Mesh, key: SegmentKey, dns_domain: str, families: Address
 
 
 def domain_for(dns_domain: str, needs: Needs) -> str:
-    """The DNS domain of a proxy as far as it matters to the names in a segment."""
+    """Returns the DNS domain of a proxy as far as it matters to the names in a segment."""
     return dns_domain if dns_domain.partition(".svc.")[0] in needs.namespaces else far(dns_domain)

@@ -1,4 +1,4 @@
-"""Sticky sessions of services whose labels ask for them: the stateful session filter, filled in for a route or virtual host.
+"""Builds sticky sessions of services whose labels ask for them: the stateful session filter, filled in for a route or virtual host.
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/stateful_session_filter
 """
@@ -18,19 +18,19 @@ from pilot.translate.typed import pack
 
 
 class StickySession(NamedTuple):
-    """What a session is kept by: a cookie, `name` or `name:path`, or a header."""
+    """Says what a session is kept by: a cookie, `name` or `name:path`, or a header."""
 
     cookie: str = ""
     header: str = ""
 
 
 def session_of(service: Service) -> StickySession | None:
-    """What a service's labels ask for; a cookie comes before a header."""
+    """Returns what a service's labels ask for; a cookie comes before a header."""
     return StickySession(service.session_label, service.session_header_label) if service.session_label or service.session_header_label else None
 
 
 def build_session(session: StickySession) -> any_pb2.Any:
-    """The configuration of the filter for a route or virtual host."""
+    """Returns the configuration of the filter for a route or virtual host."""
     if session.cookie:
         name, colon, path = session.cookie.partition(":")
         cookie = http_cookie_pb2.Cookie(name=name, path=path if colon else "/")  # no time to live: it ends with the browser's session

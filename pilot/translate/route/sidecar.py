@@ -1,4 +1,4 @@
-"""Outbound route configurations of sidecars.
+"""Derives the outbound route configurations of sidecars.
 
 A configuration is the concatenation of its segments, a segment that of its virtual hosts. So an edit of one VirtualService builds
 one virtual host, the segment that it is in, and joins: nothing else is parsed, built or compared.
@@ -33,9 +33,10 @@ UNIX = "unix://"
 # -- names -----------------------------------------------------------------------------------------------------------------
 
 def parse_name(name: str) -> tuple[str, int] | None:
-    """Host and port of `80` (no host) or of `host:80`, the routes of one sniffed service. Port 0 for `http_proxy` and Unix sockets.
+    """Returns the host and port of `80` (no host) or of `host:80`, the routes of one sniffed service; port 0 for `http_proxy` and Unix
+    sockets.
 
-    None for a name that is none of these.
+    A name that is none of these gives None.
     """
     if name == HTTP_PROXY or name.startswith(UNIX):
         return "", 0
@@ -44,7 +45,7 @@ def parse_name(name: str) -> tuple[str, int] | None:
 
 
 def find_listener(listeners: Iterable[EgressListener], name: str, port: int) -> int | None:
-    """The index of the egress listener that routes of that name are for: its own port or socket, else the first of all ports."""
+    """Returns the index of the egress listener that routes of that name are for: its own port or socket, else the first of all ports."""
     for index, listener in enumerate(listeners):
         if listener.port is None or (listener.port.number == port and (port or listener.bind == name)):
             return index
@@ -55,7 +56,7 @@ def find_listener(listeners: Iterable[EgressListener], name: str, port: int) -> 
 
 @derived
 def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
-    """The route configuration that a listener asks for by name; None for a name that no listener has."""
+    """Returns the route configuration that a listener asks for by name; None for a name that no listener has."""
     parsed = parse_name(name)
     if parsed is None:
         return None
@@ -71,7 +72,7 @@ def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource
 
 @derived
 def table_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> RouteTableKey:
-    """What a proxy sees of a port through an egress listener."""
+    """Returns what a proxy sees of a port through an egress listener."""
     listener = egress_listeners(db, routing.scope)[index]
     if listener.port is not None and parse_protocol(listener.port.protocol) is Protocol.HTTP_PROXY:
         port = 0
@@ -97,12 +98,12 @@ def _virtual_hosts(db: Mesh, key: RouteTableKey, routing: SidecarRoutesFacet) ->
 
 @derived
 def segment_bytes(db: Mesh, segment: SegmentKey, view: VirtualHostViewKey) -> bytes:
-    """The virtual hosts of a segment, as fields."""
+    """Returns the virtual hosts of a segment, as fields."""
     return b"".join([virtual_host(db, virtual_host_key(h, host_asks(db, h), segment.port, view)) for h in segment_hosts(db, segment)])
 
 
 def _sniffed(db: Mesh, key: RouteTableKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
-    """The virtual host of one service, for any domain: the listener is for its addresses alone."""
+    """Returns the virtual host of one service, for any domain: the listener is for its addresses alone."""
     found = table(db, key)
     segment = found.by_hostname.get(hostname)
     if segment is None:
@@ -115,6 +116,6 @@ def _sniffed(db: Mesh, key: RouteTableKey, hostname: str, routing: SidecarRoutes
 
 @derived
 def catch_all(db: Mesh, routing: SidecarRoutesFacet) -> bytes:
-    """The virtual host for all that is not known, as a field."""
+    """Returns the virtual host for all that is not known, as a field."""
     policy = outbound_traffic_policy(db, routing.scope)
     return as_field(build_catch_all(policy, routing.attempt_count, routing.forwarded_host).SerializeToString(deterministic=True))

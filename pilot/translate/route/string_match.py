@@ -1,4 +1,7 @@
-"""Envoy's string matchers. https://www.envoyproxy.io/docs/envoy/latest/api-v3/type/matcher/v3/string.proto"""
+"""Builds Envoy's string matchers. https:
+
+www.envoyproxy.io/docs/envoy/latest/api-v3/type/matcher/v3/string.proto
+"""
 from __future__ import annotations
 
 from envoy.type.matcher.v3 import regex_pb2, string_pb2
@@ -20,10 +23,10 @@ def build_string_matcher(match: StringMatch) -> string_pb2.StringMatcher | None:
 
 
 def build_regex(regex: str) -> regex_pb2.RegexMatcher:
-    """RE2, the whole text."""
+    """Returns the matcher of a regular expression (RE2) that has to match the whole text."""
     return regex_pb2.RegexMatcher(regex=regex)
 
 
 def means_present(match: StringMatch) -> bool:
-    """Does it only ask whether the value is there? Without any kind of match, or with the regular expression `*`."""
+    """Returns whether a match only asks whether the value is there: without any kind of match, or with the regular expression `*`."""
     return match.regex == ANYTHING or (match.exact is None and match.prefix is None and match.regex is None)

@@ -1,4 +1,4 @@
-"""Which virtual hosts a route configuration has: the services of a port, by namespace, and hosts that only VirtualServices know.
+"""Derives which virtual hosts a route configuration has: the services of a port, by namespace, and hosts that only VirtualServices know.
 
 A table is shared by all proxies that see the same; what differs between them (short names, sources, hashing) is put in when a
 segment is built.
@@ -31,7 +31,8 @@ DEFAULT_PORT = 80
 
 
 class RouteTableKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """`refs`: services in sight that have the port, by age. `port`: 0 for all ports, which then are told apart by Host headers.
+    """Says what a route configuration shows. `refs`: services in sight that have the port, by age. `port`: 0 for all ports, which then
+    are told apart by Host headers.
 
     `dns_domain`: of clients of no namespace in particular, as far as that can be told from the proxy's.
     """
@@ -44,7 +45,8 @@ class RouteTableKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class RouteTable(NamedTuple):
-    """`dropped`: domains that a host does not get because another one has them, by host and port.
+    """Holds the virtual hosts of a route configuration. `dropped`: domains that a host does not get because another one has them, by host
+    and port.
 
     `targets`: services in sight of which routes to them must know more than the name. `dotless`: host names that may look like the
     short name of another service.
@@ -60,7 +62,7 @@ class RouteTable(NamedTuple):
 
 @derived
 def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Mapping[int, tuple[ServiceRef, ...]]:
-    """The services that have a port, by age; under 0 all of them."""
+    """Returns the services that have a port, by age; under 0 all of them."""
     found: dict[int, list[ServiceRef]] = {0: []}
     for item in imports:
         seen = service(db, item.ref)
@@ -72,7 +74,7 @@ def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Mapping[int, tuple
 
 @derived
 def table(db: Mesh, key: RouteTableKey) -> RouteTable:
-    """The virtual hosts of a route configuration."""
+    """Returns the virtual hosts of a route configuration."""
     by_namespace: dict[str, list[ServiceRef]] = {}
     for ref in key.refs:
         by_namespace.setdefault(ref.namespace, []).append(ref)
@@ -93,7 +95,8 @@ def table(db: Mesh, key: RouteTableKey) -> RouteTable:
 # -- hosts of VirtualServices that are no services in sight ----------------------------------------------------------------
 
 def _other_hosts(db: Mesh, key: RouteTableKey, bindings: tuple[Binding, ...], hosts: list[HostKey]) -> tuple[HostKey, ...]:
-    """They are on the ports of the services that the same VirtualService routes; without any such service on port 80."""
+    """Returns the hosts that no service has. They are on the ports of the services that the same VirtualService routes; without any such
+    service on port 80."""
     services: dict[str, list[int]] = {ref.hostname.lower(): [] for ref in key.refs}
     by_rule: dict[ObjectKey, set[int]] = {}
     for host in hosts:
@@ -114,7 +117,7 @@ def _other_hosts(db: Mesh, key: RouteTableKey, bindings: tuple[Binding, ...], ho
 
 
 def _unknown(hosts: Iterable[str], services: Mapping[str, list[int]]) -> list[str]:
-    """Exact hosts first. A wildcard that overlaps with any service stands for that."""
+    """Returns the hosts that no service has, exact ones first. A wildcard that overlaps with any service stands for that."""
     names = [h.lower() for h in hosts]
     exact = [h for h in names if not is_wildcard(h) and h not in services]
     return exact + [h for h in names if is_wildcard(h) and not any(matches(s, h) for s in services)]
@@ -146,7 +149,7 @@ def _dropped(
 
 
 def _claims(db: Mesh, host: HostKey, key: RouteTableKey) -> Domains:
-    """What a host claims. Its short names are claimed from other hosts of the same namespace alone: they are marked with it."""
+    """Returns what a host claims. Its short names are claimed from other hosts of the same namespace alone: they are marked with it."""
     names, short = host_domains(db, host, key.dns_domain, key.families, key.port)
     if key.port:
         for namespace in dict.fromkeys(kubernetes_namespace(n) for n in (host.host, *host.aliases)):
@@ -156,7 +159,7 @@ def _claims(db: Mesh, host: HostKey, key: RouteTableKey) -> Domains:
 
 
 def _contested(db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], others: tuple[HostKey, ...]) -> frozenset[str]:
-    """Domains that more than one host claims."""
+    """Returns the domains that more than one host claims."""
     seen = {host.host for host in others}
     contested: set[str] = set()
     for segment in segments:
@@ -168,8 +171,8 @@ def _contested(db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], o
 
 
 def _place(host: HostKey, places: Mapping[ObjectKey, int], ages: Mapping[ServiceRef, int]) -> tuple[int, bool, int, bool, int]:
-    """Hosts with a VirtualService come before those without, in the order of these, and in that port 80 before others; the ports of
-    a service without one are in its own order."""
+    """Returns what hosts are sorted by: those with a VirtualService come before those without, in the order of these, and in that port 80
+    before others; the ports of a service without one are in its own order."""
     age = ages[host.ref] if host.ref is not None else 0
     if not host.rules:
         return len(places), True, age, False, 0
@@ -180,7 +183,7 @@ def _place(host: HostKey, places: Mapping[ObjectKey, int], ages: Mapping[Service
 
 @hub
 def _peculiar(db: Mesh) -> frozenset[str]:
-    """Host names of services that routes to them treat in a special way: aliases, and those with sticky sessions."""
+    """Returns the host names of services that routes to them treat in a special way: aliases, and those with sticky sessions."""
     refs: Iterable[ServiceRef] = ()
     if db.settings.listeners.persistent_sessions:
         refs = (r for r in service_refs(db) if (s := service(db, r)) is not None and session_of(s) is not None)
@@ -188,7 +191,7 @@ def _peculiar(db: Mesh) -> frozenset[str]:
 
 
 def _targets(db: Mesh, key: RouteTableKey) -> Mapping[str, RouteTarget]:
-    """The services that routes to them must know: where all ports are served, each, for its port may have to be inferred."""
+    """Returns the services that routes to them must know: where all ports are served, each, for its port may have to be inferred."""
     peculiar = _peculiar(db)
     if key.port and not peculiar:
         return {}
@@ -196,7 +199,7 @@ def _targets(db: Mesh, key: RouteTableKey) -> Mapping[str, RouteTarget]:
 
 
 def target_of(db: Mesh, ref: ServiceRef, port: int) -> RouteTarget:
-    """A service as routes to it see it from a listener port."""
+    """Returns a service as routes to it see it from a listener port."""
     found = service(db, ref)
     if found is None:
         return RouteTarget()

@@ -1,4 +1,4 @@
-"""What virtual hosts need to know of a sidecar, cut down to what they ask for, so that sidecars that agree in it share them."""
+"""Cuts what virtual hosts need to know of a sidecar down to what they ask for, so that sidecars that agree in it share them."""
 from __future__ import annotations
 
 import msgspec
@@ -23,7 +23,7 @@ Dropped = tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
 
 
 class VirtualHostViewKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The fields of `VirtualHostKey`, for all hosts of a segment; `dropped` by host and port."""
+    """Holds the fields of `VirtualHostKey`, for all hosts of a segment; `dropped` by host and port."""
 
     dns_domain: str
     families: AddressFamiliesFacet
@@ -39,7 +39,7 @@ class VirtualHostViewKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=T
 def segment_view(
     db: Mesh, segment: SegmentKey, table: RouteTable, routing: SidecarRoutesFacet, plain: dict[str, VirtualHostViewKey]
 ) -> VirtualHostViewKey:
-    """What a segment needs. `plain`: views by DNS domain, for segments that ask for nothing else; it is added to."""
+    """Returns what a segment needs. `plain`: views by DNS domain, for segments that ask for nothing else; it is added to."""
     needs = segment_needs(db, segment)
     domain = domain_for(routing.dns_domain, needs) if segment.port else routing.dns_domain
     dropped: Dropped = ()
@@ -70,7 +70,7 @@ def build_view(db: Mesh, asks: Asks, domain: str, dropped: Dropped, table: Route
 
 
 def _dropped(hosts: tuple[HostKey, ...], table: RouteTable, domain: str) -> Dropped:
-    """What the table says, and short names that are names of other services."""
+    """Returns what the table says, and short names that are names of other services."""
     found = {(h.host, h.port): table.dropped.get((h.host, h.port), ()) for h in hosts}
     if table.dotless:
         found = {key: (*names, *(n for n in short_names(key[0], domain) if n in table.dotless)) for key, names in found.items()}
@@ -79,7 +79,7 @@ def _dropped(hosts: tuple[HostKey, ...], table: RouteTable, domain: str) -> Drop
 
 @derived
 def _settings(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet) -> ConsistentHashLB | None:
-    """What the DestinationRule that a proxy follows for a destination says of hashing."""
+    """Returns what the DestinationRule that a proxy follows for a destination says of hashing."""
     item = scope_services(db, routing.scope).get(key.host)
     rule_key = merged_rule_key(db, routing.scope.namespace, item.ref, routing.labels) if item is not None else ()
     found = merged_rule(db, rule_key) if rule_key else None
@@ -87,7 +87,7 @@ def _settings(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet) -> Con
 
 
 def virtual_host_key(host: HostKey, asks: Asks, listener: int, view: VirtualHostViewKey) -> VirtualHostKey:
-    """One host, as far as the view matters to it."""
+    """Returns the key of one host, with the view as far as it matters to that."""
     namespace, labels = asks.source(view.namespace, view.labels)
     names = (host.host, *host.aliases)
     return VirtualHostKey(

@@ -1,4 +1,4 @@
-"""One virtual host of a sidecar, serialized: a value that every proxy shares for which it would be the same."""
+"""Derives one virtual host of a sidecar, serialized: a value that every proxy shares for which it would be the same."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ MESH_GATEWAYS = frozenset(("mesh",))
 
 
 class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that a virtual host depends on, beside the objects that it is made from.
+    """Holds all that a virtual host depends on, beside the objects that it is made from.
 
     `listener`: the port of the listener, 0 for one of all ports. `namespace`, `labels`: of the proxy, as far as the rules ask.
     `targets`, `hashes`: what the rules lead to, as in `RouteContext`. `dns_domain`: as far as it matters to this host.
@@ -58,7 +58,7 @@ class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
 
 @derived
 def virtual_host(db: Mesh, key: VirtualHostKey) -> bytes:
-    """The virtual host, as a field of its configuration; b"" where there is nothing to route or no domain left."""
+    """Returns the virtual host, as a field of its configuration; b"" where there is nothing to route or no domain left."""
     rule = _rule(db, key)
     if rule is None and key.host.ref is None:
         return b""
@@ -71,7 +71,7 @@ def virtual_host(db: Mesh, key: VirtualHostKey) -> bytes:
 
 
 def _rule(db: Mesh, key: VirtualHostKey) -> Object[VirtualService] | None:
-    """The first VirtualService that has any route for the proxy."""
+    """Returns the first VirtualService that has any route for the proxy."""
     for rule in key.host.rules:
         found = virtual_service(db, rule)
         if found is not None and has_routes(found.spec, key.listener, MESH_GATEWAYS, key.namespace, key.labels):
@@ -100,7 +100,7 @@ def _context(db: Mesh, key: VirtualHostKey) -> RouteContext:
 
 @derived
 def default_retries(db: Mesh) -> HTTPRetry | None:
-    """The mesh's default retry policy."""
+    """Returns the mesh's default retry policy."""
     return mesh_config(db).default_http_retry_policy
 
 
@@ -132,7 +132,7 @@ def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route
 def build_virtual_host(
     name: str, domains: Iterable[str], routes: Iterable[route_components_pb2.Route], attempt_count: bool, session: StickySession | None = None
 ) -> route_components_pb2.VirtualHost:
-    """`attempt_count`: upstreams are told how often the request was tried."""
+    """Returns the virtual host. `attempt_count`: upstreams are told how often the request was tried."""
     out = route_components_pb2.VirtualHost(name=name, domains=domains, routes=routes, include_request_attempt_count=attempt_count)
     if session is not None:
         out.typed_per_filter_config[stateful_session.NAME].CopyFrom(build_session(session))

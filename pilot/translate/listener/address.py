@@ -1,4 +1,4 @@
-"""Addresses that listeners are bound to."""
+"""Builds addresses that listeners are bound to."""
 from __future__ import annotations
 
 import ipaddress

@@ -1,4 +1,4 @@
-"""Outbound filter chains by what makes them, before they are built; and how those of many services share a listener."""
+"""Describes outbound filter chains by what makes them, before they are built, and decides how those of many services share a listener."""
 from __future__ import annotations
 
 import ipaddress
@@ -16,14 +16,14 @@ RAW_BUFFER = "raw_buffer"
 
 
 class HttpRoutes(NamedTuple):
-    """A chain of HTTP: its class of managers, and the name of its routes."""
+    """Says what a chain of HTTP does: its class of managers, and the name of its routes."""
 
     kind: ManagerKey
     routes: str
 
 
 class OutboundChainKey(NamedTuple):
-    """A filter chain. Conditions first: `()` and "" are none. `protocol`: of a TCP chain, for filters that look into it;
+    """Describes a filter chain. Conditions come first: `()` and "" are none. `protocol`: of a TCP chain, for filters that look into it;
     `source`: the VirtualService that it is from; `dynamic_host`: the wildcard host that its SNI is resolved for."""
 
     sni: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class OutboundChainKey(NamedTuple):
 
     @property
     def condition(self) -> tuple[object, ...]:
-        """Equal for chains that Envoy takes for duplicates."""
+        """Returns a value that is equal for chains that Envoy takes for duplicates."""
         names = frozenset(s.lower() for s in self.sni if s != "*")
         return self.transport, self.alpns, names, frozenset(c for text in self.cidrs if (c := _network(text)))
 
@@ -53,7 +53,7 @@ class OutboundChainKey(NamedTuple):
 
     @property
     def networks(self) -> list[str]:
-        """Destinations, as Envoy compares them: "" is any."""
+        """Returns the destinations, as Envoy compares them: "" is any."""
         return [c for text in self.cidrs if (c := _network(text))] or [""]
 
 
@@ -66,12 +66,12 @@ def _once(texts: Iterable[str], form: Callable[[str], str]) -> tuple[str, ...]:
 
 
 def _cells(chain: OutboundChainKey, names: Iterable[str], networks: Collection[str]) -> Iterator[tuple[str, str, str, str]]:
-    """What the chain takes with these names and networks. No two chains of a listener may have one in common."""
+    """Returns what the chain takes with these names and networks. No two chains of a listener may have one in common."""
     return ((chain.transport, alpn, name, network) for alpn in chain.alpns or ("",) for name in names for network in networks)
 
 
 def _network(text: str) -> str:
-    """A network in its normal form, "" for one that stands for all addresses."""
+    """Returns a network in its normal form, "" for one that stands for all addresses."""
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -80,7 +80,7 @@ def _network(text: str) -> str:
 
 
 class OutboundListenerKey(NamedTuple):
-    """An outbound listener. `unmatched`: the cluster for connections that no chain takes."""
+    """Describes an outbound listener. `unmatched`: the cluster for connections that no chain takes."""
 
     binds: tuple[str, ...]
     port: int
@@ -90,7 +90,7 @@ class OutboundListenerKey(NamedTuple):
 
 
 class ListenerDraft:
-    """A listener that the chains of one service after the other are added to."""
+    """Holds a listener to which the chains of one service after the other are added."""
 
     def __init__(self) -> None:
         self.chains: dict[tuple[object, ...], OutboundChainKey] = {}
@@ -105,17 +105,18 @@ class ListenerDraft:
         return self.protocol is None
 
     def accepts(self, protocol: Protocol) -> bool:
-        """Protocols whose servers speak first share a port with nothing that would have to be told from them."""
+        """Returns whether a protocol may join. Those whose servers speak first share a port with nothing that would have to be told from
+        them."""
         return self.protocol is None or self.protocol is protocol or SERVER_FIRST.isdisjoint((self.protocol, protocol))
 
     def start(self, port: Port, binds: tuple[str, ...], to_port: bool, protocol: Protocol, chains: list[OutboundChainKey]) -> None:
-        """Begin (anew) with the chains of a service."""
+        """Begins (anew) with the chains of a service."""
         self.port, self.binds, self.to_port, self.protocol = port, binds, to_port, protocol
         self.chains, self.taken = {}, set()
         self.merge(chains)
 
     def merge(self, chains: list[OutboundChainKey]) -> None:
-        """Add chains; the first of those with the same condition stays, and a name or network that is taken is left out of later ones.
+        """Adds chains; the first of those with the same condition stays, and a name or network that is taken is left out of later ones.
 
         Envoy refuses a listener in which two chains share one, or with a name that it cannot tell TLS by.
         """
@@ -128,7 +129,7 @@ class ListenerDraft:
                 self.taken.update(_cells(rest, rest.names, rest.networks))
 
     def _free(self, chain: OutboundChainKey) -> OutboundChainKey | None:
-        """The chain for the names that are free, else for the networks; None where neither is."""
+        """Returns the chain for the names that are free, else for the networks; None where neither is."""
         chain = chain._replace(sni=_once(chain.sni, str.lower), cidrs=_once(chain.cidrs, _network))
         usable = tuple(name for name in chain.sni if is_server_name(name))
         if chain.sni and not usable:

@@ -1,4 +1,4 @@
-"""Which addresses the ports of services ask to be reached at."""
+"""Derives which addresses the ports of services ask to be reached at."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ PRIVILEGED = 1024
 
 
 class PlaceKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Where an egress listener of a proxy may listen.
+    """Says where an egress listener of a proxy may listen.
 
     `cluster`: as in `OutboundListenersFacet`; `binds`: addresses that it names, () for those of the services; `to_port`: it takes a port of
     the pod, where the others only take what is captured; `refused`: ports that other listeners of the proxy hold on all addresses.
@@ -46,7 +46,7 @@ class PlaceKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
         return wildcards(self.ipv4, self.ipv6)
 
     def allows(self, port: int, protocol: Protocol) -> bool:
-        """May it listen on a port? A refused one only at an address of its own."""
+        """Returns whether it may listen on a port; on a refused one only at an address of its own."""
         if self.to_port and self.unprivileged and 0 < port < PRIVILEGED:
             return False
         everywhere = self.binds[0] == self.wildcards[0] if self.binds else protocol.is_http
@@ -54,7 +54,7 @@ class PlaceKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class Claim(NamedTuple):
-    """A port of a service that asks for an address.
+    """Says that a port of a service asks for an address.
 
     `listener`: index of the egress listener; `port`: as it is listened on; `cluster_port`: where it leads without any rule; `address`: of the
     service, "" for a network; `cidrs`: destinations that tell it from others at the same address. `of_pod`: it is for a pod of a
@@ -95,8 +95,8 @@ def place_of(listener: EgressListener, facet: OutboundListenersFacet, refused: f
 
 @derived
 def claims(db: Mesh, item: ImportKey, index: int, place: PlaceKey, own: SidecarPort | None) -> tuple[Claim, ...]:
-    """What an imported service asks for through egress listener `index`, on the port that the listener has of its `own`, or on those
-    of the service."""
+    """Returns what an imported service asks for through egress listener `index`, on the port that the listener has of its `own`, or on
+    those of the service."""
     found = service(db, item.ref)
     if found is None or found.resolution is Resolution.ALIAS:
         return ()
@@ -115,13 +115,13 @@ def claims(db: Mesh, item: ImportKey, index: int, place: PlaceKey, own: SidecarP
 
 
 def is_headless(found: Service, port: Port, place: PlaceKey) -> bool:
-    """Is a port reached at the addresses of its pods? HTTP is routed by host names instead, at all addresses."""
+    """Returns whether a port is reached at the addresses of its pods. HTTP is routed by host names instead, at all addresses."""
     tcp = port.protocol.is_tcp or port.protocol is Protocol.UNSUPPORTED
     return tcp and found.resolution is Resolution.PASSTHROUGH and all(a[0] == ANY_IPV4 for a in _addresses(found, place))
 
 
 def _pod_claims(db: Mesh, found: Service, port: Port, index: int, place: PlaceKey, only: int) -> Iterator[Claim]:
-    """One a pod, but the proxy's own; without any pod one for all addresses, if nothing says that there should be pods."""
+    """Yields one claim a pod, but for the proxy's own; without any pod one for all addresses, if nothing says that there should be pods."""
     known = endpoints(db, found.ref, port.number)
     if not known and found.registry is not Registry.KUBERNETES and not found.selector:
         yield from _claims(found, port, index, place, only)
@@ -159,7 +159,7 @@ def _specific(address: str, found: Service, place: PlaceKey) -> str:
 
 
 def _addresses(found: Service, place: PlaceKey) -> list[tuple[str, ...]]:
-    """The addresses of a service as a proxy sees them, each with the further ones that belong to it.
+    """Returns the addresses of a service as a proxy sees them, each with the further ones that belong to it.
 
     Each address of a ServiceEntry stands for itself; those of a Kubernetes Service are one address of several families.
     """

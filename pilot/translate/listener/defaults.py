@@ -1,4 +1,4 @@
-"""What the mesh config and the settings say to every listener."""
+"""Holds what the mesh config and the settings say to every listener."""
 from __future__ import annotations
 
 import ipaddress
@@ -13,7 +13,7 @@ from pilot.translate.access_log import AccessLogs, access_logs_of
 
 
 class ListenerDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the mesh config that listeners are made by, so that any other edit of it leaves them alone."""
+    """Holds the part of the mesh config that listeners are made by, so that any other edit of it leaves them alone."""
 
     outbound_port: int
     inbound_port: int
@@ -43,7 +43,7 @@ def listener_defaults(db: Mesh) -> ListenerDefaults:
 
 @hub
 def internal_networks(db: Mesh) -> tuple[str, ...]:
-    """The address ranges of the mesh networks, sorted."""
+    """Returns the address ranges of the mesh networks, sorted."""
     found = set()
     for network in mesh_networks(db).networks.values():
         for endpoints in network.endpoints:

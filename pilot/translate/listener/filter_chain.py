@@ -1,4 +1,4 @@
-"""A filter chain: the one builder for all listeners of all kinds of proxies."""
+"""Builds a filter chain, for all listeners of all kinds of proxies."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ UNMATCHED_CHAIN = "PassthroughFilterChain"
 
 
 class ChainMatch(NamedTuple):
-    """What a connection must be like for a chain; what is empty does not matter."""
+    """Says what a connection must be like for a chain; what is empty does not matter."""
 
     server_names: tuple[str, ...] = ()
     cidrs: tuple[str, ...] = ()

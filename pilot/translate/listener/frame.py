@@ -1,4 +1,4 @@
-"""A listener without its filter chains: the one builder for all listeners of all kinds of proxies."""
+"""Builds a listener without its filter chains, for all listeners of all kinds of proxies."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _QUIC = udp_listener_config_pb2.UdpListenerConfig(
 
 
 class Frame(NamedTuple):
-    """A listener without its filter chains.
+    """Describes a listener without its filter chains.
 
     `binds`: its addresses, the first is the one that names it. `accepts`: how many connections a worker takes at once, 0 for all.
     `inspection_timeout`: how long `filters` may look at a connection before it goes on without them (0 for ever); None for Envoy's own

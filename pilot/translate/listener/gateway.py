@@ -1,4 +1,4 @@
-"""Listeners of gateways: one a port and bind address, put together from filter chains that are values of their own."""
+"""Derives the listeners of gateways: one a port and bind address, put together from filter chains that are values of their own."""
 from __future__ import annotations
 
 from typing import Any
@@ -94,13 +94,13 @@ def _chain_keys(db: Mesh, slot: GatewayListenerKey, selected: GatewaySelectionKe
 
 @derived
 def repeated_names(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[Repeated, ...]:
-    """Conditions of TLS rules that have no chain in the listeners of a router."""
+    """Returns the conditions of TLS rules that have no chain in the listeners of a router."""
     return tuple(again for slot in _slot_keys(db, selected, front) for again in _planned(db, slot, selected, front).repeated)
 
 
 @derived
 def covered_servers(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[ServerKey, ...]:
-    """Servers that have no chain in the listeners of a router."""
+    """Returns the servers that have no chain in the listeners of a router."""
     return tuple(key for slot in _slot_keys(db, selected, front) for key in _planned(db, slot, selected, front).covered)
 
 
@@ -108,7 +108,7 @@ def covered_servers(db: Mesh, selected: GatewaySelectionKey, front: GatewayListe
 
 @derived
 def filter_chain(db: Mesh, chain: GatewayChainKey, slot: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
-    """One filter chain; None for one that has nowhere to go."""
+    """Returns one filter chain; None for one that has nowhere to go."""
     if isinstance(chain, PlainChain):
         return _plain_chain(db, chain, slot, front)
     if isinstance(chain, HttpsChain):
@@ -160,7 +160,7 @@ def _stat_prefix(slot: GatewayListenerKey) -> str:
 
 
 def _socket(db: Mesh, key: ServerKey, front: GatewayListenersFacet, alpn: tuple[str, ...], quic: bool = False) -> base_pb2.TransportSocket | None:
-    """TLS of a server that ends it."""
+    """Returns the TLS of a server that ends it; None for one that does not."""
     found = server(db, key)
     if found is None or found.tls is None:
         return None
@@ -195,7 +195,7 @@ _chains = Gather("gateway_chains", _chain_keys, _chain)
 
 @derived
 def _listener(db: Mesh, slot: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> Resource | None:
-    """The listener of a slot; None where nothing would answer on it."""
+    """Returns the listener of a key; None where nothing would answer on it."""
     chains = tuple(_chains(db, slot, selected, front).values())
     return build_gateway_listener(slot, slot_name(slot), chains, _options(db, slot, front)) if chains else None
 

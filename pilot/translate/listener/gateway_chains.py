@@ -1,4 +1,4 @@
-"""Which listeners a gateway has and which filter chains each, planned by names; each chain is then built by itself.
+"""Plans which listeners a gateway has and which filter chains each, by names; each chain is then built by itself.
 
 A chain is told from the others of its listener by the names that clients ask for in the TLS handshake; Envoy refuses a listener
 that has one of them twice.
@@ -29,7 +29,7 @@ UNPRIVILEGED_PORTS = 1024
 
 
 class GatewayListenerKey(NamedTuple):
-    """A listener; `quic`: on UDP."""
+    """Names a listener; `quic`: on UDP."""
 
     number: int
     bind: str
@@ -37,21 +37,21 @@ class GatewayListenerKey(NamedTuple):
 
 
 class PlainChain(NamedTuple):
-    """HTTP without TLS: everything on the port."""
+    """Plans HTTP without TLS: everything on the port."""
 
     route: GatewayRouteKey
     protocol: str
 
 
 class HttpsChain(NamedTuple):
-    """HTTP inside TLS (or QUIC) that ends here."""
+    """Plans HTTP inside TLS (or QUIC) that ends here."""
 
     server: ServerKey
     route: GatewayRouteKey
 
 
 class TcpChain(NamedTuple):
-    """A TCP rule of a VirtualService, behind TLS that ends here if the server has any."""
+    """Plans a TCP rule of a VirtualService, behind TLS that ends here if the server has any."""
 
     server: ServerKey
     virtual_service: ObjectKey
@@ -59,7 +59,7 @@ class TcpChain(NamedTuple):
 
 
 class SniChain(NamedTuple):
-    """A TLS rule of a VirtualService: TLS is passed on unopened, by the name that the client asks for."""
+    """Plans a TLS rule of a VirtualService: TLS is passed on unopened, by the name that the client asks for."""
 
     server: ServerKey
     virtual_service: ObjectKey
@@ -68,7 +68,7 @@ class SniChain(NamedTuple):
 
 
 class MeshChain(NamedTuple):
-    """Mesh TLS that is passed on to a cluster which the handshake itself names."""
+    """Plans mesh TLS that is passed on to a cluster which the handshake itself names."""
 
     service: ServiceRef
     port: int
@@ -76,13 +76,14 @@ class MeshChain(NamedTuple):
 
 
 class Passages(NamedTuple):
-    """A server that passes mesh TLS on to the services of its hosts: the place of their chains among the others."""
+    """Stands for a server that passes mesh TLS on to the services of its hosts: it keeps the place of their chains among the others."""
 
     server: ServerKey
 
 
 class Repeated(NamedTuple):
-    """A condition of a TLS rule that has no chain, for some of its names are those of a server that ends TLS, or of an older condition."""
+    """Names a condition of a TLS rule that has no chain, for some of its names are those of a server that ends TLS, or of an older
+    condition."""
 
     virtual_service: ObjectKey
     rule: int
@@ -95,7 +96,7 @@ PlannedChain = PlainChain | HttpsChain | TcpChain | SniChain | Passages
 
 
 class Layer4(NamedTuple):
-    """A VirtualService bound to a Gateway: its hosts, and the conditions of its TCP and TLS rules by their position."""
+    """Holds a VirtualService bound to a Gateway: its hosts, and the conditions of its TCP and TLS rules by their position."""
 
     key: ObjectKey
     hosts: tuple[str, ...]
@@ -104,13 +105,13 @@ class Layer4(NamedTuple):
 
     @classmethod
     def of(cls, key: ObjectKey, spec: VirtualService) -> Layer4:
-        """Rules that lead nowhere are left out."""
+        """Returns the conditions of a VirtualService; rules that lead nowhere are left out."""
         tcp = tuple((i, rule.match) for i, rule in enumerate(spec.tcp) if rule.route)
         return cls(key, spec.hosts, tcp, tuple((i, rule.match) for i, rule in enumerate(spec.tls) if rule.route))
 
 
 def plan_slots(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
-    """The listeners of a gateway, each with the merged ports that share it: they differ by protocol.
+    """Returns the listeners of a gateway, each with the merged ports that share it: they differ by protocol.
 
     `everywhere`: the address that stands for all, where a server names none. A pod without privileges cannot listen on low ports.
     """
@@ -126,7 +127,7 @@ def plan_slots(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> d
 
 
 class Planned(NamedTuple):
-    """The chains of a listener, and what has none: conditions, and servers whose connections another server takes."""
+    """Holds the chains of a listener, and what has none: conditions, and servers whose connections another server takes."""
 
     chains: tuple[PlannedChain, ...]
     repeated: tuple[Repeated, ...] = ()
@@ -136,7 +137,7 @@ class Planned(NamedTuple):
 def plan_chains(
     ports: Sequence[MergedPort], quic: bool, servers: Mapping[ServerKey, Server], bound: Mapping[ObjectKey, Sequence[Layer4]]
 ) -> Planned:
-    """The chains of a listener. `bound`: the VirtualServices of each Gateway that has TCP or TLS rules, in order of precedence."""
+    """Returns the chains of a listener. `bound`: the VirtualServices of each Gateway that has TCP or TLS rules, in order of precedence."""
     if quic:
         return Planned(tuple(HttpsChain(s.key, s.route) for p in ports for s in p.quic if s.route is not None))
     planner = _Planner(servers, bound)
@@ -169,7 +170,7 @@ class _Planner:
                 yield from self._tls(merged.key, server)
 
     def _take(self, key: ServerKey, names: Sequence[str]) -> bool:
-        """Take the names of a server that ends TLS, or all connections; False where an older server has some of them.
+        """Takes the names of a server that ends TLS, or all connections; returns False where an older server has some of them.
 
         That is so where one server names the address that stands for all, and the other names none.
         """
@@ -181,7 +182,7 @@ class _Planner:
         return free
 
     def _tcp(self, key: ServerKey, server: Server) -> Iterator[TcpChain]:
-        """The first rule that applies; a server has one chain at most."""
+        """Yields the first rule that applies; a server has one chain at most."""
         for service in self._services(key, server):
             for position, matches in service.tcp:
                 if not matches or any(applies(m, server, key.gateway) for m in matches):
@@ -206,14 +207,15 @@ class _Planner:
 
 
 def applies(match: L4MatchAttributes | TLSMatchAttributes, server: Server, gateway: ObjectKey) -> bool:
-    """Can a connection to the server meet the condition? Port and gateway decide; a gateway's clients have no labels or namespace to go by."""
+    """Returns whether a connection to the server can meet the condition. Port and gateway decide; a gateway's clients have no labels or
+    namespace to go by."""
     assert server.port is not None
     named = not match.gateways or f"{gateway.namespace}/{gateway.name}" in match.gateways
     return named and match.port in (0, server.port.number)
 
 
 def shares_host(server_hosts: Iterable[str], namespace: str, service_hosts: Sequence[str]) -> bool:
-    """May a VirtualService of the namespace use the server? Where two of their hosts overlap."""
+    """Returns whether a VirtualService of the namespace may use the server: where two of their hosts overlap."""
     for written in server_hosts:
         limit, _, host = written.rpartition("/")
         if limit in ("", namespace) and any(hosts.matches(host, h) for h in service_hosts):

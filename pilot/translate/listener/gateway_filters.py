@@ -1,4 +1,4 @@
-"""What a gateway's filter chains do: their HTTP connection managers, and where their TCP proxies lead."""
+"""Builds what a gateway's filter chains do: their HTTP connection managers, and where their TCP proxies lead."""
 from __future__ import annotations
 
 from envoy.config.core.v3 import protocol_pb2
@@ -26,13 +26,13 @@ Manager = hcm_pb2.HttpConnectionManager
 
 @derived
 def manager(db: Mesh, front: GatewayListenersFacet, grpc_web: bool, http3: bool) -> bytes:
-    """The connection manager of a router, serialized, without statistics prefix and routes: protobuf merges these in."""
+    """Returns the connection manager of a router, serialized, without statistics prefix and routes: protobuf merges these in."""
     template = http_template(db, ManagerKey(grpc_web=grpc_web, http3=http3), front.listening)
     return template + build_topology(front.topology) + tracing_part(db, front.listening, front.tags)
 
 
 def build_topology(topology: TopologyFacet) -> bytes:
-    """A part of a manager: whose word is taken on where requests come from.
+    """Returns the part of a manager that says whose word is taken on where requests come from, serialized.
 
     What a client's certificate says is passed on only where ours counts.
     """
@@ -50,7 +50,7 @@ def build_topology(topology: TopologyFacet) -> bytes:
 # -- TCP -------------------------------------------------------------------------------------------------------------------
 
 def tcp_route(db: Mesh, to: tuple[RouteDestination, ...], port: Port, name: str, front: GatewayListenersFacet) -> TcpRoute | None:
-    """Where a TCP or TLS rule leads; None where no destination has any weight.
+    """Returns where a TCP or TLS rule leads; None where no destination has any weight.
 
     `port`: of the server, for destinations without one of their own. Several destinations are counted together, under `name`.
     """
@@ -68,7 +68,7 @@ def tcp_route(db: Mesh, to: tuple[RouteDestination, ...], port: Port, name: str,
 
 
 def stat_prefix(db: Mesh, ref: ServiceRef, port: Port, subset: str) -> str:
-    """How the mesh config wants the clusters of a service to be called in metrics, "" where it does not say."""
+    """Returns how the mesh config wants the clusters of a service to be called in metrics, "" where it does not say."""
     pattern = listener_defaults(db).outbound_stat_name
     found = service(db, ref) if pattern else None
     return build_stat_name(pattern, found, port, subset) if found is not None else ""

@@ -1,4 +1,4 @@
-"""The listener of a gateway, put together from filter chains that are serialized already."""
+"""Puts the listener of a gateway together from filter chains that are serialized already."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -24,14 +24,14 @@ PROXY_PROTOCOL = listener_components_pb2.ListenerFilter(
 
 
 class GatewayChain(NamedTuple):
-    """A filter chain; `inspects`: it is chosen by the TLS handshake."""
+    """Holds a serialized filter chain; `inspects`: it is chosen by the TLS handshake."""
 
     parts: ChainParts
     inspects: bool
 
 
 class GatewayOptions(NamedTuple):
-    """What a gateway's listener is made of beside its chains. `others`: further addresses; `accepts`: as in `Frame`."""
+    """Says what a gateway's listener is made of beside its chains. `others`: further addresses; `accepts`: as in `Frame`."""
 
     others: tuple[str, ...] = ()
     proxy_protocol: bool = False

@@ -1,4 +1,4 @@
-"""AUTO_PASSTHROUGH: mesh TLS passed on to any service of the mesh, by the cluster that its handshake names.
+"""Derives the chains of AUTO_PASSTHROUGH: mesh TLS passed on to any service of the mesh, by the cluster that its handshake names.
 
 Only handshakes that offer a protocol of the mesh get through, so that nothing is reached without its own mutual TLS.
 https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings-TLSmode
@@ -45,12 +45,12 @@ _all_passages: Gather[ServiceRef, [tuple[str, ...], ScopeFacet, Labels], tuple[M
 
 
 def passages(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, labels: Labels) -> list[MeshChain]:
-    """The chains of a server with these hosts: one a port and subset of every service in the mesh that the hosts cover."""
+    """Returns the chains of a server with these hosts: one a port and subset of every service in the mesh that the hosts cover."""
     return [chain for chains in _all_passages(db, names, scope, labels).values() for chain in chains]
 
 
 def build_passage(db: Mesh, chain: MeshChain, front: GatewayListenersFacet) -> GatewayChain | None:
-    """One of these chains."""
+    """Returns one of these chains."""
     found = service(db, chain.service)
     port = found.port(chain.port) if found is not None else None
     if port is None:

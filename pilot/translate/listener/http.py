@@ -1,4 +1,4 @@
-"""HTTP connection managers: a template for each class of them."""
+"""Builds HTTP connection managers: a template for each class of them."""
 from __future__ import annotations
 
 import msgspec
@@ -21,7 +21,7 @@ from pilot.translate.tracing import build_tracing
 
 
 class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Managers that are alike but for their routes, statistics and tracing.
+    """Names managers that are alike but for their routes, statistics and tracing.
 
     `forward_proxy`: its clients name whole URLs; `dynamic_host`: the wildcard host whose requests it resolves; `allow_any`: it
     resolves any unknown host.
@@ -37,7 +37,7 @@ class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 @derived
 def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> bytes:
-    """A serialized manager without statistics prefix, routes and tracing."""
+    """Returns a serialized manager without statistics prefix, routes and tracing."""
     settings, defaults = db.settings, listener_defaults(db)
     side = listening.side
     use_remote_address = side == "gateway" or (side == "outbound" and settings.listeners.use_remote_address and not kind.forward_proxy)
@@ -82,13 +82,13 @@ def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> byte
 
 
 def over_rds(stat_prefix: str, routes: str) -> bytes:
-    """What a manager has of its own: routes that come over RDS. To be added to a template."""
+    """Returns what a manager has of its own, with routes that come over RDS. It is added to a template."""
     own: bytes = Manager(stat_prefix=stat_prefix, rds=rds(routes)).SerializeToString(deterministic=True)
     return own
 
 
 def with_routes(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes:
-    """What a manager has of its own: routes inside of it. To be added to a template."""
+    """Returns what a manager has of its own, with routes inside of it. It is added to a template."""
     own: bytes = Manager(stat_prefix=stat_prefix, route_config=routes).SerializeToString(deterministic=True)
     return own
 

@@ -1,4 +1,4 @@
-"""Inbound listeners of sidecars: the one that captures everything, and those that a Sidecar has on ports of the pod.
+"""Derives the inbound listeners of sidecars: the one that captures everything, and those that a Sidecar has on ports of the pod.
 
 What clients must come with, and which ports the proxy knows, decide the chains. Chains for ports that nothing names are shared by
 all proxies of a namespace, those of a port by the pods of its service; a workload's own are only the tags of its spans.
@@ -39,7 +39,7 @@ BLACK_HOLE_CHAIN = "virtualInbound-blackhole"
 
 
 class ServerIdentityKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a proxy proves itself with to its clients."""
+    """Says what a proxy proves itself with to its clients."""
 
     tls_files: TlsFilesFacet = TlsFilesFacet()
     secret_servers: SecretServersFacet = SecretServersFacet()
@@ -49,7 +49,7 @@ class ServerIdentityKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def inbound_chains(db: Mesh, spec: InboundChainsKey, guard: ServerIdentityKey, listening: ListeningFacet) -> tuple[InboundChain, ...]:
-    """The chains of one port, shared by all workloads that serve it alike."""
+    """Returns the chains of one port, shared by all workloads that serve it alike."""
     routes = build_inbound_routes(spec.cluster, spec.host, spec.port.number, spec.protocol, mesh_config(db).default_inbound_http_retry_policy)
     kind = ManagerKey(grpc_web=spec.protocol is Protocol.GRPC_WEB, http2=spec.protocol.is_http2)
     own = server_socket(db, spec.tls, guard) if spec.tls is not None and spec.mode == "DISABLE" else None
@@ -64,7 +64,7 @@ def inbound_chains(db: Mesh, spec: InboundChainsKey, guard: ServerIdentityKey, l
 
 @derived
 def mesh_socket(db: Mesh, guard: ServerIdentityKey, peers: bool) -> base_pb2.TransportSocket:
-    """Mutual TLS of the mesh. `peers`: TCP, over which the proxies may exchange metadata first."""
+    """Returns mutual TLS of the mesh. `peers`: it carries TCP, over which the proxies may exchange metadata first."""
     settings = db.settings
     exchange = peers and settings.telemetry.metadata_exchange and not settings.telemetry.disable_metadata_exchange_alpn
     certificates = ServerCertificates(guard.tls_files, guard.secret_servers)
@@ -74,7 +74,7 @@ def mesh_socket(db: Mesh, guard: ServerIdentityKey, peers: bool) -> base_pb2.Tra
 
 @derived
 def server_socket(db: Mesh, tls: ServerTLSSettings, guard: ServerIdentityKey) -> base_pb2.TransportSocket:
-    """TLS that a Sidecar ends on a port of its own."""
+    """Returns TLS that a Sidecar ends on a port of its own."""
     certificates = ServerCertificates(guard.tls_files, guard.secret_servers)
     context = build_server_context(tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.tls.compliance_policy)
     return build_downstream(context)
@@ -138,7 +138,7 @@ def build_inbound_listener(
 
 
 def _inspections(chains: Sequence[InboundChain]) -> dict[int, Inspection]:
-    """What the chains of each port need to know together."""
+    """Returns what the chains of each port need to know together."""
     found: dict[int, Inspection] = {}
     for chain in chains:
         before = found.get(chain.port, Inspection())

@@ -1,4 +1,4 @@
-"""Inbound filter chains: for each port of a workload, by what it speaks and by which TLS its clients may come with."""
+"""Builds inbound filter chains: for each port of a workload, by what it speaks and by which TLS its clients may come with."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ CATCH_ALL_HTTP_CHAIN = "virtualInbound-catchall-http"
 
 
 class Match(NamedTuple):
-    """What a connection must be like. `http`: the chain speaks HTTP; `ends_tls`: it ends the TLS of the mesh (or the user's)."""
+    """Says what a connection must be like. `http`: the chain speaks HTTP; `ends_tls`: it ends the TLS of the mesh (or the user's)."""
 
     http: bool
     transport: str
@@ -41,7 +41,7 @@ class Match(NamedTuple):
 
 
 def find_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) -> tuple[Match, ...]:
-    """The chains of a port. `plaintext`: what inspection says of HTTP without TLS.
+    """Returns what the connections of each chain of a port must be like. `plaintext`: what inspection says of HTTP without TLS.
 
     PERMISSIVE takes the mesh's TLS, which its ALPN tells apart, and what is not of the mesh as it comes. Where the protocol is not
     known, the clients' proxies tell by ALPN what they have detected, and inspection tells of those without.
@@ -70,7 +70,7 @@ def find_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) -> 
 
 
 class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """What the chains of one port are made by.
+    """Says what the chains of one port are made by.
 
     `number`: that the workload listens on, 0 for all that nothing names; `port`: of the service, `host` its name; `cluster`: where it
     leads; `bind`: as names have it; `tls`: what a Sidecar ends here; `source`: that Sidecar; `stat_prefix`: of TCP.
@@ -89,12 +89,12 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
 
     @property
     def passthrough(self) -> bool:
-        """Is it for ports that no service or Sidecar names?"""
+        """Returns whether it is for ports that no service or Sidecar names."""
         return not self.host
 
     @property
     def protocol(self) -> Protocol:
-        """What is spoken behind the TLS that ends here."""
+        """Returns what is spoken behind the TLS that ends here."""
         if self.tls is None:
             return self.port.protocol
         return {Protocol.HTTPS: Protocol.HTTP, Protocol.TLS: Protocol.TCP}.get(self.port.protocol, self.port.protocol)
@@ -105,14 +105,14 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
         return listener_name(self.bind[0], self.number)
 
     def matches(self, plaintext: tuple[str, ...]) -> tuple[Match, ...]:
-        """The chains. TLS of a Sidecar's own counts only where the mesh's is off."""
+        """Returns what connections of each chain must be like. TLS of a Sidecar's own counts only where the mesh's is off."""
         if self.tls is not None and self.mode == "DISABLE":
             return (Match(self.protocol.is_http, TLS, ends_tls=True),)
         return find_matches(self.protocol, self.mode, plaintext)
 
 
 class InboundChain(NamedTuple):
-    """A chain, and what must be known of a connection to choose it."""
+    """Holds a chain, and what must be known of a connection to choose it."""
 
     parts: ChainParts
     port: int
@@ -120,8 +120,8 @@ class InboundChain(NamedTuple):
 
 
 class Materials(NamedTuple):
-    """What the chains of a proxy are put together from: a serialized manager without statistics and routes, the sockets that end TLS,
-    and how listeners are made."""
+    """Holds what the chains of a proxy are put together from: a serialized manager without statistics and routes, the sockets that end
+    TLS, and how listeners are made."""
 
     manager: bytes
     http_tls: base_pb2.TransportSocket | None

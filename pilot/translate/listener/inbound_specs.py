@@ -1,4 +1,4 @@
-"""What the inbound chains of a sidecar are made by, for each port that it takes traffic on."""
+"""Derives what the inbound chains of a sidecar are made by, for each port that it takes traffic on."""
 from __future__ import annotations
 
 import ipaddress
@@ -107,7 +107,7 @@ def _is_privileged(number: int, to_port: bool, listening: ListeningFacet) -> boo
 
 
 def _own_addresses(ips: tuple[str, ...], everywhere: tuple[str, ...]) -> tuple[str, ...]:
-    """The first address of a proxy that others can reach, else all."""
+    """Returns the first address of a proxy that others can reach, else all."""
     for text in ips:
         ip = ipaddress.ip_address(text)
         if not (ip.is_unspecified or ip.is_loopback or ip.is_multicast or ip.is_link_local or text == "255.255.255.255"):

@@ -1,4 +1,4 @@
-"""TCP and TLS rules of VirtualServices, as sidecars follow them: which chains a port of a service is split into.
+"""Derives the TCP and TLS rules of VirtualServices, as sidecars follow them: which chains a port of a service is split into.
 
 What can be told beforehand (gateways, the proxy's labels and namespace, the port) is decided here; what only the connection tells
 (its destination, the name in its TLS handshake) becomes the condition of a chain.
@@ -22,14 +22,14 @@ from pilot.model.views.virtual_services import egress_bindings, virtual_service,
 
 
 class Ruled(NamedTuple):
-    """A VirtualService with TCP or TLS rules."""
+    """Holds a VirtualService with TCP or TLS rules."""
 
     key: ObjectKey
     hosts: tuple[str, ...]
 
 
 class L4Chain(NamedTuple):
-    """A chain that a rule asks for. `source`: the VirtualService, where the chain names it; `terminal`: nothing comes after it."""
+    """Describes a chain that a rule asks for. `source`: the VirtualService, where the chain names it; `terminal`: nothing comes after it."""
 
     key: ObjectKey
     route: tuple[RouteDestination, ...]
@@ -40,7 +40,7 @@ class L4Chain(NamedTuple):
 
 
 class L4Client(NamedTuple):
-    """Who connects: a proxy, by its namespace and labels."""
+    """Says who connects: a proxy, by its namespace and labels."""
 
     namespace: str
     labels: Labels
@@ -71,7 +71,7 @@ def l4_keys(db: Mesh, scope: ScopeFacet, index: int, hostname: str) -> tuple[Obj
 
 
 def applies(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, port: int) -> bool:
-    """Can a connection of the client to the port meet the condition at all?"""
+    """Returns whether a connection of the client to the port can meet the condition at all."""
     return (
         (not match.gateways or MESH in match.gateways)
         and match.port in (0, port)
@@ -83,8 +83,8 @@ def applies(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, por
 def find_tls_chains(
     services: Iterable[tuple[ObjectKey, VirtualService]], client: L4Client, port: int, cidrs: tuple[str, ...]
 ) -> Iterable[L4Chain]:
-    """The chains of TLS rules; of those with the same condition the first. A condition that names no subnets is for those that were
-    named last before it, in whichever rule, as users of Istio have it; before any it is for the service's own networks."""
+    """Returns the chains of TLS rules; of those with the same condition the first. A condition that names no subnets is for those that
+    were named last before it, in whichever rule, as users of Istio have it; before any it is for the service's own networks."""
     met = [
         (key, rule.route, match)
         for key, spec in services
@@ -103,7 +103,7 @@ def find_tls_chains(
 def find_tcp_chains(
     services: Iterable[tuple[ObjectKey, VirtualService]], client: L4Client, port: int, cidrs: tuple[str, ...]
 ) -> Iterator[L4Chain]:
-    """The chains of TCP rules, up to the first that takes every connection."""
+    """Yields the chains of TCP rules, up to the first that takes every connection."""
     for key, spec in services:
         for rule in spec.tcp:
             if not rule.route:
@@ -116,8 +116,8 @@ def find_tcp_chains(
 
 
 def _tcp_chain(key: ObjectKey, rule: TCPRoute, client: L4Client, port: int, cidrs: tuple[str, ...]) -> L4Chain | None:
-    """A condition without subnets takes all; of others the subnets are collected. Where these are just the service's own networks,
-    its default chain would repeat the condition and is left out."""
+    """Returns the chain of a rule: a condition without subnets takes all; of others the subnets are collected. Where these are just the
+    service's own networks, its default chain would repeat the condition, and None is returned."""
     met = [match for match in rule.match if applies(match, client, port)]
     if not rule.match or any(not port or not match.destination_subnets for match in met):
         return L4Chain(key, rule.route, cidrs=cidrs, terminal=True)

@@ -1,4 +1,4 @@
-"""What is read of a connection before its filter chain is chosen. The prebuilt filters are shared: copy, never change."""
+"""Builds what reads of a connection before its filter chain is chosen. The prebuilt filters are shared: copy, never change."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -28,14 +28,14 @@ HTTP_INSPECTOR = Filter(name="envoy.filters.listener.http_inspector", typed_conf
 
 
 class Inspection(NamedTuple):
-    """What the chains of one port need to know."""
+    """Says what the chains of one port need to know."""
 
     tls: bool = False
     http: bool = False
 
 
 def build_inspectors(by_port: Mapping[int, Inspection]) -> list[listener_components_pb2.ListenerFilter]:
-    """The inspectors of a listener that captures many ports; 0 stands for those that are not named.
+    """Returns the inspectors of a listener that captures many ports; 0 stands for those that are not named.
 
     TLS comes first: the HTTP inspector leaves alone what is TLS. A port that needs none is excluded, for there a server may be the
     first to speak, and an inspector would wait for its client.

@@ -1,4 +1,4 @@
-"""What the listeners of a proxy are made by beside what they are for."""
+"""Holds what the listeners of a proxy are made by beside what they are for."""
 from __future__ import annotations
 
 import msgspec
@@ -15,7 +15,7 @@ from pilot.translate.network_filter.chain import NetworkOptions
 
 
 class ListenerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the listeners of a proxy have in common.
+    """Holds what the listeners of a proxy have in common.
 
     `accepts`: how many connections a worker takes at once, 0 for all. `handshake_timeout`: nanoseconds, 0 for none.
     """

@@ -1,4 +1,4 @@
-"""Outbound listeners of sidecars: one for HTTP a port, one for TCP an address, and what becomes of services that share one.
+"""Derives the outbound listeners of sidecars: one for HTTP a port, one for TCP an address, and what becomes of services that share one.
 
 Shared by resolving first: what an egress listener's services ask for (`claim`) is grouped by address (`slots`), the claims of each
 address become a `OutboundListenerKey` of names only, and that is built once for all scopes in which it comes out the same.
@@ -31,7 +31,7 @@ from pilot.translate.resource import Resource
 
 
 class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """An address and what asks for it, in order."""
+    """Names an address and what asks for it, in order."""
 
     bind: str
     port: int
@@ -39,12 +39,12 @@ class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def speaks_http(self) -> bool:
-        """May there be HTTP at the address?"""
+        """Returns whether there may be HTTP at the address."""
         return any(c.port.protocol.is_http or c.port.protocol is Protocol.UNSUPPORTED for c in self.claims)
 
     @property
     def of_pod(self) -> bool:
-        """Is it the address of a pod, for headless services alone?"""
+        """Returns whether it is the address of a pod, for headless services alone."""
         return all(c.of_pod for c in self.claims)
 
 
@@ -52,7 +52,7 @@ class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def slots(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
-    """The addresses of a scope's listeners. An egress listener without a port leaves alone those of the listeners before it."""
+    """Returns the addresses of a scope's listeners. An egress listener without a port leaves alone those of the listeners before it."""
     settings, mesh = db.settings, listener_defaults(db)
     refused = frozenset((mesh.outbound_port, mesh.inbound_port))
     found: dict[tuple[str, int], list[Claim]] = {}
@@ -79,7 +79,7 @@ def slots(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, 
 
 
 def _apart(asking: list[Claim], taken: Container[tuple[str, int]]) -> tuple[Claim, ...]:
-    """The claims without further addresses that another listener has as its first: Envoy refuses an address twice."""
+    """Returns the claims without further addresses that another listener has as its first: Envoy refuses an address twice."""
     return tuple(
         c._replace(binds=tuple(b for i, b in enumerate(c.binds) if not i or (canonical(b), c.port.number) not in taken)) if len(c.binds) > 1 else c
         for c in asking
@@ -100,7 +100,7 @@ def _http_slots(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddres
 
 @derived
 def listener_spec(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersFacet) -> OutboundListenerKey | None:
-    """What the listener at an address is made by, after the claims of all services have been heard."""
+    """Returns what the listener at an address is made by, after the claims of all services have been heard."""
     draft = ListenerDraft()
     everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
     for claim in slot.claims:
@@ -111,7 +111,7 @@ def listener_spec(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersFa
 
 
 def _hear(db: Mesh, draft: ListenerDraft, claim: Claim, facet: OutboundListenersFacet, everywhere: str) -> None:
-    """Add a claim to a listener. HTTP and TCP at one address are told apart by inspection; an unknown protocol is both."""
+    """Adds a claim to a listener. HTTP and TCP at one address are told apart by inspection; an unknown protocol is both."""
     protocol, before = claim.port.protocol, draft.protocol
     if protocol is Protocol.HTTP_PROXY:
         draft.start(claim.port, claim.binds, claim.to_port, protocol, [http_chain(db, claim, facet, detected=False)])
@@ -136,7 +136,7 @@ def _hear(db: Mesh, draft: ListenerDraft, claim: Claim, facet: OutboundListeners
 
 @derived
 def unmatched_cluster(db: Mesh, facet: OutboundListenersFacet) -> str:
-    """Where connections go that no listener or chain is for."""
+    """Returns where connections go that no listener or chain is for."""
     policy = outbound_traffic_policy(db, facet.scope)
     if policy.mode not in ("ALLOW_ANY", "ALLOW_ANY_DYNAMIC_DNS"):
         return names.BLACK_HOLE_CLUSTER
@@ -144,20 +144,20 @@ def unmatched_cluster(db: Mesh, facet: OutboundListenersFacet) -> str:
 
 
 def egress_proxy_cluster(to: Destination) -> str:
-    """The cluster of a Sidecar's egress proxy."""
+    """Returns the cluster of a Sidecar's egress proxy."""
     return outbound_cluster(to.port.number if to.port is not None else 0, to.subset, to.host)
 
 
 @derived
 def listener_parts(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
-    """A listener of all scopes in which it is made by the same."""
+    """Returns a listener of all scopes in which it is made by the same."""
     templates = {c.http.kind: http_template(db, c.http.kind, listening) for c in spec.chains if c.http is not None}
     return build_outbound_listener(spec, listener_options(db, listening), templates)
 
 
 @derived
 def tcp_resource(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> Resource:
-    """A listener without HTTP, which all workloads share."""
+    """Returns a listener without HTTP, which all workloads share."""
     return assemble(listener_parts(db, spec, listening), b"")
 
 
@@ -195,7 +195,7 @@ def _pod_addresses(db: Mesh, facet: OutboundListenersFacet) -> frozenset[str]:
 
 
 def serves_headless(db: Mesh, facet: OutboundListenersFacet, address: str) -> bool:
-    """Is there a listener at the address of a pod itself? Its own proxy must not have it. No node of its own."""
+    """Returns whether there is a listener at the address of a pod itself: its own proxy must not have it. No node of its own."""
     return address in _pod_addresses(db, facet)
 
 
@@ -222,5 +222,5 @@ _routes_by_slot: Gather[ListenerAddressKey, [OutboundListenersFacet], tuple[str,
 
 @derived
 def route_names(db: Mesh, facet: OutboundListenersFacet) -> tuple[str, ...]:
-    """The routes that the listeners of a scope's services ask for over RDS."""
+    """Returns the routes that the listeners of a scope's services ask for over RDS."""
     return tuple(dict.fromkeys(name for found in _routes_by_slot(db, facet).values() for name in found))

@@ -1,4 +1,4 @@
-"""The chains that a service asks for at one of its addresses: by the rules of VirtualServices, else to its own cluster."""
+"""Describes the chains that a service asks for at one of its addresses: by the rules of VirtualServices, else to its own cluster."""
 from __future__ import annotations
 
 from pilot.lib.hosts import is_wildcard
@@ -28,12 +28,12 @@ HTTP_ALPNS = ("http/1.1", "h2c")
 
 
 def plaintext_alpns(http10: bool) -> tuple[str, ...]:
-    """What the HTTP inspector says of plaintext HTTP; what it says of HTTP/1.0 only counts where that is accepted."""
+    """Returns what the HTTP inspector says of plaintext HTTP; what it says of HTTP/1.0 only counts where that is accepted."""
     return ("http/1.0", *HTTP_ALPNS) if http10 else HTTP_ALPNS
 
 
 def http_chain(db: Mesh, claim: Claim, facet: OutboundListenersFacet, detected: bool) -> OutboundChainKey:
-    """The chain of HTTP; `detected`: only where HTTP is detected on the wire."""
+    """Returns the chain of HTTP; `detected`: only where HTTP is detected on the wire."""
     found = service(db, claim.ref)
     everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[:1]
     if not claim.port.number:
@@ -52,7 +52,7 @@ def http_chain(db: Mesh, claim: Claim, facet: OutboundListenersFacet, detected: 
 
 
 def tcp_chains(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> list[OutboundChainKey]:
-    """The chains of TCP or TLS."""
+    """Returns the chains of TCP or TLS."""
     keys = l4_keys(db, facet.scope, claim.listener, claim.ref.hostname)
     services = [(key, row.spec) for key in keys if (row := virtual_service(db, key)) is not None]
     client = L4Client(facet.scope.namespace, facet.labels)
@@ -96,7 +96,7 @@ def _own_chain(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> Outboun
 
 
 def _sni(db: Mesh, claim: Claim, facet: OutboundListenersFacet, dynamic: bool) -> tuple[str, ...]:
-    """TLS is told apart by the name in its handshake only where the address does not tell."""
+    """Returns the names that tell TLS apart by its handshake; () where the address tells already."""
     everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
     shared = claim.address == everywhere and claim.binds[:1] == (everywhere,)
     if claim.per_pod or not (claim.cidrs or not claim.address or shared or dynamic):
@@ -105,7 +105,7 @@ def _sni(db: Mesh, claim: Claim, facet: OutboundListenersFacet, dynamic: bool) -
 
 
 def _other_names(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> tuple[str, ...]:
-    """What clients may call the service by its aliases, as far as these are imported with it."""
+    """Returns what clients may call the service by its aliases, as far as these are imported with it."""
     aliases = aliases_of(db, claim.ref.hostname)
     if not aliases:
         return ()
@@ -117,7 +117,7 @@ def _other_names(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> tuple
 
 
 def _is_dynamic(found: Service) -> bool:
-    """Are the hosts of a wildcard resolved when they are asked for?"""
+    """Returns whether the hosts of a wildcard are resolved when they are asked for."""
     return found.resolution is Resolution.DYNAMIC_DNS and is_wildcard(found.hostname)
 
 

@@ -1,4 +1,4 @@
-"""Outbound listeners of sidecars as messages."""
+"""Builds outbound listeners of sidecars as messages."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A listener put together from serialized parts.
+"""Puts a listener together from serialized parts.
 
 Protobuf messages concatenate: of a listener only the spans' tags in its HTTP connection managers are a workload's own, so the rest
 is serialized once and shared, and a workload's listener is the parts with its tracing behind each manager.
@@ -24,14 +24,14 @@ _ANY_VALUE = 2
 
 
 class ChainParts(msgspec.Struct, frozen=True):
-    """A filter chain: all of it but the HTTP connection manager that ends it, and that without tracing (b"": there is none)."""
+    """Holds a filter chain: all of it but the HTTP connection manager that ends it, and that without tracing (b"": there is none)."""
 
     head: bytes
     manager: bytes = b""
 
 
 class ListenerParts(msgspec.Struct, frozen=True):
-    """A listener: all of it but its filter chains, and these."""
+    """Holds a listener: all of it but its filter chains, and these."""
 
     name: str
     head: bytes
@@ -40,7 +40,7 @@ class ListenerParts(msgspec.Struct, frozen=True):
 
     @property
     def speaks_http(self) -> bool:
-        """Is there a manager in it, so that it is every workload's own?"""
+        """Returns whether there is a manager in it, so that it is every workload's own."""
         return any(c.manager for c in self.chains) or bool(self.default is not None and self.default.manager)
 
 
@@ -51,7 +51,7 @@ def serialize_tracing(tracing: hcm_pb2.HttpConnectionManager.Tracing | None) -> 
 
 
 def assemble(parts: ListenerParts, tracing: bytes) -> Resource:
-    """The listener of a workload; `tracing` from `serialize_tracing`."""
+    """Returns the listener of a workload; `tracing` is from `serialize_tracing`."""
     body = [parts.head]
     body += [length_delimited(_CHAINS, _join(c, tracing)) for c in parts.chains]
     if parts.default is not None:

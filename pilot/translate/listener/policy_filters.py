@@ -1,4 +1,4 @@
-"""What policies add to the chains of a proxy. A kind of policy that becomes filters is a function here, and nothing else changes."""
+"""Derives what policies add to the chains of a proxy. A kind of policy that becomes filters is a function here, and nothing else changes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

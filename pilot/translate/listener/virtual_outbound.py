@@ -1,4 +1,5 @@
-"""The listeners of a sidecar that are for no service: what captures outbound traffic, and the HTTP proxy on the pod's own address."""
+"""Derives the listeners of a sidecar that are for no service: what captures outbound traffic, and the HTTP proxy on the pod's own
+address."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerP
 
 @derived
 def capture_listeners(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Mapping[str, Resource]:
-    """The outbound capture listener of a workload, where its traffic is captured, and its HTTP proxy, where it has one."""
+    """Returns the outbound capture listener of a workload, where its traffic is captured, and its HTTP proxy, where it has one."""
     found: dict[str, Resource] = {}
     tracing = tracing_part(db, facet.listening, tags)
     if facet.listening.interception != "NONE":
@@ -66,13 +67,13 @@ def capture_listeners(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFac
 
 @derived
 def virtual_outbound(db: Mesh, facet: OutboundListenersFacet) -> Resource:
-    """The capture listener, where all workloads share it."""
+    """Returns the capture listener, where all workloads share it."""
     return assemble(virtual_outbound_parts(db, facet), b"")
 
 
 @derived
 def http_proxy_spec(db: Mesh, facet: OutboundListenersFacet, port: int) -> OutboundListenerKey:
-    """A forward proxy for HTTP at the pod's own address, over all services of the scope."""
+    """Returns what a forward proxy for HTTP is made by, at the pod's own address, over all services of the scope."""
     kind = ManagerKey(forward_proxy=True, allow_any=outbound_traffic_policy(db, facet.scope).dynamic_dns)
     chain = OutboundChainKey(http=HttpRoutes(kind, names.HTTP_PROXY), protocol=Protocol.HTTP_PROXY)
     return OutboundListenerKey(loopbacks(facet.listening.ipv4, facet.listening.ipv6), port, True, (chain,), names.BLACK_HOLE_CLUSTER)
@@ -101,7 +102,7 @@ def build_capture(
 
 
 def _dynamic_dns_chain(db: Mesh, facet: OutboundListenersFacet) -> ChainParts:
-    """Unknown HTTP, to whatever host it asks for."""
+    """Returns the chain of unknown HTTP, to whatever host it asks for."""
     headers = facet.listening.headers
     attempt_count = not (headers.attempt_count is not None and headers.attempt_count.disabled)
     forwarded_host = bool(headers.x_forwarded_host is not None and headers.x_forwarded_host.enabled)

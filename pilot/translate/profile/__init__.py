@@ -1,4 +1,4 @@
-"""Which resources a proxy gets: a function a kind of proxy, over shared builders."""
+"""Chooses which resources a proxy gets: a function a kind of proxy, over shared builders."""
 from __future__ import annotations
 
 from pilot.derive import derived
@@ -14,7 +14,7 @@ NOTHING = Plan({})
 
 @derived
 def plan(db: Mesh, node_id: str) -> Plan:
-    """What the proxy of a node id is to be sent; nothing for one that is not connected, or of a kind without xDS of its own."""
+    """Returns what the proxy of a node id is to be sent; nothing for one that is not connected, or of a kind without xDS of its own."""
     proxy = connected_proxy(db, node_id)
     if proxy is None:
         return NOTHING

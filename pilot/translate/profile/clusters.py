@@ -1,4 +1,4 @@
-"""All clusters of a sidecar, as the groups that its plan names."""
+"""Lists all clusters of a sidecar, as the groups that its plan names."""
 from __future__ import annotations
 
 from pilot.model.facets import InboundFacet, OutboundFacet

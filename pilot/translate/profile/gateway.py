@@ -1,4 +1,4 @@
-"""Which resources a router gets."""
+"""Chooses which resources a router gets."""
 from __future__ import annotations
 
 from msgspec.structs import replace
@@ -41,12 +41,12 @@ def gateway_plan(db: Mesh, node_id: str) -> Plan:
 
 @derived
 def _passes(db: Mesh, selected: GatewaySelectionKey) -> bool:
-    """Does some server pass mesh TLS on to any service?"""
+    """Returns whether some server passes mesh TLS on to any service."""
     return merged_gateway(db, selected).auto_passthrough
 
 
 def restrict(outbound: OutboundFacet, selected: GatewaySelectionKey) -> OutboundFacet:
-    """The facet of a router that gets clusters only for what its Gateways' routes lead to."""
+    """Returns the facet of a router that gets clusters only for what its Gateways' routes lead to."""
     return replace(outbound, scope=replace(outbound.scope, routed=selected.gateways))
 
 

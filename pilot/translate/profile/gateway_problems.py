@@ -1,4 +1,4 @@
-"""What users' Gateways and VirtualServices ask of a router in vain, because an older object has it."""
+"""Tells what users' Gateways and VirtualServices ask of a router in vain, because an older object has it."""
 from __future__ import annotations
 
 from pilot.derive import derived
@@ -18,7 +18,7 @@ _VIRTUAL_SERVICE = GroupKind(NETWORKING, "VirtualService")
 
 @derived
 def gateway_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
-    """Servers that are left out of a router's merged gateway, and conditions of TLS rules that have no filter chain there."""
+    """Returns the servers that are left out of a router's merged gateway, and conditions of TLS rules that have no filter chain there."""
     selected = selection(db, node_id)
     servers = (
         _warning("gateway-conflict", _GATEWAY, r.key.gateway, f"spec.servers[{r.key.position}]", r.reason)

@@ -1,4 +1,4 @@
-"""The endpoints of a proxy's own workload, for those that ask for them."""
+"""Lists the endpoints of a proxy's own workload, for those that ask for them."""
 from __future__ import annotations
 
 from pilot.model.inputs import Mesh

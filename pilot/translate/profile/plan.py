@@ -1,4 +1,4 @@
-"""What one proxy is to be sent, as references to shared derived groups of resources."""
+"""Says what one proxy is to be sent, as references to shared derived groups of resources."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from pilot.derive import Derived, Gather, Lookup
 
 
 class Group(NamedTuple):
-    """A derived value `fn(db, *args)` that is a Mapping of Resource, shared by every proxy whose plan names it.
+    """Names a derived value `fn(db, *args)` that is a Mapping of Resource, shared by every proxy whose plan names it.
 
     The resources are the mapping's values; a resource's own name is what counts, not its key.
     """
@@ -19,7 +19,7 @@ class Group(NamedTuple):
 
 
 class NamedGroup(NamedTuple):
-    """Resources that are derived only where a proxy names them: `fn(db, names, *args)` is a Mapping of Resource by name.
+    """Names resources that are derived only where a proxy names them: `fn(db, names, *args)` is a Mapping of Resource by name.
 
     Proxies that name the same share all of it, and those that name other things share what they have in common.
     """
@@ -28,6 +28,7 @@ class NamedGroup(NamedTuple):
     args: tuple[Any, ...]
 
     def of(self, names: frozenset[str]) -> Group:
+        """Returns the group for a proxy that asks for these names."""
         return Group(self.fn, (names, *self.args))
 
 
@@ -35,7 +36,7 @@ _NONE: Mapping[str, tuple[NamedGroup, ...]] = MappingProxyType({})
 
 
 class Plan(NamedTuple):
-    """The groups of each type URL, in order; behind them those that depend on the names that a proxy asks for. Names of resources do not
+    """Holds the groups of each type URL, in order; behind them those that depend on the names that a proxy asks for. Names of resources do not
     repeat across the groups of a type; where they do, the first wins."""
 
     groups: Mapping[str, tuple[Group, ...]]

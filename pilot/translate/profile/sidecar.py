@@ -1,4 +1,4 @@
-"""Which resources a sidecar gets."""
+"""Chooses which resources a sidecar gets."""
 from __future__ import annotations
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE

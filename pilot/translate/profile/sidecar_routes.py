@@ -1,4 +1,4 @@
-"""The route configurations of a sidecar: those that its listeners name."""
+"""Lists the route configurations of a sidecar: those that its listeners name."""
 from __future__ import annotations
 
 from pilot.derive import Gather, derived
@@ -14,7 +14,7 @@ from pilot.translate.route.sidecar import sidecar_routes
 
 @derived
 def _names(db: Mesh, listens: OutboundListenersFacet, _: SidecarRoutesFacet) -> tuple[str, ...]:
-    """What the proxy's listeners ask for; its HTTP proxy too, where it has one."""
+    """Returns what the proxy's listeners ask for; its HTTP proxy too, where it has one."""
     port = listens.listening.http_proxy_port
     proxy = listener_defaults(db).http_proxy_port if port is None else port
     return (*route_names(db, listens), *((HTTP_PROXY,) if proxy else ()))

@@ -1,1 +1,1 @@
-"""From the model to Envoy's messages, a folder or file an Envoy concept, in Envoy's words."""
+"""Translates the model to Envoy's messages, a folder or file an Envoy concept, in Envoy's words."""

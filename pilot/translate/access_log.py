@@ -1,4 +1,4 @@
-"""Access logs as the mesh config asks for them: a file, and Envoy's access log service.
+"""Builds access logs as the mesh config asks for them: a file, and Envoy's access log service.
 
 https://istio.io/latest/docs/tasks/observability/logs/access-log/ has the default format.
 """
@@ -61,7 +61,7 @@ _TEXT = (
 
 
 class AccessLogs(msgspec.Struct, frozen=True, cache_hash=True):
-    """What is logged. `file`: "" for none; `format`: "" for the default; `service`: to the access log service too."""
+    """Says what is logged. `file`: "" for none; `format`: "" for the default; `service`: to the access log service too."""
 
     file: str = ""
     format: str = ""

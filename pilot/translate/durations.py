@@ -1,4 +1,4 @@
-"""Durations as protobuf has them. `NO_TIME` is shared: copy, never change."""
+"""Builds durations as protobuf has them. `NO_TIME` is shared: copy, never change."""
 from __future__ import annotations
 
 from google.protobuf import duration_pb2

@@ -1,4 +1,4 @@
-"""The one order of filters in chains, of HTTP as of network filters.
+"""Declares the one order of filters in chains, of HTTP as of network filters.
 
 Whoever adds a filter says its phase; nobody else needs to know of it. A policy says no to a request before anything looks into it, what
 is counted is counted whoever said no, and the filter that sends the request on comes last.
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Phase(enum.IntEnum):
-    """Where a filter stands. Extensions of users name one of four phases: before authentication, before authorization, before
+    """Says where a filter stands. Extensions of users name one of four phases: before authentication, before authorization, before
     statistics, or none."""
 
     PEER_METADATA = enum.auto()  # who the peer is, for all that follow

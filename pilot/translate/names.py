@@ -1,4 +1,4 @@
-"""Names of xDS resources, built and parsed in one place: they are protocol between our own resources, and people read them.
+"""Builds and parses the names of xDS resources in one place: they are protocol between our own resources, and people read them.
 
 A cluster is `direction|port|subset|host`. Its DNS SRV form `direction_.port_.subset_.host` is a legal SNI: it names the same
 cluster in the TLS handshake of a mesh connection, and for gateways that route by SNI it names a cluster of its own.
@@ -34,7 +34,7 @@ _TYPED_CREDENTIALS = ("configmap://", "kubernetes://", "kubernetes-gateway://")
 
 
 class ClusterName(NamedTuple):
-    """What the name of a cluster says; `subset` and, for an inbound one, `host` may be ""."""
+    """Holds what the name of a cluster says; `subset` and, for an inbound one, `host` may be ""."""
 
     direction: str
     port: int
@@ -43,17 +43,17 @@ class ClusterName(NamedTuple):
 
 
 def outbound_cluster(port: int, subset: str, host: str) -> str:
-    """`outbound|80|v1|reviews.prod.svc.cluster.local`."""
+    """Returns a name such as `outbound|80|v1|reviews.prod.svc.cluster.local`."""
     return f"outbound|{port}|{subset}|{host}"
 
 
 def inbound_cluster(port: int) -> str:
-    """`inbound|8080||`; the port is the one that the workload listens on."""
+    """Returns a name such as `inbound|8080||`; the port is the one that the workload listens on."""
     return f"inbound|{port}||"
 
 
 def dns_srv(port: int, subset: str, host: str) -> str:
-    """`outbound_.80_.v1_.reviews.prod.svc.cluster.local`."""
+    """Returns a name such as `outbound_.80_.v1_.reviews.prod.svc.cluster.local`."""
     return f"outbound_.{port}_.{subset}_.{host}"
 
 
@@ -67,22 +67,22 @@ def parse_cluster(name: str) -> ClusterName | None:
 
 
 def dns_cache(host: str) -> str:
-    """The DNS cache that the clusters and filters of a wildcard host with dynamic DNS share."""
+    """Returns the DNS cache that the clusters and filters of a wildcard host with dynamic DNS share."""
     return f"{host}_dfp_dns_cache"
 
 
 def file_certificate(certificate: str, key: str) -> str:
-    """SDS name of a mounted certificate and its key, "" where one of the two paths is missing."""
+    """Returns the SDS name of a mounted certificate and its key, "" where one of the two paths is missing."""
     return f"file-cert:{certificate}~{key}" if certificate and key else ""
 
 
 def file_root(path: str) -> str:
-    """SDS name of mounted roots, "" without a path; the path `system` stands for those of the operating system."""
+    """Returns the SDS name of mounted roots, "" without a path; the path `system` stands for those of the operating system."""
     return f"file-root:{path}" if path else ""
 
 
 def credential(name: str) -> str:
-    """SDS name of a `credentialName` of a Gateway or DestinationRule: a typed one as it is, else the proxy's own namespace's."""
+    """Returns the SDS name of a `credentialName` of a Gateway or DestinationRule: a typed one as it is, else the proxy's own namespace's."""
     if name.startswith(BUILTIN_CREDENTIAL):
         return WORKLOAD_SECRET
     if name.startswith(_INVALID_CREDENTIAL):
@@ -91,16 +91,18 @@ def credential(name: str) -> str:
 
 
 def config_path(kind: str, namespace: str, name: str) -> str:
-    """How a resource names the object that it came from, in its metadata `istio.config`; `kind` as in `destination-rule`."""
+    """Returns how a resource names the object that it came from, in its metadata `istio.config`; `kind` as in `destination-rule`."""
     return f"/apis/networking.istio.io/v1/namespaces/{namespace}/{kind}/{name}"
 
 
 def gateway_routes(port: int, bind: str = "") -> str:
-    """Routes of a plain HTTP port of a gateway: `http.8080`, with the address that its servers bind where they name one."""
+    """Returns the name of the routes of a plain HTTP port of a gateway: `http.8080`, with the address that its servers bind where they
+    name one."""
     return f"http.{port}.{bind}" if bind else f"http.{port}"
 
 
 def gateway_tls_routes(port: int, port_name: str, gateway: str, namespace: str, bind: str = "") -> str:
-    """Routes of one server of a gateway that ends TLS: `https.443.https-443.bookinfo.prod`, and the address that it binds."""
+    """Returns the name of the routes of one server of a gateway that ends TLS: `https.443.https-443.bookinfo.prod`, and the address that
+    it binds."""
     name = f"https.{port}.{port_name}.{gateway}.{namespace}"
     return f"{name}.{bind}" if bind else name

@@ -1,11 +1,11 @@
-"""An xDS resource, serialized once and shared by every proxy that gets it."""
+"""Holds an xDS resource, serialized once and shared by every proxy that gets it."""
 from __future__ import annotations
 
 from typing import Any
 
 
 def varint(value: int) -> bytes:
-    """A protobuf varint."""
+    """Returns a protobuf varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -15,7 +15,7 @@ def varint(value: int) -> bytes:
 
 
 def length_delimited(number: int, payload: bytes) -> bytes:
-    """A protobuf field of wire type 2: a message, string or bytes."""
+    """Returns a protobuf field of wire type 2: a message, string or bytes."""
     return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
@@ -23,7 +23,7 @@ _ANY_HEADS: dict[str, bytes] = {}
 
 
 class Resource:
-    """A named message as a serialized google.protobuf.Any. Equal where the bytes are.
+    """Holds a named message as a serialized google.protobuf.Any. Resources are equal where their bytes are.
 
     `pieces` joined are `frame`: the Any as field 2, which is what both a DiscoveryResponse and a (delta) Resource hold it in; `head`
     goes before it to make it a resource of a DeltaDiscoveryResponse. https://protobuf.dev/programming-guides/encoding/
@@ -54,7 +54,7 @@ class Resource:
 
     @property
     def any(self) -> bytes:
-        """The serialized Any alone."""
+        """Returns the serialized Any alone."""
         frame, start = self.frame, 2
         while frame[start - 1] > 0x7F:
             start += 1
@@ -80,5 +80,5 @@ class Resource:
 
 
 def _cut_alike(one: Resource, other: Resource) -> bool:
-    """Are their pieces of the same lengths, so that they are equal only where each piece is?"""
+    """Returns whether their pieces are of the same lengths, so that they are equal only where each piece is."""
     return len(one.pieces) == len(other.pieces) and all(len(a) == len(b) for a, b in zip(one.pieces, other.pieces, strict=True))

@@ -1,4 +1,4 @@
-"""The tracing part of HTTP connection managers: sampling, and the tags of a workload's spans."""
+"""Builds the tracing part of HTTP connection managers: sampling, and the tags of a workload's spans."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ RBAC_METADATA = "envoy.filters.http.rbac"
 
 
 def _dry_run(tag: str, key: str) -> custom_tag_pb2.CustomTag:
-    """What a dry run of authorization policies said about a request."""
+    """Returns the tag for what a dry run of authorization policies said about a request."""
     segment = metadata_pb2.MetadataKey.PathSegment(key=key)
     return custom_tag_pb2.CustomTag(
         tag=f"istio.authorization.dry_run.{tag}",

@@ -1,4 +1,4 @@
-"""istio.alpn: what a client's proxy offers by ALPN, so that the server's proxy knows which protocol was detected.
+"""Builds istio.alpn: what a client's proxy offers by ALPN, so that the server's proxy knows which protocol was detected.
 
 `istio` stands in each list for servers' proxies from before Istio 1.4, the plain protocol for servers outside of the mesh.
 """

@@ -1,4 +1,4 @@
-"""Which HTTP filters a connection manager has, in their order."""
+"""Decides which HTTP filters a connection manager has, in their order."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from pilot.translate.http_filter.stateful_session import STATEFUL_SESSION
 
 
 class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """What a chain of filters depends on.
+    """Says what a chain of filters depends on.
 
     `metadata_exchange`, `alpn`, `sessions`: what the settings allow; `labels`: more labels to exchange; `mesh_only`: metadata
     headers only within the mesh.

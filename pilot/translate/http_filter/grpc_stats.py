@@ -1,4 +1,4 @@
-"""Counts of gRPC messages, for telemetry: kept as filter state, not as Envoy's statistics of every method."""
+"""Builds the filter that counts gRPC messages, for telemetry: kept as filter state, not as Envoy's statistics of every method."""
 from __future__ import annotations
 
 from envoy.extensions.filters.http.grpc_stats.v3 import config_pb2

@@ -1,4 +1,4 @@
-"""JSON web key sets as Envoy reads them. One without a key that it understands makes it refuse the whole listener."""
+"""Reads JSON web key sets as Envoy does. One without a key that it understands makes it refuse the whole listener."""
 from __future__ import annotations
 
 import base64
@@ -10,7 +10,7 @@ _NUMBERS = {"RSA": ("n", "e"), "EC": ("x", "y"), "OKP": ("x",), "oct": ("k",)}  
 
 
 def has_keys(text: str) -> bool:
-    """Is it a set with a key of a known type that has its numbers?"""
+    """Returns whether a text is a set with a key of a known type that has its numbers."""
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):

@@ -1,4 +1,4 @@
-"""JSON web tokens: a token that is there must be valid; whether one must be there is authorization's matter."""
+"""Builds the filter of JSON web tokens: a token that is there must be valid; whether one must be there is authorization's matter."""
 from __future__ import annotations
 
 from functools import lru_cache

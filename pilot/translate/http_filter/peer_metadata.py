@@ -1,4 +1,4 @@
-"""io.istio.http.peer_metadata: who the peer is, by headers that the two proxies exchange or by workload discovery."""
+"""Builds io.istio.http.peer_metadata: it finds who the peer is, by headers that the two proxies exchange or by workload discovery."""
 from __future__ import annotations
 
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""The filter that ends every chain of HTTP filters."""
+"""Builds the filter that ends every chain of HTTP filters."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -13,7 +13,8 @@ NAME = "envoy.filters.http.router"
 
 @lru_cache(maxsize=4)
 def build_router(start_child_span: bool = False, suppress_envoy_headers: bool = False) -> hcm_pb2.HttpFilter:
-    """`start_child_span`: for tracers that want a span of the proxy's own; `suppress_envoy_headers`: no x-envoy-* on the way."""
+    """Returns the filter. `start_child_span`: for tracers that want a span of the proxy's own; `suppress_envoy_headers`: no x-envoy-* on
+    the way."""
     return hcm_pb2.HttpFilter(
         name=NAME,
         typed_config=pack(router_pb2.Router(start_child_span=start_child_span, suppress_envoy_headers=suppress_envoy_headers)),

@@ -1,4 +1,4 @@
-"""Which network filters a chain of TCP has, in their order: the one builder for sidecars and gateways, inbound and outbound."""
+"""Decides which network filters a chain of TCP has, in their order, for sidecars and gateways, inbound and outbound."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ PhasedFilter = tuple[Phase, listener_components_pb2.Filter]
 
 
 class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the network filters of a proxy depend on.
+    """Says what the network filters of a proxy depend on.
 
     `mongo`, `redis`, `mysql`: filters that the settings ask for and the proxy has. `exchange`: the proxy exchanges metadata with the
     peers that connect to it; `exchanged_labels`: more labels of workloads to exchange. `policies`: filters of policies on TCP.

@@ -1,4 +1,4 @@
-"""The filter that speaks HTTP.
+"""Builds the filter that speaks HTTP.
 
 What managers of one class have in common is built once as a template (`build_http_connection_manager`); what one of them has of
 its own (statistics prefix, routes, tracing) is set on a copy, or added to the serialized template: protobuf merges them.
@@ -67,7 +67,7 @@ _FORWARDED = {
 
 
 class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """What a class of managers has in common. `normalization`: as in the mesh config; `internal_networks`: CIDRs whose requests
+    """Holds what a class of managers has in common. `normalization`: as in the mesh config; `internal_networks`: CIDRs whose requests
     count as internal; `http2`: its port speaks HTTP/2 for sure; `absolute_urls`: it is a forward proxy."""
 
     side: Side
@@ -87,7 +87,7 @@ class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 def build_http_connection_manager(
     options: HttpOptions, filters: Iterable[hcm_pb2.HttpFilter], access_logs: Iterable[accesslog_pb2.AccessLog] = ()
 ) -> hcm_pb2.HttpConnectionManager:
-    """A manager without statistics prefix, routes and tracing."""
+    """Returns a manager without statistics prefix, routes and tracing."""
     headers = options.headers
     manager = Manager(
         codec_type=Manager.HTTP3 if options.http3 else Manager.AUTO,
@@ -115,7 +115,7 @@ def build_http_connection_manager(
 
 
 def rds(name: str) -> hcm_pb2.Rds:
-    """Routes over ADS, under a name; the listener waits for them."""
+    """Returns the source of routes over ADS, under a name; the listener waits for them."""
     return hcm_pb2.Rds(config_source=_ADS, route_config_name=name)
 
 
@@ -135,7 +135,7 @@ def _set_protocols(manager: hcm_pb2.HttpConnectionManager, options: HttpOptions)
 
 
 def _set_headers(manager: hcm_pb2.HttpConnectionManager, side: Side, headers: ProxyHeaders) -> None:
-    """Outbound the server is named by Envoy's own default."""
+    """Sets what a manager tells of the server and the client; outbound, Envoy's own default names the server."""
     server = headers.server
     if server is not None and server.disabled:
         manager.server_header_transformation = Manager.PASS_THROUGH
@@ -151,7 +151,7 @@ def _set_headers(manager: hcm_pb2.HttpConnectionManager, side: Side, headers: Pr
 
 
 def build_cert_details(said: SetCurrentClientCertDetails | None) -> hcm_pb2.HttpConnectionManager.SetCurrentClientCertDetails:
-    """What of a client's certificate goes into X-Forwarded-Client-Cert."""
+    """Returns what of a client's certificate goes into X-Forwarded-Client-Cert."""
     details = said or SetCurrentClientCertDetails()
     return Manager.SetCurrentClientCertDetails(
         subject=_NO if details.subject is False else _YES,
@@ -163,7 +163,7 @@ def build_cert_details(said: SetCurrentClientCertDetails | None) -> hcm_pb2.Http
 
 
 def _set_connections(manager: hcm_pb2.HttpConnectionManager, said: ConnectionSettings) -> None:
-    """Limits of a proxy's config; what they say of paths comes before the mesh config."""
+    """Sets the limits of a proxy's config; what they say of paths comes before the mesh config."""
     shared = manager.common_http_protocol_options
     for target, name, value in (
         (shared, "idle_timeout", said.http_idle_timeout),

@@ -1,4 +1,4 @@
-"""istio.metadata_exchange: over TCP, who the peer is, behind the ALPN istio-peer-exchange."""
+"""Builds istio.metadata_exchange: it tells over TCP who the peer is, behind the ALPN istio-peer-exchange."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -25,5 +25,5 @@ def build_config(labels: tuple[str, ...] = ()) -> any_pb2.Any:
 
 @lru_cache(maxsize=64)
 def build_metadata_exchange(labels: tuple[str, ...] = ()) -> listener_components_pb2.Filter:
-    """The filter of an inbound filter chain; outbound it is the clusters' part."""
+    """Returns the filter of an inbound filter chain; outbound it is the clusters' part."""
     return listener_components_pb2.Filter(name=NAME, typed_config=build_config(labels))

@@ -1,4 +1,4 @@
-"""Statistics of MongoDB traffic."""
+"""Builds the filter for statistics of MongoDB traffic."""
 from __future__ import annotations
 
 from envoy.config.listener.v3 import listener_components_pb2

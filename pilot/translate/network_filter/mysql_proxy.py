@@ -1,4 +1,4 @@
-"""Statistics of MySQL traffic. The filter is in Envoy's contrib builds and Istio's, not in stock ones."""
+"""Builds the filter for statistics of MySQL traffic. It is in Envoy's contrib builds and Istio's, not in stock ones."""
 from __future__ import annotations
 
 from envoy.config.listener.v3 import listener_components_pb2

@@ -1,4 +1,4 @@
-"""Routing of Redis traffic by its commands; it ends a chain."""
+"""Builds the filter that routes Redis traffic by its commands; it ends a chain."""
 from __future__ import annotations
 
 from envoy.config.listener.v3 import listener_components_pb2

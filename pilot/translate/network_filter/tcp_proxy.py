@@ -1,4 +1,4 @@
-"""The filter that ends a chain of TCP: to one cluster or to several by weight."""
+"""Builds the filter that ends a chain of TCP: to one cluster or to several by weight."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ SOURCE_IP = hash_policy_pb2.HashPolicy(source_ip=hash_policy_pb2.HashPolicy.Sour
 
 
 class Tunnel(NamedTuple):
-    """A way through a forward proxy, which is the cluster: to `target`, "host:port", by CONNECT or POST."""
+    """Describes a way through a forward proxy, which is the cluster: to `target`, "host:port", by CONNECT or POST."""
 
     target: str
     post: bool = False
 
 
 class TcpSettings(NamedTuple):
-    """What a DestinationRule says about a TCP proxy."""
+    """Holds what a DestinationRule says about a TCP proxy."""
 
     idle_timeout: Duration | None = None
     max_duration: Duration | None = None
@@ -38,7 +38,7 @@ PLAIN = TcpSettings()
 
 
 class TcpRoute(NamedTuple):
-    """Where a TCP proxy sends connections: `clusters` with their weights; one alone needs none."""
+    """Says where a TCP proxy sends connections: `clusters` with their weights; one alone needs none."""
 
     stat_prefix: str
     clusters: tuple[tuple[str, int], ...]

@@ -1,4 +1,4 @@
-"""Compliance policies, which restrict every TLS context as the last step (setting COMPLIANCE_POLICY).
+"""Applies compliance policies, which restrict every TLS context as the last step (setting COMPLIANCE_POLICY).
 
 What each means: https://istio.io/latest/docs/reference/commands/pilot-discovery/#envvars
 """
@@ -16,7 +16,7 @@ _Parameters = common_pb2.TlsParameters
 
 
 def restrict(context: tls_pb2.CommonTlsContext, policy: str) -> None:
-    """Apply a policy by its name to a context that is being built; an unknown name restricts nothing."""
+    """Applies a policy by its name to a context that is being built; an unknown name restricts nothing."""
     if policy == "fips-140-2":
         parameters = context.tls_params
         parameters.tls_minimum_protocol_version = parameters.tls_maximum_protocol_version = _Parameters.TLSv1_2

@@ -1,4 +1,4 @@
-"""TLS that listeners end: mutual TLS of sidecars' inbound ports, and servers of Gateways and Sidecars.
+"""Builds TLS that listeners end: mutual TLS of sidecars' inbound ports, and servers of Gateways and Sidecars.
 
 https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings
 """
@@ -47,7 +47,7 @@ _PROTOCOLS = {
 
 
 class ServerCertificates(NamedTuple):
-    """Where a listener's certificates come from: the proxy's own files, and servers of secrets next to it or in the mesh."""
+    """Says where a listener's certificates come from: the proxy's own files, and servers of secrets next to it or in the mesh."""
 
     files: TlsFilesFacet = TlsFilesFacet()
     servers: SecretServersFacet = SecretServersFacet()
@@ -57,7 +57,7 @@ class ServerCertificates(NamedTuple):
 def build_inbound_context(
     certificates: ServerCertificates, alpn: Sequence[str], trust_domains: Iterable[str], mesh_mtls: TLSConfig | None = None, compliance: str = ""
 ) -> tls_pb2.DownstreamTlsContext:
-    """Mutual TLS of a sidecar's inbound port: `HTTP_ALPN`, or `PEER_ALPN` for TCP. Clients must be of a trust domain.
+    """Returns mutual TLS of a sidecar's inbound port: `alpn` is `HTTP_ALPN`, or `PEER_ALPN` for TCP. Clients must be of a trust domain.
 
     The ALPN `istio` of the clients is not among ours: it would displace the protocol that they negotiate.
     """
@@ -86,9 +86,8 @@ def build_server_context(
     defaults: TLSConfig | None = None,
     compliance: str = "",
 ) -> tls_pb2.DownstreamTlsContext:
-    """TLS of a server that ends it. `alpn`: `PEER_ALPN` for a TCP server of mode ISTIO_MUTUAL, `HTTP3_ALPN` with `quic`, which
-    cannot ask for client certificates. `defaults`: the mesh's tlsDefaults.
-    """
+    """Returns TLS of a server that ends it. `alpn`: `PEER_ALPN` for a TCP server of mode ISTIO_MUTUAL, `HTTP3_ALPN` with `quic`, which
+    cannot ask for client certificates. `defaults`: the mesh's tlsDefaults."""
     common = tls_pb2.CommonTlsContext(alpn_protocols=alpn)
     mode = settings.mode
     required = mode in ("MUTUAL", "ISTIO_MUTUAL") and not quic
@@ -128,7 +127,7 @@ def _serve_files(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, 
 
 
 def _serve_credentials(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, certificates: ServerCertificates) -> None:
-    """Roots come with the first credential, as NAME-cacert, unless another one is named for them."""
+    """Adds credentials. Roots come with the first one, as NAME-cacert, unless another one is named for them."""
     credentials = settings.credential_names or (settings.credential_name,)
     user_server, provider = certificates.servers.credentials, certificates.provider
     for name in credentials:
@@ -144,7 +143,7 @@ def _serve_credentials(common: tls_pb2.CommonTlsContext, settings: ServerTLSSett
 
 
 def _limit(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, defaults: TLSConfig | None) -> None:
-    """Versions, ciphers and curves: the server's own before the mesh's."""
+    """Sets versions, ciphers and curves: the server's own before the mesh's."""
     ciphers = tuple(dict.fromkeys(c for c in settings.cipher_suites if c in CIPHERS)) or (defaults.cipher_suites if defaults else ())
     curves = settings.ecdh_curves or (defaults.ecdh_curves if defaults else ())
     if ciphers:

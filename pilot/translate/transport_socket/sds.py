@@ -1,6 +1,6 @@
-"""Where a proxy gets a certificate or its roots from: SDS configurations.
+"""Builds SDS configurations: where a proxy gets a certificate or its roots from.
 
-Three sources: the proxy's companion (mesh certificates, mounted files), a server that the user runs next to it, and the control
+There are three sources: the proxy's companion (mesh certificates, mounted files), a server that the user runs next to it, and the control
 plane over ADS (credentials of Gateways and DestinationRules).
 """
 from __future__ import annotations
@@ -18,14 +18,14 @@ V3 = config_source_pb2.ApiVersion.V3
 
 
 class SdsProvider(NamedTuple):
-    """The SDS server of an extension provider: its cluster, and the host that it is asked as."""
+    """Names the SDS server of an extension provider: its cluster, and the host that it is asked as."""
 
     cluster: str
     authority: str
 
 
 def _from_server(name: str, cluster: str, authority: str = "", wait: bool = False) -> secret_pb2.SdsSecretConfig:
-    """`wait`: no listener or cluster is ready before the secret is there."""
+    """Returns a secret of a server. `wait`: no listener or cluster is ready before the secret is there."""
     envoy = grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=cluster, authority=authority)
     source = config_source_pb2.ConfigSource(
         resource_api_version=V3,
@@ -47,7 +47,7 @@ ROOTS = _from_server(names.ROOT_SECRET, names.SDS_CLUSTER, wait=True)
 
 @lru_cache(maxsize=1024)
 def build_file_secret(name: str, default: str = "", user_server: bool = False) -> secret_pb2.SdsSecretConfig:
-    """A mounted file under its SDS name (`names.file_certificate`, `names.file_root`); without one the mesh secret `default`.
+    """Returns a mounted file under its SDS name (`names.file_certificate`, `names.file_root`); without one the mesh secret `default`.
 
     `user_server`: the user's own server reads the files (node metadata `file-credential`).
     """
@@ -59,8 +59,10 @@ def build_file_secret(name: str, default: str = "", user_server: bool = False) -
 
 @lru_cache(maxsize=1024)
 def build_credential_secret(name: str, user_server: bool = False, provider: SdsProvider | None = None) -> secret_pb2.SdsSecretConfig:
-    """A `credentialName`. `user_server`: credentials sds://… come from the socket in the pod (node metadata `credential`),
-    else from the mesh's SDS extension provider, else they are read as names of Kubernetes secrets.
+    """Returns a `credentialName`. `user_server`: credentials sds:
+
+    … come from the socket in the pod (node metadata `credential`), else from the mesh's SDS extension provider, else they are read as
+    names of Kubernetes secrets.
 
     No fetch timeout of zero here: a credential that does not exist must not hold back the rest of a listener or cluster.
     """
@@ -79,5 +81,5 @@ def build_credential_secret(name: str, user_server: bool = False, provider: SdsP
 
 
 def file_source(path: str) -> base_pb2.DataSource:
-    """A file that Envoy itself reads."""
+    """Returns a file that Envoy itself reads."""
     return base_pb2.DataSource(filename=path)

@@ -1,4 +1,4 @@
-"""The transport sockets that carry a TLS context, and the one that carries none. The prebuilt ones are shared: copy, never change."""
+"""Builds the transport sockets that carry a TLS context, and the one that carries none. The prebuilt ones are shared: copy, never change."""
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2
@@ -14,17 +14,17 @@ QUIC_NAME = "envoy.transport_sockets.quic"
 
 
 def build_upstream(context: tls_pb2.UpstreamTlsContext) -> base_pb2.TransportSocket:
-    """TLS that a cluster originates."""
+    """Returns the socket for TLS that a cluster originates."""
     return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
 
 
 def build_downstream(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
-    """TLS that a filter chain ends."""
+    """Returns the socket for TLS that a filter chain ends."""
     return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
 
 
 def build_quic(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
-    """TLS that a filter chain of an HTTP/3 listener ends."""
+    """Returns the socket for TLS that a filter chain of an HTTP/3 listener ends."""
     return base_pb2.TransportSocket(name=QUIC_NAME, typed_config=pack(quic_transport_pb2.QuicDownstreamTransport(downstream_tls_context=context)))
 
 

@@ -1,4 +1,4 @@
-"""TLS that clusters originate: to peers of the mesh, and as a DestinationRule says.
+"""Builds TLS that clusters originate: to peers of the mesh, and as a DestinationRule says.
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#ClientTLSSettings
 """
@@ -22,7 +22,7 @@ SYSTEM_ROOTS = "system"  # stands for the operating system's trusted roots
 
 
 class UpstreamTls(NamedTuple):
-    """Whom a cluster talks TLS to. `alt_names`: of which the peer must have one; `http2`: the cluster speaks nothing else.
+    """Says whom a cluster talks TLS to. `alt_names`: of which the peer must have one; `http2`: the cluster speaks nothing else.
 
     `metadata_exchange`: peers may agree by ALPN to exchange their metadata first, which only a proxy with that filter can.
     """
@@ -35,7 +35,7 @@ class UpstreamTls(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _mesh_template(http2: bool, metadata_exchange: bool, compliance: str) -> tls_pb2.UpstreamTlsContext:
-    """The ALPN `istio` is how a permissive server tells mesh TLS from TLS of the application."""
+    """Returns what mesh TLS has in common. By the ALPN `istio` a permissive server tells it from TLS of the application."""
     common = _common()
     common.alpn_protocols.extend([*(["istio-peer-exchange"] if metadata_exchange else []), "istio", *(["h2"] if http2 else [])])
     common.tls_certificate_sds_secret_configs.add().CopyFrom(WORKLOAD)
@@ -52,7 +52,7 @@ def _common() -> tls_pb2.CommonTlsContext:
 
 
 def build_mesh_context(tls: UpstreamTls, compliance: str = "") -> tls_pb2.UpstreamTlsContext:
-    """Mutual TLS with the proxy's mesh certificate."""
+    """Returns mutual TLS with the proxy's mesh certificate."""
     context = tls_pb2.UpstreamTlsContext()
     context.CopyFrom(_mesh_template(tls.http2, tls.metadata_exchange, compliance))
     context.sni = tls.sni
@@ -64,9 +64,9 @@ def build_mesh_context(tls: UpstreamTls, compliance: str = "") -> tls_pb2.Upstre
 def build_upstream_context(
     settings: ClientTLSSettings, tls: UpstreamTls, servers: SecretServersFacet, defaults: TLSConfig | None = None, compliance: str = ""
 ) -> tls_pb2.UpstreamTlsContext | None:
-    """TLS of mode SIMPLE or MUTUAL; `tls` has the SNI and names to use, `defaults` is the mesh's tlsDefaults.
+    """Returns TLS of mode SIMPLE or MUTUAL; `tls` has the SNI and names to use, `defaults` is the mesh's tlsDefaults.
 
-    None where MUTUAL lacks a certificate: then there is no TLS at all, as in Istio.
+    MUTUAL without a certificate gives None: then there is no TLS at all, as in Istio.
     """
     common = _common()
     mutual = settings.mode == "MUTUAL"

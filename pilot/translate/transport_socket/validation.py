@@ -1,4 +1,4 @@
-"""How a peer's certificate is verified."""
+"""Builds how a peer's certificate is verified."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ from pilot.translate.transport_socket.sds import file_source
 
 @lru_cache(maxsize=65536)
 def exact(value: str) -> string_pb2.StringMatcher:
-    """A matcher of exactly that name; shared, so only ever copied into messages."""
+    """Returns a matcher of exactly that name; it is shared, so it is only ever copied into messages."""
     return string_pb2.StringMatcher(exact=value)
 
 
 def build_validation(
     alt_names: Iterable[str] = (), prefixes: Iterable[str] = (), crl: str = "", accept_untrusted: bool = False
 ) -> common_pb2.CertificateValidationContext:
-    """Subject alternative names of which one must match (none: any will do), and a file of revoked certificates."""
+    """Returns a validation by subject alternative names of which one must match (none: any will do), and a file of revoked certificates."""
     context = common_pb2.CertificateValidationContext()
     context.match_subject_alt_names.extend([exact(n) for n in alt_names])
     context.match_subject_alt_names.extend([string_pb2.StringMatcher(prefix=p) for p in prefixes])
@@ -33,7 +33,7 @@ def build_validation(
 def build_combined(
     default: common_pb2.CertificateValidationContext, roots: secret_pb2.SdsSecretConfig
 ) -> tls_pb2.CommonTlsContext.CombinedCertificateValidationContext:
-    """A validation whose roots come by SDS."""
+    """Returns a validation whose roots come by SDS."""
     return tls_pb2.CommonTlsContext.CombinedCertificateValidationContext(
         default_validation_context=default, validation_context_sds_secret_config=roots
     )

@@ -176,5 +176,5 @@ CATALOGUE = Catalogue(
 
 
 def is_ours(group: str) -> bool:
-    """Whether a kind of that group that is not in the catalogue deserves a word: one that a mesh could be expected to obey."""
+    """Returns whether users could expect a mesh to obey kinds of that group, so that one that is not in the catalogue is told of."""
     return group.endswith(".istio.io") or group in ("gateway.networking.k8s.io", "networking.k8s.io", "discovery.k8s.io")

@@ -20,7 +20,7 @@ def hash_of_destination(rule: DestinationRule, subset: str, port: int) -> Consis
 
 
 def hashes(rule: DestinationRule) -> bool:
-    """Does the rule ask for hashing anywhere?"""
+    """Returns whether the rule asks for hashing anywhere."""
     policies = (rule.traffic_policy, *(s.traffic_policy for s in rule.subsets))
     return any(_of(p) or any(_of(setting) for setting in p.port_level_settings) for p in policies if p is not None)
 
@@ -30,7 +30,7 @@ def _of(policy: TrafficPolicy | PortTrafficPolicy) -> ConsistentHashLB | None:
 
 
 def _of_port(policy: TrafficPolicy, port: int) -> ConsistentHashLB | None:
-    """The first settings for a port count, even where they say nothing of hashing."""
+    """Returns the hashing of the first settings for a port, None even where they are there and say nothing of hashing."""
     settings: Iterable[PortTrafficPolicy] = policy.port_level_settings
     found = next((s for s in settings if s.port is not None and s.port.number == port), None) if port else None
     return _of(found) if found is not None else None

@@ -25,7 +25,7 @@ class Locality(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
     @classmethod
     def parse(cls, text: str) -> Locality:
-        """Of "region/zone/subzone", levels missing at the end allowed."""
+        """Returns the locality of "region/zone/subzone"; levels at the end may be missing."""
         return cls(*text.split("/")[:3])
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ Buckets = Iterable[Hashable]
 
 
 def qualify(host: str, namespace: str, domain: str) -> str:
-    """A host as a user writes it in a namespace, as a full name: without a dot it is a service of that namespace."""
+    """Returns the full name of a host as a user writes it in a namespace: without a dot it is a service of that namespace."""
     return host if "." in host or host == "*" else f"{host}.{namespace}.svc.{domain}"
 
 
@@ -28,7 +28,7 @@ def cluster(key: RegistryKey, _: Any) -> Buckets:
 
 
 def object_name(key: RegistryKey, _: Any) -> Buckets:
-    """(namespace, name), and ("", name)."""
+    """Returns (namespace, name), and ("", name)."""
     return (key.namespace, key.name), ("", key.name)
 
 
@@ -40,7 +40,7 @@ def proxy_type(_: str, proxy: Proxy) -> Buckets:
 
 
 def one_selected_label(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """(cluster, namespace, key, value) of the first label that a Service selects."""
+    """Returns (cluster, namespace, key, value) of the first label that a Service selects."""
     return ((key.cluster, key.namespace, *min(o.spec.selector.items())),) if o.spec.selector else ()
 
 
@@ -57,7 +57,7 @@ def pod_ips(_: RegistryKey, o: Object[Any]) -> Buckets:
 
 
 def slice_service(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """ObjectKey of the Service that a slice belongs to: slices of all clusters are in one bucket."""
+    """Returns the ObjectKey of the Service that a slice belongs to: slices of all clusters are in one bucket."""
     name = o.labels.get(SERVICE_NAME_LABEL)
     return (ObjectKey(key.namespace, name),) if name else ()
 
@@ -82,7 +82,7 @@ def endpoint_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def selecting(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """The namespace of a ServiceEntry with a workloadSelector."""
+    """Returns the namespace of a ServiceEntry with a workloadSelector."""
     return (key.namespace,) if o.spec.workload_selector is not None else ()
 
 
@@ -112,10 +112,10 @@ def has_wildcard(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """The namespace of a rule of a wildcard host."""
+    """Returns the namespace of a rule of a wildcard host."""
     return (key.namespace,) if o.spec.host.startswith("*") else ()
 
 
 def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
-    """Rules of wildcard hosts that ask for consistent hashing."""
+    """Returns True for a rule of a wildcard host that asks for consistent hashing."""
     return (True,) if o.spec.host.startswith("*") and hashes(o.spec) else ()

@@ -54,17 +54,17 @@ Problems = Iterator[Problem]
 
 
 def error(code: str, path: str, message: str) -> Problem:
-    """A mistake that refuses the object; `path` is relative to what is looked at, `below` and `each` complete it."""
+    """Returns a mistake that refuses the object; `path` is relative to what is looked at, `below` and `each` complete it."""
     return Problem(code=code, path=path, message=message)
 
 
 def warning(code: str, path: str, message: str) -> Problem:
-    """A mistake that does not refuse the object."""
+    """Returns a mistake that does not refuse the object."""
     return Problem(code=code, path=path, message=message, severity=Severity.WARNING)
 
 
 def below(field: str, found: Iterable[Problem]) -> Problems:
-    """Problems of a part, as problems of the whole that has the part at `field`."""
+    """Yields the problems of a part as problems of the whole that has the part at `field`."""
     for problem in found:
         path = problem.path
         joined = field if not path else field + path if path[0] == "[" else f"{field}.{path}"
@@ -72,6 +72,6 @@ def below(field: str, found: Iterable[Problem]) -> Problems:
 
 
 def each(field: str, items: Iterable[T], check: Callable[[T], Iterable[Problem]]) -> Problems:
-    """Problems of every item of a list at `field`."""
+    """Yields the problems of every item of a list at `field`."""
     for index, item in enumerate(items):
         yield from below(f"{field}[{index}]", check(item))

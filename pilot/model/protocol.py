@@ -9,12 +9,12 @@ _SERVER_FIRST = frozenset({25, 53, 3306, 27017})  # SMTP, DNS, MySQL, MongoDB: a
 
 
 def parse_protocol(name: str) -> Protocol:
-    """Of a protocol's name as users write it, in any case; UNSUPPORTED for any other."""
+    """Returns the protocol of a name as users write it, in any case; UNSUPPORTED if there is none of that name."""
     return _BY_NAME.get(name.lower(), Protocol.UNSUPPORTED)
 
 
 def port_protocol(number: int, name: str, transport: str, app_protocol: str | None) -> Protocol:
-    """Of a port of a Kubernetes Service: appProtocol, else the port's name up to its first hyphen.
+    """Returns the protocol of a port of a Kubernetes Service: that of appProtocol, else of the port's name up to its first hyphen.
 
     https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/
     """

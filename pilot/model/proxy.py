@@ -40,22 +40,22 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""  # ISTIO_VERSION
 
     def text(self, key: str, default: str = "") -> str:
-        """A metadata value as text, `default` where absent."""
+        """Returns a metadata value as text, `default` where it is absent."""
         value = self.metadata.get(key)
         return default if value is None else str(value)
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """A metadata value as Istio's StringBool: "true" or "1" in any case."""
+        """Returns a metadata value that is Istio's StringBool: whether it is "true" or "1" in any case."""
         value = self.metadata.get(key)
         return default if value is None else str(value).lower() in ("true", "1")
 
     def items(self, key: str) -> tuple[str, ...]:
-        """A metadata value as Istio's StringList: parts between commas."""
+        """Returns a metadata value that is Istio's StringList: the parts between commas."""
         return tuple(p.strip() for p in self.text(key).split(",") if p.strip())
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Labels that the node announces: STATIC_LABELS under LABELS."""
+        """Returns the labels that the node announces: LABELS laid over STATIC_LABELS."""
         return {**(self.metadata.get("STATIC_LABELS") or {}), **(self.metadata.get("LABELS") or {})}
 
     @property

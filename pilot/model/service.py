@@ -121,9 +121,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return ServiceRef(self.hostname, self.namespace)
 
     def port(self, number: int) -> Port | None:
-        """The port of that number, the first where UDP and TCP share it."""
+        """Returns the port of that number, the first where UDP and TCP share it."""
         return next((p for p in self.ports if p.number == number), None)
 
     def addresses_in(self, cluster: str) -> tuple[str, ...]:
-        """The addresses that clients in a cluster use: those of that cluster where it has the service, else `addresses`."""
+        """Returns the addresses that clients in a cluster use: those of that cluster where it has the service, else `addresses`."""
         return next((addresses for name, addresses in self.cluster_addresses if name == cluster), self.addresses)

@@ -18,7 +18,7 @@ class AddressFamiliesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def virtual_addresses(service: Service, families: AddressFamiliesFacet, one: bool) -> tuple[str, ...]:
-    """The addresses that a proxy's clients may use for a host name.
+    """Returns the addresses that a proxy's clients may use for a host name.
 
     Of those that a ServiceEntry lists only the last is used, whatever its family: istiod makes a service of each and keeps the
     last. `one`: of the allocated ones only the first of the proxy's families.
@@ -36,7 +36,7 @@ def virtual_addresses(service: Service, families: AddressFamiliesFacet, one: boo
 
 
 def _of_families(addresses: tuple[str, ...], families: AddressFamiliesFacet) -> tuple[str, ...]:
-    """Those of the proxy's family; where it has both, of the first address's, or all of them."""
+    """Returns the addresses of the proxy's family; where it has both, those of the first address's family, or all of them if `dual`."""
     if families.dual:
         return addresses
     usable = [a for a in addresses if (families.ipv6 if ":" in a else families.ipv4)]

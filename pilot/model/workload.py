@@ -38,28 +38,28 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_dns(self) -> bool:
-        """Whether only DNS resolution or a socket reaches it, so that no service with addresses of its own can use it."""
+        """Returns whether only DNS resolution or a socket reaches it, so that no service with addresses of its own can use it."""
         return bool(self.addresses[0]) and not is_ip(self.addresses[0])
 
     def named_port(self, name: str) -> int:
-        """The port that it has under a name, 0 for none."""
+        """Returns the port that it has under a name, 0 for none."""
         return next((number for n, number in self.ports if n == name), 0)
 
     def serves(self, labels: Mapping[str, str] | frozenset[tuple[str, str]]) -> bool:
-        """Whether a selector with these labels selects it; an empty one selects nothing."""
+        """Returns whether a selector with these labels selects it; an empty one selects nothing."""
         wanted = labels if isinstance(labels, frozenset) else labels.items()
         return bool(wanted) and wanted <= self.labels
 
     def at(self, addresses: tuple[str, ...]) -> Workload:
-        """It at other addresses."""
+        """Returns the workload at other addresses."""
         return self if addresses == self.addresses else msgspec.structs.replace(self, addresses=addresses)
 
     def at_socket(self, port_name: str, health: Health) -> Endpoint:
-        """It as an endpoint at its Unix socket."""
+        """Returns the workload as an endpoint at its Unix socket."""
         return self.at((self.addresses[0].removeprefix(UNIX),)).endpoint(0, port_name, health)
 
     def endpoint(self, port: int, port_name: str, health: Health = Health.UNKNOWN) -> Endpoint:
-        """It as an endpoint of a service's port."""
+        """Returns the workload as an endpoint of a service's port."""
         return Endpoint(
             addresses=self.addresses,
             port=port,

@@ -19,10 +19,10 @@ class Check(NamedTuple):
     problems: Derived[[Any], tuple[Problem, ...]]
 
     def place(self, key: Hashable) -> tuple[str, str]:
-        """What the problems of one key are stored under."""
+        """Returns what the problems of one key are stored under."""
         return self.name, "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 def told(o: Object[Any], found: Iterable[Problem]) -> tuple[Problem, ...]:
-    """The problems of an object, each once, under its name."""
+    """Returns the problems of an object, each once, under its name."""
     return tuple(dict.fromkeys(replace(problem, object=o.ref) for problem in found))

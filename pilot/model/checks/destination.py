@@ -12,12 +12,12 @@ from pilot.model.views.services import refs_by_hostname, service
 
 
 def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
-    """The services of a host name, whoever sees them, oldest first."""
+    """Returns the services of a host name, whoever sees them, oldest first."""
     return tuple(found for ref in refs_by_hostname(db, hostname) if (found := service(db, ref)) is not None)
 
 
 def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str]) -> Problems:
-    """Problems of a destination whose host is a full name. `clients`: the namespaces whose rules say which subsets there are."""
+    """Yields the problems of a destination whose host is a full name. `clients` are the namespaces whose rules say which subsets there are."""
     if to is None:
         return
     found = services_named(db, to.host)

@@ -32,7 +32,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def destination_rule_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """The problems of a DestinationRule with other objects."""
+    """Returns the problems of a DestinationRule with other objects."""
     found = destination_rules.get(db, key)
     return told(found, below("spec", _check(db, found))) if found is not None else ()
 
@@ -58,7 +58,7 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
 
 
 def _candidates(db: Mesh, host: str) -> Iterable[ServiceRef]:
-    """The services that a wildcard may mean; where it ends with a namespace of Kubernetes, those of the namespace alone."""
+    """Returns the services that a wildcard may mean; where it ends with a namespace of Kubernetes, those of the namespace alone."""
     suffix = f".svc.{db.settings.registry.domain}"
     if host.endswith(suffix):
         namespace = host.removesuffix(suffix).rpartition(".")[2]
@@ -83,7 +83,7 @@ def _check_policies(found: tuple[Service, ...], spec: DestinationRule) -> Proble
 
 
 def _check_subsets(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
-    """Subsets that no endpoint is of; services whose endpoints nobody lists have none to count."""
+    """Yields a problem for each subset that no endpoint is of; services whose endpoints nobody lists have none to count."""
     listing = [s for s in found if s.resolution in _WITH_ENDPOINTS]
     if not listing or len(listing) < len(found):
         return
@@ -94,7 +94,7 @@ def _check_subsets(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) 
 
 
 def _check_mutual_tls(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
-    """TLS that clients begin and that the workloads of the service's namespace refuse, or the other way round."""
+    """Yields a problem where clients begin TLS that the workloads of the service's namespace refuse, or the other way round."""
     if spec.traffic_policy is None or spec.traffic_policy.tls is None:
         return
     mode = spec.traffic_policy.tls.mode
@@ -106,7 +106,7 @@ def _check_mutual_tls(db: Mesh, found: tuple[Service, ...], spec: DestinationRul
 
 
 def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:
-    """What older rules, which it is merged into, have said already."""
+    """Yields a problem for each thing that an older rule, which this one is merged into, has said already."""
     for key in older_sources(db, o.key, host):
         older = destination_rules.get(db, key)
         if older is None:
@@ -127,7 +127,8 @@ def _check_credentials(db: Mesh, o: Object[DestinationRule]) -> Problems:
 
 
 def _check_credential(db: Mesh, namespace: str, tls: ClientTLSSettings | None) -> Problems:
-    """Who the client is decides in which namespace its Secret is looked for: it must be in some. A ConfigMap is the rule's namespace's."""
+    """Yields a problem where the Secret of a credential is in no namespace (the client decides in which one it is looked for), or where its
+    ConfigMap is not in the rule's."""
     if tls is None or not tls.credential_name:
         return
     if tls.credential_name.startswith(CONFIG_MAP):

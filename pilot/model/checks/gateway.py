@@ -22,7 +22,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def gateway_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """The problems of a Gateway with other objects; what conflicts with servers of others is told where a router has both."""
+    """Returns the problems of a Gateway with other objects; what conflicts with servers of others is told where a router has both."""
     found = gateways.get(db, key)
     return told(found, below("spec", _check(db, found))) if found is not None else ()
 
@@ -47,12 +47,12 @@ def _check(db: Mesh, o: Object[Gateway]) -> Problems:
 
 
 def _ports(db: Mesh, routers: Iterable[tuple[str, Labels]]) -> set[int]:
-    """The ports of the Services that select the routers, by number and by target; empty where no Service does."""
+    """Returns the ports of the Services that select the routers, by number and by target; empty where no Service does."""
     return {port for namespace, labels in dict.fromkeys(routers) for port in selecting_ports(db, namespace, labels)}
 
 
 def _check_credentials(db: Mesh, tls: ServerTLSSettings, namespaces: Iterable[str]) -> Problems:
-    """A router takes a Secret of its own namespace."""
+    """Yields a problem for each Secret that a router does not find in its own namespace."""
     named = [("credentialName", tls.credential_name), ("caCertCredentialName", tls.ca_cert_credential_name)]
     named += [(f"credentialNames[{index}]", name) for index, name in enumerate(tls.credential_names)]
     for path, name in named:

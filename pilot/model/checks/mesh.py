@@ -23,7 +23,7 @@ def _keys(db: Mesh) -> tuple[ObjectRef, ...]:
 
 @derived
 def mesh_problems(db: Mesh, subject: ObjectRef) -> tuple[Problem, ...]:
-    """The problems of the mesh config, or of the mesh networks, with other objects."""
+    """Returns the problems of the mesh config, or of the mesh networks, with other objects."""
     found = _check_config(db, mesh_config(db)) if subject == MESH else _check_networks(db)
     return tuple(replace(problem, object=subject) for problem in found)
 

@@ -21,7 +21,7 @@ def _peer_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def peer_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """The problems of a PeerAuthentication with other objects."""
+    """Returns the problems of a PeerAuthentication with other objects."""
     found = peer_authentications.get(db, key)
     return told(found, below("spec.selector", _check_peer(db, found))) if found is not None else ()
 
@@ -55,7 +55,7 @@ def _request_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """The problems of a RequestAuthentication with other objects."""
+    """Returns the problems of a RequestAuthentication with other objects."""
     found = request_authentications.get(db, key)
     return told(found, below("spec.selector", _check_request(db, found))) if found is not None else ()
 

@@ -16,18 +16,18 @@ Labels = frozenset[tuple[str, str]]
 
 @derived
 def label_sets(db: Mesh, namespace: str) -> frozenset[Labels]:
-    """The labels of the workloads of a namespace, ready or not; equal ones once."""
+    """Returns the labels of each workload of a namespace, ready or not; equal ones once."""
     return frozenset((*pod_labels(db, namespace).values(), *entry_labels(db, namespace).values()))
 
 
 def check_selector(db: Mesh, namespace: str, labels: Mapping[str, str]) -> Problems:
-    """A problem where no workload of the namespace has all the labels; no labels mean every workload."""
+    """Yields a problem where no workload of the namespace has all the labels; no labels mean every workload."""
     if labels and not any(labels.items() <= have for have in label_sets(db, namespace)):
         yield warning("selector-without-workloads", "", f"no workload of namespace {namespace} has {shown(labels)}")
 
 
 def selected_anywhere(db: Mesh, labels: Mapping[str, str], first: str) -> list[tuple[str, Labels]]:
-    """Workloads that have all the labels: the namespace and labels of each. Those of the namespace `first` where there are some."""
+    """Returns the namespace and labels of each workload that has all the labels: those of the namespace `first` where there are some, else all."""
     own = _selected(db, labels, (first,))
     if own:
         return own
@@ -39,11 +39,11 @@ def _selected(db: Mesh, labels: Mapping[str, str], namespaces: Iterable[str]) ->
 
 
 def _routers(db: Mesh, labels: Mapping[str, str]) -> list[tuple[str, Labels]]:
-    """Routers that no registry knows."""
+    """Returns the namespace and labels of each router that has all the labels and that no registry knows."""
     known = ((find_proxy(db, node_id).namespace, frozenset(proxy_labels(db, node_id).items())) for node_id in routers(db))
     return [(namespace, have) for namespace, have in known if labels.items() <= have]
 
 
 def shown(labels: Mapping[str, str]) -> str:
-    """Labels as a user would type them."""
+    """Returns labels as a user would type them."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -20,7 +20,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def service_entry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """The problems of a ServiceEntry with other objects."""
+    """Returns the problems of a ServiceEntry with other objects."""
     found = service_entries.get(db, key)
     return told(found, below("spec", _check(db, found))) if found is not None else ()
 

@@ -27,7 +27,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def sidecar_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """The problems of a Sidecar with other objects."""
+    """Returns the problems of a Sidecar with other objects."""
     found = sidecars.get(db, key)
     return told(found, below("spec", _check(db, found))) if found is not None else ()
 
@@ -51,7 +51,7 @@ def _check(db: Mesh, o: Object[Sidecar]) -> Problems:
 
 
 def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
-    """Sidecars of the namespace that are tried before this one, and have all or some of its workloads."""
+    """Yields a problem for each Sidecar of the namespace that is tried before this one and has all or some of its workloads."""
     order = sidecar_order(db, o.namespace)
     earlier = (sidecars.get(db, key) for key in order[: order.index(o.key)])
     selector = o.spec.workload_selector
@@ -68,7 +68,8 @@ def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
 
 
 def _imports_something(db: Mesh, own: str, text: str) -> bool:
-    """Is there a service or a VirtualService that an egress host means? What leaves hosts out, and a whole own namespace, may be empty."""
+    """Returns whether there is a service or a VirtualService that an egress host means. What leaves hosts out, and a whole own namespace, may be
+    empty."""
     where, _, host = text.partition("/")
     if where.startswith("~") or (where in (ANY_NAMESPACE, ".") and host == "*"):
         return True

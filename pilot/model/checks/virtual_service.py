@@ -25,7 +25,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """The problems of a VirtualService with other objects."""
+    """Returns the problems of a VirtualService with other objects."""
     found = qualified(db, key)
     if found is None:
         return ()
@@ -52,7 +52,7 @@ def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
 
 
 def _check_match_gateways(spec: VirtualService) -> Problems:
-    """Conditions that name a gateway which the VirtualService is not bound to are never met."""
+    """Yields a problem for each condition that is never met because it names a gateway which the VirtualService is not bound to."""
     bound = frozenset(spec.gateways) or {MESH}
     for part in ("http", "tls", "tcp"):
         for r, rule in enumerate(getattr(spec, part)):
@@ -98,7 +98,7 @@ def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
 
 
 def _older_claim(db: Mesh, own: Binding, host: str) -> ObjectKey | None:
-    """The oldest VirtualService that has the host in the mesh where this one is seen, so that this one's rules have no effect."""
+    """Returns the oldest VirtualService that has the host in the mesh where this one is seen, so that this one's rules have no effect."""
     if MESH not in own.gateways:
         return None
     others = (binding(db, key) for key in virtual_services.keys(db, "host", host.lower()) if key != own.key)
@@ -107,14 +107,14 @@ def _older_claim(db: Mesh, own: Binding, host: str) -> ObjectKey | None:
 
 
 def _meet(one: Binding, other: Binding) -> bool:
-    """Does some namespace see both, and prefer neither for who it is exported to?"""
+    """Returns whether some namespace sees both, and prefers neither for who it is exported to."""
     if PUBLIC in one.export_to or PUBLIC in other.export_to:
         return one.export_to == other.export_to
     return not one.export_to.isdisjoint(other.export_to)
 
 
 def _is_served(db: Mesh, own: Binding, host: str) -> bool:
-    """Has one of the gateways a server for the host? Gateways that are not there are told of by themselves."""
+    """Returns whether one of the gateways has a server for the host. Gateways that are not there are told of by themselves."""
     listed = [servers(db, gateway_key(name)) for name in own.gateways if name != MESH]
     served = [h for found in listed for server in found for h in server.hosts]
     if MESH in own.gateways or not served:

@@ -12,7 +12,7 @@ UInt64 = Annotated[int, msgspec.Meta(ge=0)]  # no upper bound: msgspec knows onl
 
 
 def json_name(name: str) -> str:
-    """The JSON name of a protobuf field: `http2_max_requests` → `http2MaxRequests`, `consecutive_5xx_errors` → `consecutive5xxErrors`."""
+    """Returns the JSON name of a protobuf field: `http2_max_requests` → `http2MaxRequests`, `consecutive_5xx_errors` → `consecutive5xxErrors`."""
     first, *rest = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 

@@ -31,7 +31,7 @@ class RegistryKey(NamedTuple):
 
     @property
     def object(self) -> ObjectKey:
-        """The key without the cluster: what objects of the same name in several clusters have in common."""
+        """Returns the key without the cluster: what objects of the same name in several clusters have in common."""
         return ObjectKey(self.namespace, self.name)
 
 
@@ -60,5 +60,5 @@ class Object(msgspec.Struct, Generic[S], frozen=True):
 
 
 def age(o: Object[Any]) -> tuple[str, str, str]:
-    """Sort key: oldest first, then by name, then by namespace. Istio's rule wherever two objects compete."""
+    """Returns the sort key of Istio's rule wherever two objects compete: oldest first, then by name, then by namespace."""
     return o.created, o.name, o.namespace

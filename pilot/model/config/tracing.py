@@ -43,7 +43,7 @@ class CustomTag(OneOf, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Does it say where its value is from?"""
+        """Returns whether the tag says where its value is from."""
         named = self.literal.value if self.literal else self.environment.name if self.environment else self.header.name if self.header else ""
         return bool(named) and not any(c in named for c in "\0\r\n")
 

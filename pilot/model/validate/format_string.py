@@ -65,7 +65,7 @@ _STATE = re.compile("[^:]+(?::(?:PLAIN|TYPED|FIELD:.+))?", re.DOTALL)
 
 
 def is_known(variable: str) -> bool:
-    """Is what stands between two percent signs a variable of Envoy's, with arguments that it takes?"""
+    """Returns whether what stands between two percent signs is a variable of Envoy's, with arguments that it takes."""
     command = _COMMAND.fullmatch(variable)
     if command is None:
         return False

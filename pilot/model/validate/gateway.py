@@ -60,7 +60,7 @@ def _validate_port(port: Port, bind: str) -> Problems:
 
 
 def _check_tls_there(server: Server, protocol: Protocol) -> Problems:
-    """TLS settings where, and only where, the protocol has TLS; a passed through HTTP port may say so."""
+    """Yields a problem where TLS settings are missing, or stand beside a protocol without TLS; a passed through HTTP port may have them."""
     if protocol is Protocol.UNSUPPORTED:
         return
     tls = server.tls

@@ -8,7 +8,7 @@ from pilot.model.validate import rules
 
 
 def check_gateway_names(path: str, names: Iterable[str]) -> Problems:
-    """`namespace/name`, a name of the own namespace, or the mesh."""
+    """Yields a problem for each name that is not `namespace/name`, a name of the own namespace, or the mesh."""
     for index, text in enumerate(names):
         place = f"{path}[{index}]"
         namespace, slash, name = text.partition("/")

@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"%(?:%|[^%(]*(?:\((?:[ ]*\[(?:[ ]*\"(?:\\.|[^\"\\])*\"[ 
 
 
 def is_claim(name: str) -> bool:
-    """Whether a match is of a claim of the request's JSON web token, `@request.auth.claims.NAME` or `…[NAME][NAME]`."""
+    """Returns whether a match is of a claim of the request's JSON web token, `@request.auth.claims.NAME` or `…[NAME][NAME]`."""
     if not name.lower().startswith(CLAIM_PREFIX):
         return False
     rest = name[len(CLAIM_PREFIX) :]
@@ -29,24 +29,24 @@ def is_claim(name: str) -> bool:
 
 
 def check_matched_name(path: str, name: str) -> Found:
-    """Of a header that a route matches: a token, a pseudo header or a claim."""
+    """Returns a problem if a header that a route matches is no token, no pseudo header and no claim."""
     if name in _PSEUDO or _TOKEN.fullmatch(name) or is_claim(name):
         return ()
     return (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
 
 
 def check_cors_name(path: str, name: str) -> Found:
-    """Of a header of a CORS policy: a token or `*`."""
+    """Returns a problem if a header of a CORS policy is neither a token nor `*`."""
     return () if _TOKEN.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
 
 
 def check_strict_name(path: str, name: str) -> Found:
-    """Letters, digits, - and _."""
+    """Returns a problem if there are other characters than letters, digits, - and _."""
     return () if _STRICT.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
 
 
 def check_value(path: str, value: str) -> Found:
-    """Of a header that is set: no control characters, and a format string that Envoy can parse."""
+    """Returns a problem if the value of a header that is set has control characters, or is no format string that Envoy can parse."""
     if _CONTROL.search(value):
         return (error("bad-header-value", path, "control characters are not allowed"),)
     if "%" in value and "%" in _VARIABLE.sub("", value):
@@ -58,7 +58,7 @@ def check_value(path: str, value: str) -> Found:
 
 
 def check_line(path: str, text: str) -> Found:
-    """Of what becomes a header's value as it is."""
+    """Returns a problem if a text that becomes a header's value as it is has line breaks."""
     return (error("bad-header-value", path, "line breaks are not allowed"),) if _LINE.search(text) else ()
 
 
@@ -83,7 +83,7 @@ def _check_values(field: str, values: Mapping[str, str], authority: bool) -> Pro
 
 
 def _check_operated_name(path: str, name: str, authority: bool) -> Found:
-    """`authority`: the host may be named, as that of a request."""
+    """Returns a problem if a header cannot be changed. `authority` tells whether the host may be named, as that of a request."""
     lower = name.lower()
     if not name or _LINE.search(name):
         return (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
@@ -93,7 +93,7 @@ def _check_operated_name(path: str, name: str, authority: bool) -> Found:
 
 
 def authorities(headers: Headers | None) -> list[str]:
-    """The values that the operations give to the request's host."""
+    """Returns the values that the operations give to the request's host."""
     if headers is None or headers.request is None:
         return []
     request = headers.request

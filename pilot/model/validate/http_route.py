@@ -25,7 +25,7 @@ _SECOND = 1_000_000_000
 
 
 def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Problems:
-    """`delegated`: of a VirtualService without hosts; `gateway`: of one that the mesh does not use."""
+    """Yields the problems of a route. `delegated`: its VirtualService has no hosts; `gateway`: the mesh does not use its VirtualService."""
     yield from _validate_action(route, delegated)
     for index, match in enumerate(route.match):
         yield from below(f"match[{index}]", _validate_match(match, gateway))
@@ -53,7 +53,7 @@ def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Pro
 
 
 def _validate_action(route: HTTPRoute, delegated: bool) -> Problems:
-    """What a route does: forward, redirect, answer, or delegate, one of them."""
+    """Yields a problem unless a route does one thing: forward, redirect, answer, or delegate."""
     if route.delegate is not None:
         if delegated:
             yield error("exclusive-fields", "delegate", "a delegate cannot delegate")
@@ -113,7 +113,7 @@ def _validate_destination(weighted: HTTPRouteDestination) -> Problems:
 
 
 def check_weighted(destination: Destination | None, weight: int) -> Problems:
-    """A destination that must be there, and its weight."""
+    """Yields the problems of a destination, which must be there, and of its weight."""
     if destination is None:
         yield error("missing-field", "destination", "a destination is needed")
     else:
@@ -122,7 +122,7 @@ def check_weighted(destination: Destination | None, weight: int) -> Problems:
 
 
 def check_weights(path: str, weights: list[int]) -> rules.Found:
-    """Several destinations need a sum above 0; Envoy counts it in 32 bits."""
+    """Returns a problem if the weights of several destinations sum up to 0, or to more than Envoy's 32 bits."""
     total = sum(weights)
     if len(weights) > 1 and total == 0:
         return (error("bad-weights", path, "the weights of several destinations sum up to 0"),)

@@ -23,7 +23,8 @@ _MAX_RING = 8_388_608
 
 
 def validate_load_balancer(settings: LoadBalancerSettings, outlier: bool) -> Problems:
-    """`outlier`: whether outlier detection stands beside it, without which no failover happens."""
+    """Yields the problems of load balancer settings. `outlier` tells whether outlier detection stands beside them, without which nothing fails
+    over."""
     if settings.consistent_hash is not None:
         yield from below("consistentHash", _validate_hash(settings.consistent_hash))
     if settings.locality_lb_setting is not None and settings.zone_aware_lb_setting is not None:
@@ -115,7 +116,7 @@ def _check_failover(failover: Iterable[Failover], used: bool, outlier: bool) -> 
 
 
 def _check_localities(path: str, localities: Iterable[str]) -> Problems:
-    """`region/zone/subzone`, where a `*` may end one; none covers another."""
+    """Yields a problem for each locality that is not `region/zone/subzone`, where a `*` may end one, or that another one covers."""
     seen: list[tuple[str, ...]] = []
     for locality in localities:
         parts = tuple(locality.split("/", 2))
@@ -130,7 +131,7 @@ def _check_localities(path: str, localities: Iterable[str]) -> Problems:
 
 
 def _overlap(earlier: tuple[str, ...], later: tuple[str, ...]) -> bool:
-    """A wildcard after what it covers is the rest, which is no overlap."""
+    """Returns whether two localities overlap. A wildcard after what it covers means the rest, which is no overlap."""
     for one, two in zip(earlier, later, strict=False):
         if one == "*":
             return True

@@ -107,7 +107,7 @@ def validate_proxy_config(proxy: ProxyConfig) -> Problems:
 
 
 def _check_endpoint(path: str, address: str) -> rules.Found:
-    """`host:port`."""
+    """Returns a problem if an address is not `host:port`."""
     host, _, port = address.replace(_HOST_IP, "127.0.0.1", 1).rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):

@@ -45,7 +45,7 @@ def check_protocol(path: str, protocol: str) -> Found:
 
 
 def check_duration(path: str, duration: Duration | None) -> Found:
-    """At least a millisecond, in whole ones; absent is right."""
+    """Returns a problem if a duration is less than a millisecond or not in whole ones; None is right."""
     if duration is None or (duration >= MILLISECOND and duration % MILLISECOND == 0):
         return ()
     return (error("bad-duration", path, f"{duration}: at least 1ms, in whole milliseconds"),)
@@ -56,19 +56,19 @@ def check_not_negative(path: str, number: int) -> Found:
 
 
 def check_percent(path: str, percent: float | None, highest: int = 100) -> Found:
-    """0 to 100; absent is right."""
+    """Returns a problem if a percentage is not between 0 and `highest`; None is right."""
     if percent is None or 0 <= percent <= highest:
         return ()
     return (error("bad-percentage", path, f"{percent} is not a percentage: 0 to {highest}"),)
 
 
 def check_name(path: str, name: str) -> Found:
-    """A whole domain name, a dot at its end allowed, without wildcard."""
+    """Returns a problem if a name is not a whole domain name without wildcard; it may end with a dot."""
     return _check_length(path, name) or _check_labels_of(path, name, name)
 
 
 def check_host(path: str, host: str) -> Found:
-    """A domain name whose first label may be, or start with, a wildcard."""
+    """Returns a problem if a host is not a domain name, whose first label may be, or start with, a wildcard."""
     if found := _check_length(path, host):
         return found
     first, dot, rest = host.partition(".")
@@ -94,14 +94,15 @@ def _check_labels_of(path: str, host: str, name: str) -> Found:
 
 
 def check_server_name(path: str, name: str) -> Found:
-    """A name that TLS is to be told apart by."""
+    """Returns a warning if connections cannot be told apart by this name in TLS."""
     if is_server_name(name):
         return ()
     return (warning("partial-wildcard", path, f"{name!r} has no effect: in the handshake of TLS a wildcard stands for a whole label"),)
 
 
 def check_scoped_host(path: str, text: str, gateway: bool) -> Found:
-    """`namespace/host` of a Sidecar; of a Gateway the namespace may be missing. `*` and `.` are namespaces, `~` for a Sidecar too."""
+    """Yields a problem unless a text is `namespace/host`, where `*` and `.` are namespaces; for a Sidecar `~` is one too, and for a Gateway the
+    namespace may be missing."""
     namespace, slash, host = text.partition("/")
     if not slash:
         if not gateway:
@@ -123,7 +124,7 @@ def check_scoped_host(path: str, text: str, gateway: bool) -> Found:
 
 
 def check_no_partial_wildcard(path: str, host: str) -> Found:
-    """A wildcard is a whole label."""
+    """Returns a problem if a wildcard is not a whole label."""
     if "*" not in host or host == "*" or host.startswith("*."):
         return ()
     return (error("bad-host", path, f"{host!r}: a wildcard must be a whole label"),)
@@ -134,7 +135,7 @@ def check_address(path: str, address: str) -> Found:
 
 
 def check_subnet(path: str, subnet: str) -> Found:
-    """An address, or one with a prefix length."""
+    """Returns a problem if a text is neither an address nor one with a prefix length."""
     address, slash, length = subnet.partition("/")
     if not slash:
         return check_address(path, subnet)
@@ -144,7 +145,8 @@ def check_subnet(path: str, subnet: str) -> Found:
 
 
 def check_unix(path: str, address: str) -> Found:
-    """What follows `unix://`: an absolute path to a file, or an abstract name, no longer than the kernel takes it (unix(7))."""
+    """Returns a problem if what follows `unix://` is neither an absolute path to a file nor an abstract name, or is longer than the kernel takes it
+    (unix(7))."""
     if len(address.encode()) > _UNIX_PATH:
         return (error("bad-address", path, f"longer than {_UNIX_PATH} bytes"),)
     if address.startswith("@") or (address.startswith("/") and not address.endswith("/")):
@@ -153,7 +155,8 @@ def check_unix(path: str, address: str) -> Found:
 
 
 def check_labels(path: str, labels: Mapping[str, str]) -> Found:
-    """https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set"""
+    """Yields a problem for each key and value that breaks
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set."""
     for key, value in labels.items():
         match = _LABEL_KEY.fullmatch(key)
         if match is None or len(match["name"]) > 63 or len(match["prefix"] or "") > 253:
@@ -163,7 +166,7 @@ def check_labels(path: str, labels: Mapping[str, str]) -> Found:
 
 
 def check_selector(path: str, labels: Mapping[str, str] | None, field: str) -> Found:
-    """`labels` None: there is no selector. One without labels selects all, which deserves a word."""
+    """Yields the problems of a selector; `labels` None means that there is none. One without labels selects all, which deserves a warning."""
     if labels is None:
         return
     for key, value in labels.items():
@@ -183,7 +186,7 @@ def check_regex(path: str, pattern: str) -> Found:
 
 
 def check_export_to(path: str, names: Collection[str], namespace: str, nobody: bool = False) -> Found:
-    """`nobody`: "~" is allowed, alone."""
+    """Yields the problems of an exportTo; with `nobody` "~" is allowed, alone."""
     seen: set[str] = set()
     for index, name in enumerate(names):
         place = f"{path}[{index}]"

@@ -144,7 +144,7 @@ def _validate_egress(listener: IstioEgressListener, namespace: str) -> Problems:
 
 
 def _find_covered(hosts: tuple[str, ...], namespace: str) -> Iterator[Problem]:
-    """Hosts that an earlier one of their namespace contains already."""
+    """Yields a warning for each host that an earlier one of its namespace contains already."""
     seen: dict[str, set[str]] = {}
     for index, text in enumerate(hosts):
         scope, slash, host = text.partition("/")

@@ -32,7 +32,7 @@ CONFIG_MAP = "configmap://"
 
 
 def is_cipher_suite(name: str) -> bool:
-    """An expression of several (starting with `[`, `-` …) counts as one."""
+    """Returns whether Envoy knows a cipher suite; an expression of several (starting with `[`, `-` …) counts as one."""
     return name in ("", "ALL") or not name[0].isalnum() or name in CIPHER_SUITES
 
 
@@ -95,7 +95,7 @@ def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
 
 
 def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
-    """`namespace`: that of the object, the only one that a ConfigMap with roots may be in."""
+    """Yields the problems of TLS that a client begins. `namespace` is that of the object, the only one that a ConfigMap with roots may be in."""
     if tls.credential_name.startswith(CONFIG_MAP):
         place, slash, name = tls.credential_name[len(CONFIG_MAP) :].partition("/")
         if not name if slash else not place:

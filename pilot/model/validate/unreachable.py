@@ -13,7 +13,7 @@ _MAPS = ("headers", "query_params", "without_headers")
 
 
 def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRoute]) -> Problems:
-    """Routes after one without a match, matches that were there before, and longer prefixes behind shorter ones."""
+    """Yields a warning for each route after one without a match, match that was there before, and longer prefix behind a shorter one."""
     if len(routes) == 1 and len(routes[0].match) < 2:
         return
     catch_all: str | None = None
@@ -39,7 +39,7 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
 
 
 def _covers(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:
-    """Whether every request of `later` is one of `earlier`, as far as equal conditions and a shorter prefix of the path show."""
+    """Returns whether every request of `later` is one of `earlier`, as far as equal conditions and a shorter prefix of the path show."""
     assert earlier.uri is not None
     assert later.uri is not None
     if not (later.uri.prefix or "").startswith(earlier.uri.prefix or "") or earlier.ignore_uri_case != later.ignore_uri_case:

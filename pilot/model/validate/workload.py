@@ -17,7 +17,8 @@ def validate_workload_entry(o: Object[WorkloadEntry]) -> Problems:
 
 
 def check_workload(entry: WorkloadEntry, ports: Collection[str] | None, names: bool) -> Problems:
-    """`ports`: names of the ports of the ServiceEntry that it is in; `names`: whether its address may be a domain name."""
+    """Yields the problems of a workload entry. `ports` has the names of the ports of the ServiceEntry that it is in; `names` tells whether its
+    address may be a domain name."""
     unix = entry.address.startswith(rules.UNIX)
     if unix:
         yield from rules.check_unix("address", entry.address.removeprefix(rules.UNIX))

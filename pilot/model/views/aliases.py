@@ -13,15 +13,15 @@ from pilot.model.views.services import service
 
 @hub
 def external_names(db: Mesh) -> tuple[ServiceRef, ...]:
-    """The Kubernetes Services whose type is ExternalName."""
+    """Returns the Kubernetes Services whose type is ExternalName."""
     keys = services.keys(db, "external", True)
     return tuple(ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace) for key in keys)
 
 
 @hub
 def aliases(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
-    """The aliases of every host name that has any, by namespace and name. An alias of an alias is one of what that leads to;
-    one that leads back to itself leads nowhere."""
+    """Returns the aliases of every host name that has any, by namespace and name. An alias of an alias is one of what that leads to; one that leads
+    back to itself leads nowhere."""
     leads: dict[ServiceRef, str] = {}
     for ref in external_names(db):
         found = service(db, ref)
@@ -48,5 +48,5 @@ def _follow(leads: Mapping[str, str], hostname: str) -> str | None:
 
 @derived
 def aliases_of(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
-    """The aliases of a host name."""
+    """Returns the aliases of a host name."""
     return aliases(db).get(hostname, ())

@@ -16,8 +16,8 @@ from pilot.model.views.virtual_services import egress_virtual_services, virtual_
 
 @hub
 def outbound_label_keys(db: Mesh, scope: ScopeFacet) -> frozenset[str]:
-    """Label keys that outbound configuration of a scope asks for: sourceLabels of the virtual services there,
-    workloadSelectors of the namespace's destination rules, and what decides which endpoints are near."""
+    """Returns label keys that outbound configuration of a scope asks for: sourceLabels of the virtual services there, workloadSelectors of the
+    namespace's destination rules, and what decides which endpoints are near."""
     keys = _rule_label_keys(db, scope.namespace) | placement(db).labels
     if not scope.gateway:
         for index in range(len(egress_listeners(db, scope))):

@@ -43,7 +43,7 @@ _requests: Gather[ObjectKey, [], Request] = Gather("address_requests", _entries,
 
 @hub
 def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, ...]]:
-    """The IPv4 and IPv6 address of each host of each entry that gets some."""
+    """Returns the IPv4 and IPv6 address of each host of each entry that gets some."""
     registry = db.settings.registry
     if not registry.ip_autoallocate:
         return {}
@@ -52,17 +52,17 @@ def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, .
 
 @derived
 def auto_addresses(db: Mesh, key: ObjectKey, host: str) -> tuple[str, ...]:
-    """Those of one host of an entry, () where it gets none."""
+    """Returns the allocated addresses of one host of an entry, () where it gets none."""
     return allocated_addresses(db).get((key, host), ())
 
 
 def wants_addresses(o: Object[ServiceEntry]) -> bool:
-    """Whether an entry has no addresses, could use some, and was not opted out by its label."""
+    """Returns whether an entry has no addresses, could use some, and was not opted out by its label."""
     return o.spec.resolution != "NONE" and not o.spec.addresses and o.labels.get(OPT_OUT, "").lower() != "false"
 
 
 def allocate(requests: Mapping[ObjectKey, Request], *prefixes: str) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
-    """Keep what statuses say, then deal out one address of each prefix to each host that has none yet."""
+    """Returns the addresses of each host of each entry: those of the statuses, else one of each prefix that nobody has."""
     out: dict[tuple[ObjectKey, str], tuple[str, ...]] = {}
     taken: set[str] = set()
     oldest_first = sorted(requests.items(), key=lambda item: item[1][0])
@@ -81,7 +81,7 @@ def allocate(requests: Mapping[ObjectKey, Request], *prefixes: str) -> dict[tupl
 
 
 def _free(prefix: str, taken: Iterable[str]) -> Iterator[str]:
-    """The addresses of a prefix, without its first, that are not taken."""
+    """Yields the addresses of a prefix, without its first, that are not taken."""
     held = frozenset(taken)
     network = ipaddress.ip_network(prefix)
     first = int(network.network_address)

@@ -65,7 +65,7 @@ def scope_of(db: Mesh, node_id: str) -> ScopeFacet:
 
 @derived
 def outbound_facet(db: Mesh, node_id: str) -> OutboundFacet:
-    """What the outbound side of a proxy depends on."""
+    """Returns what the outbound side of a proxy depends on."""
     proxy = find_proxy(db, node_id)
     scope = scope_of(db, node_id)
     config = proxy_config(db, node_id)
@@ -162,18 +162,18 @@ def features_of(extensions: frozenset[str] | None) -> FeaturesFacet:
 
 
 def interception_of(proxy: Proxy) -> str:
-    """REDIRECT, TPROXY or NONE: how its traffic is captured."""
+    """Returns how the proxy's traffic is captured: REDIRECT, TPROXY or NONE."""
     mode = proxy.text("INTERCEPTION_MODE")
     return mode if mode in ("TPROXY", "NONE") else "REDIRECT"
 
 
 def accepts_http10(proxy: Proxy, everywhere: bool) -> bool:
-    """Does it take HTTP/1.0? By its metadata HTTP10 "1", or because the setting says so for all."""
+    """Returns whether the proxy takes HTTP/1.0, by its metadata HTTP10 "1" or because the setting says so for all."""
     return everywhere or proxy.text("HTTP10") == "1"
 
 
 def uses_auto_addresses(proxy: Proxy, everywhere: bool) -> bool:
-    """Does it use the addresses that are allocated to services without one? Only where its companion answers DNS."""
+    """Returns whether the proxy uses the addresses that are allocated to services without one: only where its companion answers DNS."""
     return (everywhere or proxy.flag("DNS_AUTO_ALLOCATE")) and (proxy.flag("DNS_CAPTURE") or proxy.type is NodeType.WAYPOINT)
 
 
@@ -207,7 +207,7 @@ def _secret_servers(proxy: Proxy) -> SecretServersFacet:
 
 
 def _dns_proxy(proxy: Proxy) -> str:
-    """Address of its companion's DNS proxy, "" where DNS is not captured."""
+    """Returns the address of the companion's DNS proxy, "" where DNS is not captured."""
     if not proxy.flag("DNS_CAPTURE"):
         return ""
     host, colon, port = proxy.text("DNS_PROXY_ADDR").rpartition(":")
@@ -237,7 +237,7 @@ def _mesh_connections(mesh: MeshConfig) -> ConnectionSettings:
 
 
 def _tracing(config: ProxyConfig, sampling: float) -> TracingFacet:
-    """Istio takes a sampling above 100 for 1 percent."""
+    """Returns the spans that a config asks for; like Istio it takes a sampling above 100 for 1 percent."""
     found = config.tracing
     if found is None:
         return TracingFacet(sampling=sampling)

@@ -15,7 +15,7 @@ from pilot.model.views.mesh import mesh_config
 
 @hub
 def cluster_local_hosts(db: Mesh) -> Mapping[str, bool]:
-    """Hosts, wildcards too, and whether they are local to their cluster; the most specific decides."""
+    """Returns which hosts, wildcards too, are local to their cluster; the most specific decides."""
     mesh, domain = mesh_config(db), db.settings.registry.domain
     config = mesh.default_config
     discovery = config.discovery_address.rpartition(":")[0] if config is not None else ""
@@ -26,7 +26,7 @@ def cluster_local_hosts(db: Mesh) -> Mapping[str, bool]:
 
 
 def build_cluster_local_hosts(settings: Iterable[ServiceSettings], defaults: Iterable[str]) -> dict[str, bool]:
-    """What the settings say, and the defaults that none of them denies."""
+    """Returns what the settings say of hosts, and of the defaults those that no setting denies."""
     out: dict[str, bool] = {}
     left = list(defaults)
     for s in settings:
@@ -38,7 +38,7 @@ def build_cluster_local_hosts(settings: Iterable[ServiceSettings], defaults: Ite
 
 
 def is_cluster_local(db: Mesh, hostname: str) -> bool:
-    """Whether a service is local to its cluster. No node of its own."""
+    """Returns whether a service is local to its cluster. No node of its own."""
     hosts = cluster_local_hosts(db)
     if hostname in hosts:
         return hosts[hostname]

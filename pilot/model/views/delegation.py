@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 def merge_routes(root: HTTPRoute, delegated: Iterable[HTTPRoute]) -> tuple[HTTPRoute, ...]:
-    """The delegate's routes under the root's conditions; what a route does not say itself it has from the root."""
+    """Returns the delegate's routes under the root's conditions; what a route does not say itself it has from the root."""
     return tuple(merged for route in delegated if (merged := merge_route(root, route)) is not None)
 
 
 def merge_route(root: HTTPRoute, route: HTTPRoute) -> HTTPRoute | None:
-    """One delegated route, None where its conditions contradict the root's."""
+    """Returns one delegated route under the root's conditions, None where its own contradict them."""
     match = merge_matches(root.match, route.match)
     if match is None:
         return None
@@ -44,7 +44,7 @@ def merge_route(root: HTTPRoute, route: HTTPRoute) -> HTTPRoute | None:
 
 
 def merge_matches(root: tuple[HTTPMatchRequest, ...], leaf: tuple[HTTPMatchRequest, ...]) -> tuple[HTTPMatchRequest, ...] | None:
-    """Every pair of conditions that agree, in the leaf's order; None where one of the leaf's agrees with none of the root's."""
+    """Returns every pair of conditions that agree, in the leaf's order; None where one of the leaf's agrees with none of the root's."""
     if not root or not leaf:
         return root or leaf
     merged: list[HTTPMatchRequest] = []
@@ -57,7 +57,7 @@ def merge_matches(root: tuple[HTTPMatchRequest, ...], leaf: tuple[HTTPMatchReque
 
 
 def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequest:
-    """The conditions of both; the leaf's are the narrower where both have one."""
+    """Returns the conditions of both; where both have one, the leaf's, which is the narrower."""
     return replace(
         leaf,
         name=_joined(root.name, leaf.name),
@@ -77,7 +77,7 @@ def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequ
 
 
 def contradicts(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> bool:
-    """Are there conditions of the leaf that are not a subset of the root's?"""
+    """Returns whether some conditions of the leaf are not a subset of the root's."""
     texts = ((root.uri, leaf.uri), (root.scheme, leaf.scheme), (root.method, leaf.method), (root.authority, leaf.authority))
     maps = ((root.headers, leaf.headers), (root.without_headers, leaf.without_headers), (root.query_params, leaf.query_params))
     return (
@@ -92,7 +92,7 @@ def contradicts(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> bool:
 
 
 def _widens(root: StringMatch | None, leaf: StringMatch | None) -> bool:
-    """Is `leaf` not a subset of `root`? A regular expression never is: two of them are not compared."""
+    """Returns whether `leaf` is not a subset of `root`. A regular expression never is one: two of them are not compared."""
     if root is None or leaf is None:
         return False
     if root.regex or leaf.regex:

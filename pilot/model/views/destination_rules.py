@@ -39,20 +39,20 @@ class MergedRule(msgspec.Struct, frozen=True):
         return self.sources[0]
 
     def subset(self, name: str) -> Subset | None:
-        """The subset of that name."""
+        """Returns the subset of that name."""
         return next((s for s in self.spec.subsets if s.name == name), None)
 
 
 @hub
 def rule_defaults(db: Mesh) -> Defaults:
-    """What the mesh config and the settings say about the reach of rules."""
+    """Returns what the mesh config and the settings say about the reach of rules."""
     mesh = mesh_config(db)
     return Defaults(mesh.root_namespace, "." in mesh.default_destination_rule_export_to, db.settings.registry.merge_rules_by_export)
 
 
 @derived
 def host_pools(db: Mesh, host: str) -> Mapping[str, Pools]:
-    """The rules written for exactly that host, by their namespace."""
+    """Returns the rules written for exactly that host, by their namespace."""
     rules: dict[str, list[Object[DestinationRule]]] = {}
     for key in destination_rules.keys(db, "host", host.lower()):
         row = destination_rules.get(db, key)
@@ -63,7 +63,7 @@ def host_pools(db: Mesh, host: str) -> Mapping[str, Pools]:
 
 @derived
 def wildcard_pools(db: Mesh, namespace: str) -> Mapping[str, Pools]:
-    """The rules of a namespace for wildcard hosts, by host."""
+    """Returns the rules of a namespace for wildcard hosts, by host."""
     rules: dict[str, list[Object[DestinationRule]]] = {}
     for key in destination_rules.keys(db, "wildcard", namespace):
         row = destination_rules.get(db, key)
@@ -78,7 +78,7 @@ def _pools(db: Mesh, namespace: str, found: Iterable[Object[DestinationRule]]) -
 
 
 def _precedence(o: Object[DestinationRule]) -> Any:
-    """Rules with a selector first, then by age."""
+    """Returns the sort key of rules: those with a selector first, then by age."""
     return o.spec.workload_selector is None, age(o)
 
 
@@ -87,7 +87,7 @@ def _selector(spec: DestinationRule) -> Labels | None:
 
 
 def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ...]:
-    """The entries of the most specific host in one pool of a namespace."""
+    """Returns the entries of the most specific host in one pool of a namespace."""
     # Most hosts have no rule of their own, and then need no node to say so.
     exact = host_pools(db, host).get(namespace) if destination_rules.keys(db, "host", host.lower()) else None
     if exact is not None and (found := exact.pool(pool)):
@@ -101,7 +101,7 @@ def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ..
 
 
 def _choices(db: Mesh, namespace: str, ref: ServiceRef) -> tuple[RuleEntry, ...]:
-    """The entries among which a proxy of a namespace chooses, for one service."""
+    """Returns the entries among which a proxy of a namespace chooses, for one service."""
     root = rule_defaults(db).root_namespace
     # Rules of the root namespace are often meant for everybody else: its own proxies look there last, except for private ones.
     own = _find(db, namespace, ref.hostname, "local" if namespace != root else "private")
@@ -116,14 +116,14 @@ def _choices(db: Mesh, namespace: str, ref: ServiceRef) -> tuple[RuleEntry, ...]
 
 @derived
 def defined_subsets(db: Mesh, namespace: str, ref: ServiceRef) -> frozenset[str]:
-    """The names of the subsets that a proxy of a namespace may know of a service, whatever its labels are."""
+    """Returns the names of the subsets that a proxy of a namespace may know of a service, whatever its labels are."""
     merged = (merged_rule(db, entry.sources) for entry in _choices(db, namespace, ref))
     return frozenset(subset.name for rule in merged if rule is not None for subset in rule.spec.subsets)
 
 
 @derived
 def older_sources(db: Mesh, key: ObjectKey, host: str) -> MergedRuleKey:
-    """The rules that come before one where it is merged with others of its host and namespace."""
+    """Returns the rules that come before one where it is merged with others of its host and namespace."""
     pools = (wildcard_pools(db, key.namespace) if is_wildcard(host) else host_pools(db, host)).get(host if is_wildcard(host) else key.namespace)
     entries = (entry for entry in (pools.local if pools is not None else ()) if key in entry.sources)
     return next((entry.sources[: entry.sources.index(key)] for entry in entries), ())
@@ -131,7 +131,7 @@ def older_sources(db: Mesh, key: ObjectKey, host: str) -> MergedRuleKey:
 
 @derived
 def merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef, labels: Labels) -> MergedRuleKey:
-    """What the rule of a client is merged from: of a proxy of that namespace with those labels, for one service; () for none."""
+    """Returns the rules that make the rule which a proxy of that namespace with those labels follows for one service; () for none."""
     catch_all: MergedRuleKey = ()
     for entry in _choices(db, namespace, ref):
         if entry.selector is None:
@@ -143,7 +143,7 @@ def merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef, labels: Labels) -
 
 @derived
 def inbound_merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef) -> MergedRuleKey:
-    """Like `merged_rule_key` for the side that serves, where rules with a workload selector do not count."""
+    """Returns the same as `merged_rule_key` for the side that serves, where rules with a workload selector do not count."""
     catch_all: MergedRuleKey = ()
     for entry in _choices(db, namespace, ref):
         if entry.selector is None:
@@ -153,7 +153,7 @@ def inbound_merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef) -> Merged
 
 @derived
 def merged_rule(db: Mesh, sources: MergedRuleKey) -> MergedRule | None:
-    """The rules of one host as one: the subsets of all, the oldest traffic policy."""
+    """Returns the rules of one host as one: the subsets of all, the oldest traffic policy."""
     rows = [row for key in sources if (row := destination_rules.get(db, key)) is not None]
     if len(rows) != len(sources) or not rows:
         return None
@@ -161,7 +161,7 @@ def merged_rule(db: Mesh, sources: MergedRuleKey) -> MergedRule | None:
 
 
 def merge_rules(specs: list[DestinationRule]) -> DestinationRule:
-    """A subset whose name is taken is dropped; a later rule's policy counts only where no earlier one has any."""
+    """Returns the rules of one host as one: a subset whose name is taken is dropped, and a later policy counts only where no earlier rule has any."""
     first, *others = specs
     if not others:
         return first
@@ -174,6 +174,6 @@ def merge_rules(specs: list[DestinationRule]) -> DestinationRule:
 
 
 def destination_rule(db: Mesh, scope: ScopeFacet, ref: ServiceRef, labels: Labels) -> MergedRule | None:
-    """The rule that a proxy's traffic to a service follows."""
+    """Returns the rule that a proxy's traffic to a service follows."""
     sources = merged_rule_key(db, scope.namespace, ref, labels)
     return merged_rule(db, sources) if sources else None

@@ -31,7 +31,7 @@ class HostSet(msgspec.Struct, frozen=True, cache_hash=True):
         return _split(self).wildcards
 
     def imports(self, hostname: str) -> bool:
-        """Is a service of that name imported? A wildcard service only by a wildcard that covers all of it."""
+        """Returns whether a service of that name is imported: a wildcard service only by a wildcard that covers all of it."""
         exact, wildcards = _split(self)
         return hostname in exact or any(subset_of(hostname, h) for h in wildcards)
 
@@ -46,7 +46,7 @@ class _Split(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _split(hosts: HostSet) -> _Split:
-    """Sets of hundreds of hosts are asked about hundreds of services."""
+    """Returns the exact hosts and the wildcards of a set. Cached, because sets of hundreds of hosts are asked about hundreds of services."""
     wildcards = tuple(h for h in hosts.hosts if is_wildcard(h))
     return _Split(frozenset(hosts.hosts) - frozenset(wildcards), wildcards)
 
@@ -57,27 +57,27 @@ class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):
     by_namespace: tuple[tuple[str, HostSet], ...]
 
     def find(self, namespace: str) -> HostSet | None:
-        """The set that is written for this very namespace."""
+        """Returns the set that is written for this very namespace."""
         return next((s for n, s in self.by_namespace if n == namespace), None)
 
     @property
     def everywhere(self) -> HostSet | None:
-        """The set of `*`."""
+        """Returns the set of `*`."""
         return self.find(ANY_NAMESPACE)
 
     @property
     def everything(self) -> bool:
-        """Is it `*/*` alone?"""
+        """Returns whether it is `*/*` alone."""
         return self.by_namespace == ((ANY_NAMESPACE, HostSet(hosts=("*",))),)
 
     def imports(self, hostname: str, namespace: str) -> bool:
-        """Is the service of that name and namespace imported?"""
+        """Returns whether the service of that name and namespace is imported."""
         sets = [s for s in (self.find(namespace), self.everywhere) if s is not None]
         return not any(s.excludes(hostname) for s in sets) and any(s.imports(hostname) for s in sets)
 
 
 def parse_hosts(hosts: Iterable[str], namespace: str) -> EgressHostsKey:
-    """Of the `hosts` of an egress listener that takes effect in a namespace; what is not `namespace/host` is left out."""
+    """Returns the host sets of an egress listener that takes effect in a namespace; hosts that are not `namespace/host` are left out."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for text in hosts:
         where, slash, host = text.partition("/")

@@ -19,7 +19,7 @@ MULTICLUSTER_LABEL = "multicluster.kubernetes.io/service-name"
 
 
 def slice_endpoints(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
-    """The endpoints of a port in every cluster; of an address that several slices of a cluster hold, one. Endpoints whose Pod has not
+    """Yields the endpoints of a port in every cluster; of an address that several slices of a cluster hold, one. Endpoints whose Pod has not
     arrived are skipped."""
     seen: set[tuple[str, str]] = set()
     for key in endpoint_slices.keys(db, "service", found.source):
@@ -55,7 +55,7 @@ def _endpoints(
 
 
 def health_of(conditions: EndpointConditions, sessions: bool) -> Health:
-    """By the conditions of an endpoint; one that ends drains where its service has sessions that stick to it."""
+    """Returns the health of an endpoint by its conditions; one that ends drains where its service has sessions that stick to it."""
     if conditions.ready is not False:
         return Health.HEALTHY
     if conditions.terminating is not False:
@@ -69,7 +69,7 @@ def _pod_of(e: SliceEndpoint, cluster: str, namespace: str) -> RegistryKey | Non
 
 
 def _workload_at(db: Mesh, address: str, cluster: str, namespace: str) -> Workload:
-    """What is known of an address without a Pod: perhaps it is one's all the same."""
+    """Returns the workload at an address that names no Pod: that of a Pod which has the address all the same, else one without a name."""
     for key in pods.keys(db, "ip", address):
         known = pod_workload(db, key) if (key.cluster, key.namespace) == (cluster, namespace) else None
         if known is not None and known.ready and known.addresses[0] == address:

@@ -24,7 +24,7 @@ _DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)
 
 @derived
 def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ...]:
-    """The endpoints of a service's port, whatever their health; () where there is no such port."""
+    """Returns the endpoints of a service's port, whatever their health; () where there is no such port."""
     found = service(db, ref)
     ports = [p for p in found.ports if p.number == port_number] if found is not None else []
     if found is None or not ports:
@@ -38,7 +38,7 @@ def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ..
 
 @derived
 def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
-    """The identities that run a service, by its endpoints and its own word, also as other names of the trust domain; sorted."""
+    """Returns the identities that run a service, by its endpoints and its own word, also as other names of the trust domain; sorted."""
     found = service(db, ref)
     if found is None:
         return ()
@@ -49,7 +49,8 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
 # -- WorkloadEntries of a Kubernetes Service ---------------------------------------------------------------------------------
 
 def _selected_entries(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
-    """What a Service with addresses of its own selects in its own cluster; a named target port must be one of the entry's."""
+    """Yields the WorkloadEntries that a Service with addresses of its own selects in its own clusters; a named target port must be one of the
+    entry's."""
     if not db.settings.registry.services_select_entries or found.resolution is not Resolution.CLIENT_SIDE_LB or not found.selector:
         return
     selector = frozenset(found.selector)
@@ -60,7 +61,7 @@ def _selected_entries(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint
 
 
 def target_port(workload: Workload, port: Port) -> int:
-    """The port of a workload that a Service's port leads to; 0 where it has none of that name."""
+    """Returns the port of a workload that a Service's port leads to; 0 where it has none of that name."""
     if isinstance(port.target, str):
         return workload.named_port(port.target)
     return workload.named_port(port.name) or port.target
@@ -69,7 +70,7 @@ def target_port(workload: Workload, port: Port) -> int:
 # -- endpoints of ServiceEntries ---------------------------------------------------------------------------------------------
 
 def _declared_endpoints(db: Mesh, found: Service, port: Port) -> tuple[Endpoint, ...]:
-    """Of every ServiceEntry that claims the service's name, oldest first. EDS joins ports by name, DNS clusters by number.
+    """Returns the endpoints of every ServiceEntry that claims the service's name, oldest first. EDS joins ports by name, DNS clusters by number.
 
     As in Istio, each is there once for every address of its entry; Envoy takes them for one.
     """
@@ -84,7 +85,7 @@ def _declared_endpoints(db: Mesh, found: Service, port: Port) -> tuple[Endpoint,
 
 
 def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, hostname: str) -> Iterable[Endpoint]:
-    """The endpoints of one of an entry's ports. An entry that DNS resolves is its own endpoint where it has no others."""
+    """Yields the endpoints of one of an entry's ports. An entry that DNS resolves is its own endpoint where it has no others."""
     spec = row.spec
     is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
     if is_dns and not spec.endpoints and spec.workload_selector is None:
@@ -98,7 +99,8 @@ def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, host
 
 
 def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
-    """The workloads of an entry: written into it, or of its namespace in any cluster and selected by it, Pods before WorkloadEntries."""
+    """Yields the workloads of an entry: those written into it, or those of its namespace in any cluster that it selects, Pods before
+    WorkloadEntries."""
     spec = row.spec
     if spec.workload_selector is None:
         for i, e in enumerate(spec.endpoints):
@@ -112,7 +114,7 @@ def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
 
 
 def entry_endpoint(workload: Workload, port: ServicePort) -> Endpoint:
-    """A workload as an endpoint of an entry's port: at its own port of that name, else at the target port, else the same port."""
+    """Returns a workload as an endpoint of an entry's port: at its own port of that name, else at the target port, else at the same port."""
     health = Health.HEALTHY if workload.is_pod else Health.UNKNOWN
     if workload.addresses[0].startswith(UNIX):
         return workload.at_socket(port.name, health)

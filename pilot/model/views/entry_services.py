@@ -32,7 +32,7 @@ def build_entry_service(
     namespace_annotations: Mapping[str, str],
     rules: ServiceRules,
 ) -> Service:
-    """The service that an entry declares for one of its hosts."""
+    """Returns the service that an entry declares for one of its hosts."""
     spec = o.spec
     external = spec.location == "MESH_EXTERNAL"
     exported = resolve_export_to(spec.export_to, rules.export_to, o.namespace)
@@ -60,7 +60,7 @@ def build_entry_service(
 
 
 def parse_address(text: str) -> str:
-    """An address of an entry: an IP, or a CIDR that holds more than one; "" where it is neither."""
+    """Returns an address of an entry: an IP, or a CIDR that holds more than one; "" if the text is neither."""
     try:
         if "/" not in text:
             ipaddress.ip_address(text)

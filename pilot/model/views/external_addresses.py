@@ -24,8 +24,8 @@ class External(NamedTuple):
 
 @derived
 def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[External, ...]:
-    """The addresses of a Service for one of its ports: of its load balancer and its external IPs, else of the nodes that its
-    annotation selects."""
+    """Returns the addresses of a Service for one of its ports: of its load balancer and its external IPs, else of the nodes that its annotation
+    selects."""
     row = services.get(db, key)
     if row is None:
         return ()
@@ -39,13 +39,13 @@ def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[External,
 
 
 def own_addresses(spec: Service) -> tuple[str, ...]:
-    """Those that the Service itself has."""
+    """Returns the outside addresses that the Service itself has."""
     ingress = spec.status.load_balancer.ingress if spec.type == "LoadBalancer" else ()
     return (*(a for i in ingress if (a := i.ip or i.hostname)), *spec.external_ips)
 
 
 def node_selector(o: Object[Service]) -> Mapping[str, str] | None:
-    """The labels of the nodes whose addresses a NodePort Service is reached at; None where it is not marked as such."""
+    """Returns the labels of the nodes whose addresses a NodePort Service is reached at; None where it is not marked as such."""
     text = o.annotations.get(NODE_SELECTOR)
     if text is None or o.spec.type != "NodePort":
         return None
@@ -58,7 +58,7 @@ def node_selector(o: Object[Service]) -> Mapping[str, str] | None:
 
 @hub
 def _nodes(db: Mesh, cluster: str) -> tuple[tuple[frozenset[tuple[str, str]], str], ...]:
-    """The labels and the external IP of each node of a cluster that has one."""
+    """Returns the labels and the external IP of each node of a cluster that has one."""
     found = []
     for key in nodes.keys(db, "cluster", cluster):
         row = nodes.get(db, key)

@@ -16,7 +16,7 @@ from pilot.model.views.virtual_services import bindings_in, virtual_service
 
 @hub
 def _bound_anywhere(db: Mesh) -> Mapping[str, tuple[ObjectKey, ...]]:
-    """The VirtualServices of every gateway (`namespace/name`), whoever sees them."""
+    """Returns the VirtualServices of every gateway (`namespace/name`), whoever sees them."""
     found: dict[str, list[ObjectKey]] = {}
     for namespace in dict.fromkeys(key.namespace for key in virtual_services.all_keys(db)):
         for bound in bindings_in(db, namespace):
@@ -46,13 +46,13 @@ _hosts_by_service: Gather[ObjectKey, [ObjectKey], frozenset[str]] = Gather("dest
 
 @derived
 def routed_hosts(db: Mesh, gateways: tuple[ObjectKey, ...]) -> frozenset[str]:
-    """Every host that a VirtualService leads to which is bound to one of the Gateways."""
+    """Returns every host that a VirtualService leads to which is bound to one of the Gateways."""
     return frozenset().union(*(hosts for gateway in gateways for hosts in _hosts_by_service(db, gateway).values()))
 
 
 @derived
 def routed_services(db: Mesh, scope: ScopeFacet, gateways: tuple[ObjectKey, ...]) -> tuple[ImportKey, ...]:
-    """Of the services of a router's scope those that its Gateways' routes lead to, and those that the mesh config names."""
+    """Returns the services of a router's scope that its Gateways' routes lead to, and those that the mesh config names."""
     routed, named = routed_hosts(db, gateways), provider_services(db)
     return tuple(
         i

@@ -38,7 +38,7 @@ class Slot(NamedTuple):
 
 
 def merge(gateways: Iterable[tuple[ObjectKey, Sequence[Server]]], targets: Sequence[TargetPort], quic: bool) -> MergedGateway:
-    """Merge the servers of Gateways, oldest first. `quic`: HTTPS servers whose port is exposed over UDP answer HTTP/3 too."""
+    """Returns the servers of Gateways, oldest first, merged. With `quic` HTTPS servers whose port is exposed over UDP answer HTTP/3 too."""
     merger = _Merger(targets, quic)
     names = []
     for name, servers in gateways:
@@ -49,7 +49,7 @@ def merge(gateways: Iterable[tuple[ObjectKey, Sequence[Server]]], targets: Seque
 
 
 def resolve_port(number: int, targets: Sequence[TargetPort]) -> int:
-    """The port to listen on for a Gateway's port: what the first service with that port sends it to, else the port itself."""
+    """Returns the port to listen on for a Gateway's port: what the first service with that port sends it to, else the port itself."""
     return next((t.target for t in targets if t.translates and t.number == number), number)
 
 
@@ -86,7 +86,7 @@ class _Merger:
             self.rejected.append(Rejection(key, reason))
 
     def _repeated(self, server: Server, number: int) -> list[str]:
-        """The hosts that an older TLS server of the port and bind address has; where there is none, the hosts are taken.
+        """Returns the hosts that an older TLS server of the port and bind address has; where there is none, the hosts are taken.
 
         The handshake does not tell which namespace's VirtualServices a host is for.
         """
@@ -98,7 +98,7 @@ class _Merger:
         return repeated
 
     def _place(self, merged: MergedServer, server: Server, slot: Slot) -> str:
-        """Put a server where it belongs; a reason where it cannot be."""
+        """Puts a server where it belongs; returns the reason where it cannot be, else ""."""
         if slot.number not in self.numbers:
             self.numbers.add(slot.number)
             self._open(merged, server, slot)
@@ -149,7 +149,7 @@ class _Merger:
             self._advertise(merged, server, slot)
 
     def _advertise(self, merged: MergedServer, server: Server, slot: Slot) -> None:
-        """Answer HTTP/3 too, where that is on and the server's port is exposed over UDP."""
+        """Lets a server answer HTTP/3 too, where that is on and the server's port is exposed over UDP."""
         assert server.port is not None
         eligible = self.quic and server.tls is not None and protocol_of(server) is Protocol.HTTPS and not passes_through(server)
         if eligible and any(t.udp and t.number == server.port.number for t in self.targets):

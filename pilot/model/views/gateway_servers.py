@@ -93,7 +93,7 @@ class MergedGateway(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def qualify_hosts(server: Server, namespace: str) -> Server:
-    """The server with `./host` made `namespace/host`, and `*/host` made `host`; `*/*` is every host, whatever else there is."""
+    """Returns the server with `./host` made `namespace/host`, and `*/host` made `host`; `*/*` is every host, whatever else there is."""
     if not any(h.startswith(("./", "*/")) for h in server.hosts):
         return server
     if "*/*" in server.hosts:
@@ -107,12 +107,12 @@ def protocol_of(server: Server) -> Protocol:
 
 
 def passes_through(server: Server) -> bool:
-    """TLS is forwarded unopened."""
+    """Returns whether TLS is forwarded unopened."""
     return server.tls is not None and server.tls.mode in ("PASSTHROUGH", "AUTO_PASSTHROUGH")
 
 
 def is_tls(server: Server) -> bool:
-    """Some TLS setting, where it is not there for the redirect of plain HTTP alone."""
+    """Returns whether the server has TLS settings that are not there for the redirect of plain HTTP alone."""
     return server.tls is not None and not protocol_of(server).is_http
 
 
@@ -121,12 +121,12 @@ def terminates_https(server: Server) -> bool:
 
 
 def sni_hosts(server: Server) -> tuple[str, ...]:
-    """Names that clients ask for, without namespaces, sorted; () where there is no TLS."""
+    """Returns the names that clients ask for, without namespaces, sorted; () where there is no TLS."""
     return () if server.tls is None else tuple(sorted({h.rpartition("/")[2] for h in server.hosts}))
 
 
 def gateway_route_key(server: Server, number: int, gateway: ObjectKey) -> GatewayRouteKey | None:
-    """The route configuration of a server that listens on a port, None where it is not an HTTP server."""
+    """Returns the route configuration of a server that listens on a port, None where it is not an HTTP server."""
     assert server.port is not None
     protocol = protocol_of(server)
     if protocol.is_http:

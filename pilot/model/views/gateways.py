@@ -22,28 +22,28 @@ KEEPS_PORTS = "experimental.istio.io/disable-gateway-port-translation"  # label 
 
 @hub
 def gateway_selectors(db: Mesh) -> tuple[tuple[ObjectKey, frozenset[tuple[str, str]]], ...]:
-    """Every Gateway with the labels that it selects by (none: every router), oldest first."""
+    """Returns every Gateway with the labels that it selects by (none: every router), oldest first."""
     objects = [o for key in gateways.all_keys(db) if (o := gateways.get(db, key)) is not None]
     return tuple((o.key, frozenset(o.spec.selector.items())) for o in sorted(objects, key=age))
 
 
 @derived
 def servers(db: Mesh, gateway: ObjectKey) -> tuple[Server, ...]:
-    """The servers of a Gateway, hosts of the forms `host` and `namespace/host` only."""
+    """Returns the servers of a Gateway, with hosts of the forms `host` and `namespace/host` only."""
     found = gateways.get(db, gateway)
     return tuple(qualify_hosts(s, gateway.namespace) for s in found.spec.servers) if found is not None else ()
 
 
 @derived
 def server(db: Mesh, key: ServerKey) -> Server | None:
-    """One server, hosts as in `servers`."""
+    """Returns one server, with hosts as in `servers`; None where there is none at that position."""
     found = servers(db, key.gateway)
     return found[key.position] if key.position < len(found) else None
 
 
 @derived
 def selection(db: Mesh, node_id: str) -> GatewaySelectionKey:
-    """What selects the router of that node id, and its own service ports."""
+    """Returns the Gateways that select the router of that node id, and its own service ports."""
     proxy = find_proxy(db, node_id)
     labels = frozenset(proxy_labels(db, node_id).items())
     own = db.settings.gateways.scope_to_namespace
@@ -55,7 +55,7 @@ def selection(db: Mesh, node_id: str) -> GatewaySelectionKey:
 
 @derived
 def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
-    """The ports of the services that select a router."""
+    """Returns the ports of the services that select a router."""
     out = []
     for target in service_targets(db, node_id):
         found = service(db, target.ref)
@@ -66,5 +66,5 @@ def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
 
 @derived
 def merged_gateway(db: Mesh, selected: GatewaySelectionKey) -> MergedGateway:
-    """The servers of the selected Gateways by port; what conflicts with an older server is rejected."""
+    """Returns the servers of the selected Gateways by port; what conflicts with an older server is rejected."""
     return merge([(key, servers(db, key)) for key in selected.gateways], selected.ports, db.settings.gateways.quic_listeners)

@@ -26,13 +26,13 @@ class ImportKey(NamedTuple):
     ports: tuple[int, ...] | None = None
 
     def visible_ports(self, seen: Service) -> tuple[Port, ...]:
-        """The imported ports of the service that `ref` names."""
+        """Returns the imported ports of the service that `ref` names."""
         return seen.ports if self.ports is None else tuple(p for p in seen.ports if p.number in self.ports)
 
 
 @derived
 def egress_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
-    """The services that egress listener `index` imports, by age. Of one host name in several namespaces one is taken."""
+    """Returns the services that egress listener `index` imports, by age; of one host name in several namespaces, one."""
     listener = egress_listeners(db, scope)[index]
     if listener.hosts.everything:
         refs: Iterable[ServiceRef] = visible_refs(db, scope.namespace)
@@ -50,14 +50,14 @@ def egress_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey,
 
 @hub
 def _public_imports(db: Mesh) -> tuple[ImportKey, ...] | None:
-    """The imports of all who see just what everybody sees; None where that depends on who looks, because a host name repeats."""
+    """Returns the imports of all who see just what everybody sees; None where that depends on who looks, because a host name repeats."""
     refs = public_refs(db)
     return tuple(map(ImportKey, refs)) if len({ref.hostname for ref in refs}) == len(refs) else None
 
 
 def _candidates(db: Mesh, hosts: EgressHostsKey, namespace: str) -> list[ServiceRef]:
-    """Visible services that may be imported, found in the buckets that the hosts name: by age, but where there are wildcards those
-    that are exported to the namespace by name come before public ones."""
+    """Returns visible services that may be imported, found in the buckets that the hosts name: by age, but where there are wildcards those that are
+    exported to the namespace by name come before public ones."""
     everywhere = hosts.everywhere
     if everywhere is not None and everywhere.wildcards:
         return list(visible_refs(db, namespace))
@@ -78,7 +78,7 @@ def _candidates(db: Mesh, hosts: EgressHostsKey, namespace: str) -> list[Service
 
 @derived
 def _at_port(db: Mesh, ref: ServiceRef, number: int) -> ImportKey | None:
-    """The import of one port of a service; None where it has no such port."""
+    """Returns the import of one port of a service; None where it has no such port."""
     found = service(db, ref)
     if found is None or found.port(number) is None:
         return None
@@ -91,7 +91,7 @@ def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
 
 
 def _one_namespace_each(db: Mesh, imports: list[ImportKey], namespace: str) -> tuple[ImportKey, ...]:
-    """For a host name that several namespaces have: the own namespace's, else Kubernetes' own, else the oldest."""
+    """Returns the imports with one namespace for each host name: the own namespace's, else Kubernetes' own, else the oldest."""
     chosen: dict[str, str] = {}
     repeated = False
     for ref, _ in imports:
@@ -108,8 +108,8 @@ def _one_namespace_each(db: Mesh, imports: list[ImportKey], namespace: str) -> t
 
 @derived
 def scope_services(db: Mesh, scope: ScopeFacet) -> Mapping[str, ImportKey]:
-    """Every service that the scope needs clusters for, by host name: what its egress listeners import, and where the virtual
-    services of these lead to."""
+    """Returns every service that the scope needs clusters for, by host name: what its egress listeners import, and where the virtual services of
+    these lead to."""
     found: dict[str, ImportKey] = {}
     for index in range(len(egress_listeners(db, scope))):
         for item in egress_services(db, scope, index):
@@ -122,13 +122,13 @@ def scope_services(db: Mesh, scope: ScopeFacet) -> Mapping[str, ImportKey]:
 
 @derived
 def imported(db: Mesh, scope: ScopeFacet, hostname: str) -> ImportKey | None:
-    """The service that a host name means in a scope."""
+    """Returns the service that a host name means in a scope."""
     return scope_services(db, scope).get(hostname)
 
 
 def _add(db: Mesh, found: dict[str, ImportKey], item: ImportKey) -> None:
-    """Take one more import. The first of a host name stays, except that Kubernetes' services come before others; the ports
-    of one service that several listeners import add up."""
+    """Takes one more import. The first of a host name stays, except that Kubernetes' services come before others; the ports of one service that
+    several listeners import add up."""
     before = found.get(item.ref.hostname)
     if before is None:
         found[item.ref.hostname] = item
@@ -154,7 +154,7 @@ class Leads(NamedTuple):
 
 @derived
 def _inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
-    """The services that the virtual services of an egress listener lead to, without those that the listener imports anyway."""
+    """Returns the services that the virtual services of an egress listener lead to, without those that the listener imports anyway."""
     listener = egress_listeners(db, scope)[index]
     keys = egress_virtual_services(db, scope, index)
     leads = {namespace: _leads(db, namespace) for namespace in {key.namespace for key in keys}}
@@ -171,7 +171,7 @@ def _inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKe
 
 @derived
 def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: tuple[int, ...]) -> ImportKey | None:
-    """The service that a route to a host name means, with the ports that the routes name (() for all).
+    """Returns the service that a route to a host name means, with the ports that the routes name (() for all).
 
     A service of the own namespace comes first, then one of Kubernetes, then the oldest.
     """
@@ -201,7 +201,7 @@ _leads: Gather[ObjectKey, [str], tuple[Leads, ...]] = Gather("leads", virtual_se
 
 
 def find_leads(spec: VirtualService) -> tuple[Leads, ...]:
-    """Where the routes of a virtual service lead to. One without a port means all of its ports."""
+    """Returns where the routes of a virtual service lead to. A destination without a port means all of the service's ports."""
     found: dict[tuple[str, tuple[str, ...]], set[int]] = {}
 
     def add(to: Destination | None, namespaces: tuple[str, ...]) -> None:

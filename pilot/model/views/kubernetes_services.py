@@ -26,14 +26,14 @@ _DISTRIBUTIONS_ANY_CASE = {name.lower(): meaning for name, meaning in _DISTRIBUT
 
 
 def kubernetes_hostname(name: str, namespace: str, domain: str) -> str:
-    """The DNS name of a Kubernetes Service."""
+    """Returns the DNS name of a Kubernetes Service."""
     return f"{name}.{namespace}.svc.{domain}"
 
 
 def build_kubernetes_service(
     o: Object[KubernetesService], cluster: str, namespace_annotations: Mapping[str, str], rules: ServiceRules
 ) -> Service:
-    """The service that an object of a cluster declares there."""
+    """Returns the service that an object of a cluster declares there."""
     spec = o.spec
     external = spec.external_name if spec.type == "ExternalName" else ""
     if spec.cluster_ip == HEADLESS:
@@ -67,8 +67,8 @@ def build_kubernetes_service(
 
 
 def merge_clusters(declared: Sequence[Service]) -> Service:
-    """One service of what several clusters declare under one name: as the first has it, with every cluster's addresses, and the
-    identities that run it in any of them."""
+    """Returns one service for what several clusters declare under one name: as the first has it, with every cluster's addresses, and the identities
+    that run it in any of them."""
     first, *others = declared
     if not others:
         return first
@@ -80,7 +80,7 @@ def merge_clusters(declared: Sequence[Service]) -> Service:
 
 
 def traffic_distribution(field: str, annotations: Mapping[str, str], namespace_annotations: Mapping[str, str]) -> str:
-    """"", PreferSameZone or PreferSameNode: of the field, else of the annotation of the object, else of that of its namespace."""
+    """Returns "", PreferSameZone or PreferSameNode, by the field, else the annotation of the object, else that of its namespace."""
     if field in _DISTRIBUTIONS:
         return _DISTRIBUTIONS[field]
     said = annotations.get(TRAFFIC_DISTRIBUTION) or namespace_annotations.get(TRAFFIC_DISTRIBUTION) or ""

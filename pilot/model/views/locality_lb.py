@@ -29,7 +29,7 @@ def effective_locality(
     mesh: LocalityLoadBalancerSetting | None,
     mesh_zones: ZoneAwareLoadBalancerSetting | None,
 ) -> EffectiveLocality:
-    """The rule's setting, else the service's traffic distribution, else the mesh's; of rule and mesh the zone-aware one first.
+    """Returns the rule's setting, else the service's traffic distribution, else the mesh's; of rule and mesh the zone-aware one first.
 
     A zone-aware setting counts where it is switched off, too: it then keeps Envoy from preferring its zone by itself.
     """

@@ -10,19 +10,19 @@ BUILT_IN = MeshConfig()
 
 
 def mesh_config(db: Mesh) -> MeshConfig:
-    """The mesh config, whole: who reads it is rerun by any edit of it, so that what many values need goes through a hub."""
+    """Returns the whole mesh config. Whoever reads it is run again by any edit of it, so that what many values need goes through a hub."""
     found = db.mesh.get("mesh")
     return found if isinstance(found, MeshConfig) else BUILT_IN
 
 
 @hub
 def mesh_networks(db: Mesh) -> MeshNetworks:
-    """The mesh networks, none where no file says any."""
+    """Returns the mesh networks; they are empty where no file has any."""
     found = db.mesh.get("networks")
     return found if isinstance(found, MeshNetworks) else MeshNetworks()
 
 
 @hub
 def root_namespace(db: Mesh) -> str:
-    """The namespace whose policies and rules count for every other."""
+    """Returns the namespace whose policies and rules count for every other."""
     return mesh_config(db).root_namespace

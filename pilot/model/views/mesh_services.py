@@ -32,7 +32,7 @@ class Provider(NamedTuple):
 
 
 def find_service(db: Mesh, name: str) -> ServiceRef | None:
-    """The service that the mesh config means by `host`, or by `namespace/host`; a host alone must be of one namespace only."""
+    """Returns the service that the mesh config means by `host`, or by `namespace/host`; a host alone must be of one namespace only."""
     namespace, slash, host = name.rpartition("/")
     found = refs_by_hostname(db, host)
     if slash:
@@ -42,7 +42,7 @@ def find_service(db: Mesh, name: str) -> ServiceRef | None:
 
 @derived
 def secret_provider(db: Mesh) -> Provider | None:
-    """The SDS server of the mesh: of its extension providers the first that is one; None also where it names no known service."""
+    """Returns the SDS server of the mesh, the first of its extension providers that is one; None also where that names no known service."""
     provider = next((p.sds for p in mesh_config(db).extension_providers if p.sds is not None), None)
     ref = find_service(db, provider.service) if provider is not None else None
     return Provider(ref.hostname, provider.port) if ref is not None and provider is not None else None
@@ -50,11 +50,11 @@ def secret_provider(db: Mesh) -> Provider | None:
 
 @derived
 def provider_services(db: Mesh) -> frozenset[str]:
-    """The services that extension providers name, as written: `host` or `namespace/host`."""
+    """Returns the services that extension providers name, as written: `host` or `namespace/host`."""
     return frozenset(filter(None, map(named_service, mesh_config(db).extension_providers)))
 
 
 def named_service(provider: ExtensionProvider) -> str:
-    """The service that an extension provider names, as written; "" for none."""
+    """Returns the service that an extension provider names, as written; "" for none."""
     said = (getattr(provider, kind) for kind in _WITH_SERVICE)
     return next((kind.service for kind in said if kind is not None and kind.service), "")

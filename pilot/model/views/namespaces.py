@@ -11,13 +11,13 @@ from pilot.model.views.kinds.namespaces import namespaces
 
 @derived
 def namespace_labels(db: Mesh, cluster: str, namespace: str) -> Mapping[str, str]:
-    """The namespace's labels."""
+    """Returns the namespace's labels."""
     row = namespaces.get(db, RegistryKey(cluster, "", namespace))
     return row.labels if row is not None else {}
 
 
 @derived
 def namespace_annotations(db: Mesh, cluster: str, namespace: str) -> Mapping[str, str]:
-    """The namespace's annotations, those of Istio."""
+    """Returns the namespace's annotations that matter to a mesh."""
     row = namespaces.get(db, RegistryKey(cluster, "", namespace))
     return row.annotations if row is not None else {}

@@ -45,8 +45,8 @@ class DefaultNetwork(NamedTuple):
 
 @hub
 def default_network(db: Mesh, cluster: str) -> DefaultNetwork:
-    """The network of what runs in a cluster: by the label of the control plane's namespace there, else by the mesh networks: the one
-    that names the cluster, else by address."""
+    """Returns the network of what runs in a cluster: by the label of the control plane's namespace there, else the one of the mesh networks that
+    names the cluster, else by address."""
     name = namespace_labels(db, cluster, db.settings.registry.namespace).get(NETWORK, "")
     if name:
         return DefaultNetwork(name, ())
@@ -56,7 +56,7 @@ def default_network(db: Mesh, cluster: str) -> DefaultNetwork:
 
 
 def find_network(db: Mesh, cluster: str, address: str, labels: Mapping[str, str]) -> str:
-    """The network of a workload of a cluster by its labels, else by the default, else by its address; "" for none. No node of its own."""
+    """Returns the network of a workload of a cluster: by its labels, else by the default, else by its address; "" for none. No node of its own."""
     if said := labels.get(NETWORK):
         return said
     default = default_network(db, cluster)
@@ -71,7 +71,7 @@ def _has_registry(network: Network, cluster: str) -> bool:
 
 
 def _cidrs(networks: MeshNetworks) -> Iterable[Cidr]:
-    """Shortest prefix first, as the reference finds them."""
+    """Returns the prefixes of all networks, the shortest first, as the reference finds them."""
     found = []
     for name, network in networks.networks.items():
         for text in (e.from_cidr for e in network.endpoints if e.from_cidr):
@@ -101,14 +101,14 @@ class NetworkGateways(msgspec.Struct, frozen=True):
     scale: int = 1
 
     def into(self, network: str, cluster: str) -> tuple[NetworkGateway, ...]:
-        """Those of a cluster in a network, else all of the network."""
+        """Returns the gateways of a cluster in a network, else all of the network."""
         of_network = tuple(g for g in self.gateways if g.network == network)
         return tuple(g for g in of_network if g.cluster == cluster) or of_network
 
 
 @hub
 def all_network_gateways(db: Mesh) -> NetworkGateways:
-    """The gateways of every network, those that have only a host name too."""
+    """Returns the gateways of every network, those that have only a host name too."""
     found: set[NetworkGateway] = set()
     networks = mesh_networks(db)
     for name, network in networks.networks.items():
@@ -124,13 +124,13 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
 
 @hub
 def network_gateways(db: Mesh) -> NetworkGateways:
-    """Those with an IP address, which endpoints can be replaced with."""
+    """Returns the gateways with an IP address, which endpoints can be replaced with."""
     everything = all_network_gateways(db)
     return build_network_gateways(g for g in everything.gateways if is_ip(g.address))
 
 
 def build_network_gateways(gateways: Iterable[NetworkGateway]) -> NetworkGateways:
-    """In one order, with their scale: the least common multiple of the numbers of gateways a network and a network's cluster."""
+    """Returns the gateways in one order, with their scale: the least common multiple of the numbers of gateways a network and a network's cluster."""
     found = tuple(sorted(set(gateways)))
     counts: dict[object, int] = {}
     for g in found:
@@ -140,7 +140,7 @@ def build_network_gateways(gateways: Iterable[NetworkGateway]) -> NetworkGateway
 
 
 def _labelled_gateway(o: Object[Service]) -> tuple[NetworkGateway, ...]:
-    """The gateway that a Service labelled with a network is, if it listens where one does; its address is still open."""
+    """Returns the gateway that a Service labelled with a network is, if it listens where one does; its address is still open."""
     text = o.labels.get(GATEWAY_PORT_LABEL, "")
     wanted = int(text) if text.isdecimal() else GATEWAY_PORT
     listens = {p.port for p in o.spec.ports}
@@ -149,7 +149,7 @@ def _labelled_gateway(o: Object[Service]) -> tuple[NetworkGateway, ...]:
 
 
 def _registry_gateways(networks: MeshNetworks, domain: str) -> dict[RegistryKey, tuple[NetworkGateway, ...]]:
-    """The Services that the mesh networks name as gateways, of each cluster whose registry they name beside; addresses still open."""
+    """Returns the Services that the mesh networks name as gateways, in each cluster whose registry they name beside; addresses are still open."""
     out: dict[RegistryKey, tuple[NetworkGateway, ...]] = {}
     for name, network in networks.networks.items():
         clusters = {e.from_registry: None for e in network.endpoints if e.from_registry}

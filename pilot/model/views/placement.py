@@ -36,7 +36,7 @@ class Nearness(msgspec.Struct, frozen=True):
 
 @hub
 def placement(db: Mesh) -> Placement:
-    """By the mesh config, every DestinationRule, the services that prefer near endpoints, and the networks."""
+    """Returns which facts matter, by the mesh config, every DestinationRule, the services that prefer near endpoints, and the networks."""
     mesh = mesh_config(db)
     asked = [nearness(LoadBalancerSettings(locality_lb_setting=mesh.locality_lb_setting, zone_aware_lb_setting=mesh.zone_aware_lb_setting))]
     rules = list(_nearness_of_rules(db).values())
@@ -68,7 +68,7 @@ _nearness_of_rules: Gather[ObjectKey, [], Nearness] = Gather("nearness_of_rules"
 
 
 def rule_nearness(spec: DestinationRule) -> Nearness | None:
-    """What a rule asks for, anywhere in it; None for nothing. Outlier detection is what makes the mesh's settings take effect."""
+    """Returns what a rule asks for anywhere in it, None if nothing. Outlier detection is what makes the mesh's settings take effect."""
     parts = [*_parts(spec.traffic_policy), *(p for s in spec.subsets for p in _parts(s.traffic_policy))]
     asked = [nearness(p.load_balancer) for p in parts]
     if not any(p.outlier_detection is not None for p in parts) and not any(n.locality for n in asked):
@@ -77,7 +77,7 @@ def rule_nearness(spec: DestinationRule) -> Nearness | None:
 
 
 def nearness(settings: LoadBalancerSettings | None) -> Nearness:
-    """What load balancer settings ask for by themselves, or would with outlier detection (their labels)."""
+    """Returns what load balancer settings ask for by themselves, or would with outlier detection (their labels)."""
     if settings is None:
         return Nearness()
     zones, places = settings.zone_aware_lb_setting, settings.locality_lb_setting

@@ -21,7 +21,7 @@ _CRON_JOB = re.compile(r"(.+)-\d{8,10}$")
 
 @derived
 def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
-    """The workload of a Pod; None of one that is not there or failed."""
+    """Returns the workload of a Pod, None if the Pod is not there or failed."""
     row = pods.get(db, key)
     if row is None or row.spec.status.phase == "Failed":
         return None
@@ -51,7 +51,7 @@ selectable_pods: Gather[RegistryKey, [str], Workload] = Gather("selectable_pods"
 
 
 def build_pod_workload(o: Object[Pod], locality: str, network: str, cluster: str, trust_domain: str, dual_stack: bool) -> Workload:
-    """The workload of a Pod of a cluster at a locality ("region/zone/subzone") and in a network."""
+    """Returns the workload of a Pod of a cluster at a locality ("region/zone/subzone") and in a network."""
     pod, status = o.spec, o.spec.status
     ips = tuple(i.ip for i in status.pod_ips)
     labels = label.with_topology(o.labels, cluster, locality, pod.node_name, network)
@@ -75,7 +75,7 @@ def build_pod_workload(o: Object[Pod], locality: str, network: str, cluster: str
 
 
 def is_ready(pod: Pod) -> bool:
-    """Whether it belongs to what selects it: it runs, has an address, is ready, and is not being deleted."""
+    """Returns whether a Pod belongs to what selects it: it runs, has an address, is ready, and is not being deleted."""
     status = pod.status
     if status.phase in ("Failed", "Succeeded") or not status.pod_ip or pod.deletion_timestamp:
         return False
@@ -83,7 +83,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def named_ports(pod: Pod, protocol: str = "TCP") -> Iterable[tuple[str, int]]:
-    """The named ports of its containers and sidecars (init containers that keep running); the first of a name."""
+    """Returns the named ports of a Pod's containers and sidecars (init containers that keep running); of one name, the first."""
     sidecars = (c for c in pod.init_containers if c.restart_policy == "Always")
     containers: Iterable[Container] = (*pod.containers, *sidecars)
     found: dict[str, int] = {}
@@ -94,7 +94,7 @@ def named_ports(pod: Pod, protocol: str = "TCP") -> Iterable[tuple[str, int]]:
 
 
 def workload_name(o: Object[Pod]) -> str:
-    """The workload in telemetry: by its label, else the controller that the Pod was generated for, else the Pod.
+    """Returns the workload's name in telemetry: its label, else the controller that the Pod was generated for, else the Pod.
 
     The Deployment of a ReplicaSet and the CronJob of a Job are told by how they name them.
     """
@@ -127,5 +127,5 @@ pod_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("pod
 
 @hub
 def pod_namespaces(db: Mesh) -> tuple[str, ...]:
-    """The namespaces that have Pods."""
+    """Returns the namespaces that have Pods."""
     return tuple(dict.fromkeys(key.namespace for key in pods.all_keys(db)))

@@ -54,11 +54,11 @@ class Attachment(NamedTuple):
 
     @property
     def selects(self) -> bool:
-        """Is it for some workloads of its namespace only?"""
+        """Returns whether the policy is for some workloads of its namespace only."""
         return bool(self.labels or self.targets)
 
     def applies_to(self, subject: PolicySubjectKey) -> bool:
-        """Is it attached to the workload? A target is one of the policy's own namespace."""
+        """Returns whether the policy is attached to the workload. A target is one of the policy's own namespace."""
         if not self.targets:
             return self.labels <= subject.labels
         return self.key.namespace == subject.namespace and any((t.group, t.kind, t.name) in subject.targets for t in self.targets)

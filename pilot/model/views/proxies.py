@@ -7,12 +7,12 @@ from pilot.model.proxy import NodeType, Proxy
 
 
 def connected_proxy(db: Mesh, node_id: str) -> Proxy | None:
-    """The proxy of a node id, None where there is none."""
+    """Returns the proxy of a node id, None where there is none."""
     return db.proxies.get(node_id)
 
 
 def find_proxy(db: Mesh, node_id: str) -> Proxy:
-    """The proxy of a node id, which must be there: LookupError where it is not."""
+    """Returns the proxy of a node id, which must be there: raises LookupError where it is not."""
     found = db.proxies.get(node_id)
     if found is None:
         raise LookupError(f"no proxy {node_id}")
@@ -21,5 +21,5 @@ def find_proxy(db: Mesh, node_id: str) -> Proxy:
 
 @derived
 def routers(db: Mesh) -> tuple[str, ...]:
-    """The node ids of the routers."""
+    """Returns the node ids of the routers."""
     return db.proxies.keys("type", NodeType.ROUTER)

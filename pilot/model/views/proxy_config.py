@@ -19,7 +19,7 @@ _READ = ("tracing", "proxyHeaders", "connectionSettings", "gatewayTopology", "pr
 
 @derived
 def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
-    """What the proxy announces as its config (PROXY_CONFIG: its companion has merged it already), else the mesh's default.
+    """Returns what the proxy announces as its config (PROXY_CONFIG: its companion has merged it already), else the mesh's default.
 
     Of an announced one only the parts are read that matter to xDS; a part that cannot be read counts as absent, and so does a wrong field of one.
     """

@@ -71,7 +71,7 @@ class GatewayListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_onl
 
 @derived
 def routing(db: Mesh, node_id: str) -> GatewayRoutesFacet:
-    """What the routes of a router depend on."""
+    """Returns what the routes of a router depend on."""
     outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
     asked = frozenset().union(*(_asked_labels(db, outbound.scope.namespace, g) for g in selected.gateways))
     headers = listening(db, node_id).headers
@@ -87,7 +87,7 @@ def routing(db: Mesh, node_id: str) -> GatewayRoutesFacet:
 
 @derived
 def front(db: Mesh, node_id: str) -> GatewayListenersFacet:
-    """What the listeners of a router depend on."""
+    """Returns what the listeners of a router depend on."""
     outbound, listens = outbound_facet(db, node_id), listening(db, node_id)
     return GatewayListenersFacet(
         scope=outbound.scope,
@@ -106,7 +106,7 @@ def front(db: Mesh, node_id: str) -> GatewayListenersFacet:
 
 
 def at_the_edge(said: ConnectionSettings) -> ConnectionSettings:
-    """The settings of a router: of the profile EDGE what they do not say themselves."""
+    """Returns the settings of a router; with the profile EDGE, those that it does not set are the profile's."""
     if said.profile != "EDGE":
         return said
     names = said.__struct_fields__
@@ -123,7 +123,7 @@ def topology_of(config: ProxyConfig) -> TopologyFacet:
 
 @derived
 def bound_services(db: Mesh, namespace: str, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
-    """The VirtualServices that are bound to a Gateway and seen in the namespace of its router, in order of precedence."""
+    """Returns the VirtualServices that are bound to a Gateway and seen in the namespace of its router, in order of precedence."""
     return virtual_services_for(db, namespace, f"{gateway.namespace}/{gateway.name}")
 
 
@@ -138,5 +138,5 @@ _asked_by_bound: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Gather("s
 
 @derived
 def _asked_labels(db: Mesh, namespace: str, gateway: ObjectKey) -> frozenset[str]:
-    """Keys of the source labels that the VirtualServices bound to a Gateway ask for."""
+    """Returns keys of the source labels that the VirtualServices bound to a Gateway ask for."""
     return frozenset().union(*_asked_by_bound(db, namespace, gateway).values())

@@ -29,7 +29,7 @@ class Rule(NamedTuple):
 
     @property
     def reach(self) -> frozenset[str]:
-        """A rule for some workloads is never exported."""
+        """Returns where the rule is exported to: a rule for some workloads never is."""
         return self.export_to if self.selector is None else frozenset((OWN,))
 
 
@@ -41,7 +41,7 @@ class RuleEntry(NamedTuple):
     selector: Labels | None
 
     def visible_in(self, namespace: str) -> bool:
-        """Is it exported to another namespace?"""
+        """Returns whether the entry is exported to another namespace."""
         return not self.reach or PUBLIC in self.reach or namespace in self.reach
 
 
@@ -54,13 +54,13 @@ class Pools(msgspec.Struct, frozen=True):
     private: tuple[RuleEntry, ...] = ()
 
     def pool(self, name: str) -> tuple[RuleEntry, ...]:
-        """By the name of the field."""
+        """Returns the entries of a pool by the name of the field."""
         entries: tuple[RuleEntry, ...] = getattr(self, name)
         return entries
 
 
 def build_pools(rules: list[Rule], namespace: str, defaults: Defaults) -> Pools:
-    """Of the rules of one host and namespace, in order of precedence."""
+    """Returns the pools of the rules of one host and namespace, which are given in order of precedence."""
 
     def is_local(rule: Rule) -> bool:
         return not rule.reach or not rule.reach.isdisjoint((PUBLIC, OWN, namespace))
@@ -75,7 +75,8 @@ def build_pools(rules: list[Rule], namespace: str, defaults: Defaults) -> Pools:
 
 
 def merge_entries(rules: Sequence[Rule], by_export: bool) -> tuple[RuleEntry, ...]:
-    """The rules of one pool, in order of precedence, as the entries that a client chooses from: those for some workloads come first.
+    """Returns the rules of one pool, which are given in order of precedence, as the entries that a client chooses from: those for some workloads
+    come first.
 
     Rules with one selector make one entry. A rule for all workloads counts for those that a selector chooses too, after theirs: with
     `by_export` only where it is exported at least as far, which for a selector's entry is the own namespace.
@@ -91,7 +92,7 @@ def merge_entries(rules: Sequence[Rule], by_export: bool) -> tuple[RuleEntry, ..
 
 
 def _by_reach(general: Iterable[Rule], selected: bool) -> list[list[Rule]]:
-    """Rules for all workloads in groups of which the first rule's export reaches least.
+    """Returns rules for all workloads in groups of which the first rule's export reaches least.
 
     A rule belongs to every group whose reach it covers, and begins one of its own unless the latest group took it. Users see one more
     thing that istiod does: where selectors choose some workloads, a rule that is exported to just the own namespace begins no first group.
@@ -108,5 +109,5 @@ def _by_reach(general: Iterable[Rule], selected: bool) -> list[list[Rule]]:
 
 
 def _reaches(rule: Rule, reach: frozenset[str]) -> bool:
-    """Is a rule exported as far as that, by the names that both say? No exportTo at all is like no other."""
+    """Returns whether a rule is exported as far as that, by the names that both say. No exportTo at all is like no other."""
     return rule.reach == reach or (bool(reach) and rule.reach >= reach)

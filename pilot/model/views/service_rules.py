@@ -24,7 +24,7 @@ class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
 
 @hub
 def service_rules(db: Mesh) -> ServiceRules:
-    """Of this mesh."""
+    """Returns the part of the mesh config and the settings that services are made by."""
     mesh = mesh_config(db)
     settings = db.settings.registry
     return ServiceRules(

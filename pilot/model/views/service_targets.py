@@ -35,8 +35,8 @@ SELF_DISCOVERY = "ENABLE_SELF_DISCOVERY"  # node metadata: the proxy wants to kn
 
 @derived
 def service_targets(db: Mesh, node_id: str) -> tuple[ServiceTarget, ...]:
-    """The ports of services that lead to a proxy's workload, by the services' age; of the ports of one service that lead to
-    the same port by the same protocol, the first."""
+    """Returns the ports of services that lead to a proxy's workload, by the services' age; of the ports of one service that lead to the same port
+    by the same protocol, the first."""
     proxy = find_proxy(db, node_id)
     found = [*_kubernetes_targets(db, proxy, node_id), *_entry_targets(db, proxy)]
     return tuple(target for _, target in sorted(found, key=lambda item: item[0]))
@@ -67,7 +67,7 @@ def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
 
 
 def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[str, str]) -> list[RegistryKey]:
-    """The Kubernetes Services of a cluster's namespace that select these labels."""
+    """Returns the Kubernetes Services of a cluster's namespace that select these labels."""
     found = []
     for name, value in labels.items():
         for key in services.keys(db, "selected", (cluster, namespace, name, value)):
@@ -79,14 +79,14 @@ def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[
 
 @derived
 def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]) -> frozenset[int]:
-    """The numbers and target numbers of the ports of the Kubernetes Services that select workloads with these labels."""
+    """Returns the numbers and target numbers of the ports of the Kubernetes Services that select workloads with these labels."""
     rows = (services.get(db, key) for cluster in service_clusters(db) for key in _selecting_services(db, cluster, namespace, dict(labels)))
     ports = [p for row in rows if row is not None for p in row.spec.ports]
     return frozenset(n for p in ports for n in (p.port, p.target_port) if isinstance(n, int) and n)
 
 
 def _targets(db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | None], strict: bool = False) -> list[Aged] | None:
-    """The targets of a Service, by the ports that its own cluster gives it, with `find` to tell the port that a port of it leads to.
+    """Returns the targets of a Service, by the ports that its own cluster gives it; `find` tells the port that a port of it leads to.
 
     `strict`: None where one is unknown.
     """
@@ -112,7 +112,7 @@ def _pod_port(pod: Pod, port: ServicePort) -> int | None:
 
 
 def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
-    """By the container ports that the proxy's node lists; where it lists none, a named port cannot be told and is 0."""
+    """Returns the port by the container ports that the proxy's node lists; where it lists none, a named port cannot be told and is 0."""
     if not isinstance(port.target_port, str):
         return port.target_port or port.port
     listed: Any = proxy.metadata.get("POD_PORTS")
@@ -123,7 +123,7 @@ def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
 
 
 def _listed_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
-    """For a Pod that no Service selects: those of its namespace whose EndpointSlices list it."""
+    """Returns the targets of a Pod that no Service selects: of the services of its namespace whose EndpointSlices list it."""
     out: dict[ServiceTarget, Aged] = {}
     for key in endpoint_slices.keys(db, "address", proxy.ips[0]):
         row: Object[Any] | None = endpoint_slices.get(db, key)
@@ -148,7 +148,7 @@ def _aged(found: Service, port: Port, number: int) -> Aged:
 
 
 def siblings(db: Mesh, node_id: str) -> SiblingsKey | None:
-    """The endpoints like a proxy's own, where its node asks to know them (ENABLE_SELF_DISCOVERY); to be called in a derivation."""
+    """Returns the endpoints like a proxy's own, None unless its node asks for them (ENABLE_SELF_DISCOVERY). No node of its own."""
     proxy = find_proxy(db, node_id)
     if not proxy.flag(SELF_DISCOVERY):
         return None
@@ -171,7 +171,7 @@ def siblings(db: Mesh, node_id: str) -> SiblingsKey | None:
 # -- by WorkloadEntries and ServiceEntries -----------------------------------------------------------------------------------
 
 def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
-    """The WorkloadEntry of a proxy's cluster at its address; of several that of its name, else of its namespace, else the first."""
+    """Returns the WorkloadEntry of a proxy's cluster at its address; of several that of its name, else of its namespace, else the first."""
     keys = (k for k in workload_entries.keys(db, "address", proxy.ips[0]) if k.cluster == cluster_of(db, proxy))
     found = [w for k in keys if (w := entry_workload(db, k)) is not None]
     if len(found) < 2:
@@ -191,7 +191,7 @@ def _targets_of_entry(db: Mesh, workload: Workload) -> list[Aged]:
 
 
 def _entry_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
-    """The ports of ServiceEntries of the proxy's namespace that have its workload among theirs."""
+    """Returns the ports of ServiceEntries of the proxy's namespace that have its workload among theirs."""
     out = []
     for key, workload in entries_at(db, proxy):
         row = service_entries.get(db, key)

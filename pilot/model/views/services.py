@@ -41,7 +41,7 @@ class ServiceSummary(NamedTuple):
 
 @derived
 def service(db: Mesh, ref: ServiceRef) -> Service | None:
-    """The service of that name, None where nothing declares it."""
+    """Returns the service of that name, None where nothing declares it."""
     key = kubernetes_key(ref, db.settings.registry.domain)
     if key is not None:
         declared = (cluster_service(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
@@ -51,14 +51,14 @@ def service(db: Mesh, ref: ServiceRef) -> Service | None:
 
 
 def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
-    """The service as one cluster declares it, None where that does not. No node of its own."""
+    """Returns the service as one cluster declares it, None where that does not. No node of its own."""
     row = services.get(db, key)
     return build_kubernetes_service(row, key.cluster, namespace_annotations(db, key.cluster, key.namespace), service_rules(db)) if row else None
 
 
 @derived
 def entry_services(db: Mesh, ref: ServiceRef) -> tuple[Service, ...]:
-    """What each ServiceEntry that claims the name declares for it, by age."""
+    """Returns what each ServiceEntry that claims the name declares for it, by age."""
     found = []
     for key in service_entries.keys(db, "ref", ref):
         row = service_entries.get(db, key)
@@ -81,19 +81,19 @@ def service_summary(db: Mesh, ref: ServiceRef) -> ServiceSummary | None:
 
 
 def is_visible(db: Mesh, ref: ServiceRef, namespace: str) -> bool:
-    """Whether a namespace sees the service. Asked once a namespace and service, so it is no node of its own."""
+    """Returns whether a namespace sees the service. It is asked once a namespace and service, so it is no node of its own."""
     listed = service_summary(db, ref)
     return listed is not None and listed.seen_from(namespace)
 
 
 def kubernetes_key(ref: ServiceRef, domain: str) -> ObjectKey | None:
-    """The key, but for the cluster, of the Kubernetes Services that would have this name."""
+    """Returns the key, but for the cluster, of the Kubernetes Services that would have this name."""
     name = ref.hostname.partition(".")[0]
     return ObjectKey(ref.namespace, name) if ref.hostname == kubernetes_hostname(name, ref.namespace, domain) else None
 
 
 def merge_services(declared: tuple[Service, ...]) -> Service | None:
-    """The first, with the ports and addresses that others of the same nature add; None of none."""
+    """Returns the first, with the ports and addresses that others of the same nature add; None if there are no services."""
     if len(declared) < 2:
         return declared[0] if declared else None
     first = declared[0]
@@ -107,7 +107,7 @@ def merge_services(declared: tuple[Service, ...]) -> Service | None:
 
 @derived
 def unmerged_entries(db: Mesh, ref: ServiceRef) -> tuple[ObjectKey, ...]:
-    """The ServiceEntries that claim a name and add nothing to its service, because they differ in nature from the oldest."""
+    """Returns the ServiceEntries that claim a name and add nothing to its service, because they differ in nature from the oldest."""
     first, *others = entry_services(db, ref) or (None,)
     return tuple(s.source for s in others if s is not None and first is not None and _nature(s) != _nature(first))
 
@@ -120,7 +120,7 @@ def _nature(s: Service) -> tuple[object, ...]:
 
 @hub
 def claimed_hosts(db: Mesh, namespace: str) -> frozenset[str]:
-    """The host names that ServiceEntries of a namespace claim."""
+    """Returns the host names that ServiceEntries of a namespace claim."""
     rows = (service_entries.get(db, key) for key in service_entries.keys(db, "namespace", namespace))
     return frozenset(h for row in rows if row is not None for h in row.spec.hosts)
 
@@ -153,20 +153,20 @@ _summaries: Gather[ServiceRef, [], ServiceSummary] = Gather("service_summaries",
 
 @hub
 def service_refs(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Every service, oldest first."""
+    """Returns every service, oldest first."""
     listed = _summaries(db)
     return tuple(sorted(listed, key=lambda ref: listed[ref].age))
 
 
 @hub
 def placed_services(db: Mesh) -> frozenset[str]:
-    """The ways in which endpoints of services depend on where a client runs, of all services."""
+    """Returns the ways in which endpoints of services depend on where a client runs, of all services."""
     return frozenset(item.placed for item in _summaries(db).values()) - {""}
 
 
 @hub
 def _refs_by_audience(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
-    """The services that a namespace sees because they name it, and under "*" the public ones; each oldest first."""
+    """Returns the services that a namespace sees because they name it, and under "*" the public ones; each oldest first."""
     listed = _summaries(db)
     out: dict[str, list[ServiceRef]] = defaultdict(list)
     for ref in service_refs(db):
@@ -177,7 +177,7 @@ def _refs_by_audience(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
 
 @hub
 def public_refs(db: Mesh) -> tuple[ServiceRef, ...]:
-    """The services that every namespace sees, oldest first."""
+    """Returns the services that every namespace sees, oldest first."""
     return _refs_by_audience(db).get("*", ())
 
 
@@ -188,14 +188,14 @@ def _private_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 
 @hub
 def visible_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
-    """The services that a namespace sees: first those exported to it by name, then the public ones; each oldest first."""
+    """Returns the services that a namespace sees: first those exported to it by name, then the public ones; each oldest first."""
     private = _private_refs(db, namespace)
     return private + public_refs(db) if private else public_refs(db)
 
 
 @hub
 def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
-    """The services that a namespace declares, oldest first. Reads nothing of other namespaces."""
+    """Returns the services that a namespace declares, oldest first. It reads nothing of other namespaces."""
     domain = db.settings.registry.domain
     refs = {ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace) for k in services.keys(db, "namespace", namespace)}
     for key in service_entries.keys(db, "namespace", namespace):
@@ -206,7 +206,7 @@ def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 
 @derived
 def refs_by_hostname(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
-    """The services of a host name, at most one a namespace, oldest first."""
+    """Returns the services of a host name, at most one a namespace, oldest first."""
     refs = {ServiceRef(hostname, key.namespace) for key in service_entries.keys(db, "host", hostname)}
     name, _, rest = hostname.partition(".")
     namespace = rest.partition(".")[0]

@@ -54,7 +54,7 @@ EVERYTHING = EgressListener(EgressHostsKey(((ANY_NAMESPACE, HostSet(("*",))),)))
 
 @hub
 def sidecar_order(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
-    """The Sidecars of a namespace in the order in which they are tried: with a selector before those without, then by age."""
+    """Returns the Sidecars of a namespace in the order in which they are tried: with a selector before those without, then by age."""
     found = [(key, row) for key in sidecars.keys(db, "namespace", namespace) if (row := sidecars.get(db, key)) is not None]
     found.sort(key=lambda item: (item[1].spec.workload_selector is None, item[1].created, item[0].name))
     return tuple(key for key, _ in found)
@@ -62,14 +62,14 @@ def sidecar_order(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
 
 @derived
 def selector_keys(db: Mesh, namespace: str) -> frozenset[str]:
-    """The label keys that the namespace's Sidecars select workloads by."""
+    """Returns the label keys that the namespace's Sidecars select workloads by."""
     specs = (find_sidecar(db, key) for key in sidecar_order(db, namespace))
     return frozenset(k for s in specs if s is not None and s.workload_selector is not None for k in s.workload_selector.labels)
 
 
 @derived
 def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
-    """The Sidecar for a workload: of its namespace by its labels, else that of the root namespace without a selector."""
+    """Returns the Sidecar for a workload: of its namespace by its labels, else that of the root namespace without a selector."""
     for key in sidecar_order(db, namespace):
         spec = find_sidecar(db, key)
         if spec is not None and (spec.workload_selector is None or spec.workload_selector.labels.items() <= labels):
@@ -82,14 +82,14 @@ def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
 
 
 def find_sidecar(db: Mesh, key: ObjectKey | None) -> Sidecar | None:
-    """The Sidecar of a key, None where there is none: the defaults apply."""
+    """Returns the Sidecar of a key; None where there is none, so that the defaults apply."""
     row: Object[Sidecar] | None = sidecars.get(db, key) if key is not None else None
     return row.spec if row is not None else None
 
 
 @derived
 def outbound_traffic_policy(db: Mesh, scope: ScopeFacet) -> OutboundPolicy:
-    """Of a sidecar's scope: its Sidecar's word, else the mesh's mode."""
+    """Returns what a scope's Sidecar says, else the mesh's mode."""
     spec = find_sidecar(db, scope.sidecar)
     if spec is not None and spec.outbound_traffic_policy is not None:
         return OutboundPolicy(spec.outbound_traffic_policy.mode, spec.outbound_traffic_policy.egress_proxy)
@@ -99,7 +99,7 @@ def outbound_traffic_policy(db: Mesh, scope: ScopeFacet) -> OutboundPolicy:
 
 @derived
 def egress_listeners(db: Mesh, scope: ScopeFacet) -> tuple[EgressListener, ...]:
-    """The egress listeners of a scope, as written; one that imports everything where no Sidecar says otherwise."""
+    """Returns the egress listeners of a scope, as written; one that imports everything where no Sidecar says otherwise."""
     spec = find_sidecar(db, scope.sidecar)
     if spec is None or not spec.egress:
         return (EVERYTHING,)

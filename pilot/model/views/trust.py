@@ -8,7 +8,7 @@ from pilot.model.views.mesh import mesh_config
 
 @hub
 def trust_domains(db: Mesh) -> tuple[str, ...]:
-    """The trust domains that clients may be of: the mesh's, its aliases, and those of its extra roots; () for any."""
+    """Returns the trust domains that clients may be of: the mesh's, its aliases, and those of its extra roots; () for any."""
     if db.settings.tls.skip_validate_trust_domain:
         return ()
     mesh = mesh_config(db)

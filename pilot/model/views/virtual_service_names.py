@@ -23,7 +23,7 @@ MESH = "mesh"
 
 
 def qualify_gateway(name: str, namespace: str) -> str:
-    """`namespace/name` of a gateway as a VirtualService in a namespace names it.
+    """Returns `namespace/name` of a gateway as a VirtualService in a namespace names it.
 
     Besides `name`, `namespace/name` and `./name` there is the form of a host name, `name.namespace.svc.…`, of old configurations.
     """
@@ -39,13 +39,13 @@ def qualify_gateway(name: str, namespace: str) -> str:
 
 
 def gateway_key(name: str) -> ObjectKey:
-    """The key of a gateway by its whole name, `namespace/name`."""
+    """Returns the key of a gateway by its whole name, `namespace/name`."""
     namespace, _, rest = name.partition("/")
     return ObjectKey(namespace, rest)
 
 
 def qualify_names(spec: VirtualService, namespace: str, domain: str) -> VirtualService:
-    """The same rules with whole names, as they are meant in the namespace of their object."""
+    """Returns the same rules with whole names, as they are meant in the namespace of their object."""
     return _Qualifier(namespace, domain).virtual_service(spec)
 
 

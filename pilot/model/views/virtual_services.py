@@ -45,7 +45,7 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
         return self.created, self.key.name, self.key.namespace
 
     def rank(self, viewer: str) -> int | None:
-        """Its place among what a namespace sees, None where that does not see it."""
+        """Returns its place among what a namespace sees, None where that does not see it."""
         if PUBLIC in self.export_to:
             return 2
         if viewer in self.export_to:
@@ -57,14 +57,14 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def qualified(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
-    """The object as written, with whole names."""
+    """Returns the object as written, with whole names."""
     row: Object[VirtualService] | None = virtual_services.get(db, key)
     return replace(row, spec=qualify_names(row.spec, key.namespace, db.settings.registry.domain)) if row is not None else None
 
 
 @derived
 def virtual_service(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
-    """With whole names (gateways are `namespace/name` or `mesh`) and delegates merged in. None where it is a delegate itself."""
+    """Returns the object with whole names (gateways are `namespace/name` or `mesh`) and delegates merged in; None if it is a delegate itself."""
     found = qualified(db, key)
     if found is None or not found.spec.hosts:
         return None
@@ -96,7 +96,7 @@ def _delegated(db: Mesh, root: ObjectKey, rule: HTTPRoute) -> Delegated:
 
 
 def check_delegates(db: Mesh, o: Object[VirtualService]) -> Problems:
-    """Rules of a VirtualService with whole names whose delegate is missing, out of sight, or contradicts them."""
+    """Yields a problem for each rule of a VirtualService with whole names whose delegate is missing, out of sight, or contradicts it."""
     for index, rule in enumerate(o.spec.http):
         reason = _delegated(db, o.key, rule).reason if rule.delegate and o.spec.hosts else ""
         if reason:
@@ -105,7 +105,7 @@ def check_delegates(db: Mesh, o: Object[VirtualService]) -> Problems:
 
 @derived
 def binding(db: Mesh, key: ObjectKey) -> Binding | None:
-    """What a VirtualService is bound to; None for a delegate."""
+    """Returns what a VirtualService is bound to; None for a delegate."""
     found = qualified(db, key)
     if found is None or not found.spec.hosts:
         return None
@@ -114,18 +114,18 @@ def binding(db: Mesh, key: ObjectKey) -> Binding | None:
 
 
 def exported_to(db: Mesh, export_to: tuple[str, ...], namespace: str) -> frozenset[str]:
-    """The namespaces that may see an object which says `export_to`, by the mesh's default where it says nothing."""
+    """Returns the namespaces that may see an object which says `export_to`, by the mesh's default where it says nothing."""
     return visible_to(export_to or default_export(db), namespace)
 
 
 @derived
 def default_export(db: Mesh) -> tuple[str, ...]:
-    """`defaultVirtualServiceExportTo` of the mesh config."""
+    """Returns `defaultVirtualServiceExportTo` of the mesh config."""
     return mesh_config(db).default_virtual_service_export_to or (PUBLIC,)
 
 
 def visible_to(export_to: Iterable[str], namespace: str) -> frozenset[str]:
-    """`exportTo` with names in place of `.`; `*` beats all others, then `~` does."""
+    """Returns `exportTo` with names in place of `.`; `*` beats all others, then `~` does."""
     names = {namespace if e == OWN else e for e in export_to}
     if PUBLIC in names:
         return frozenset((PUBLIC,))
@@ -136,13 +136,13 @@ def visible_to(export_to: Iterable[str], namespace: str) -> frozenset[str]:
 
 @hub
 def virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
-    """The keys of a namespace's VirtualServices."""
+    """Returns the keys of a namespace's VirtualServices."""
     return virtual_services.keys(db, "namespace", namespace)
 
 
 @derived
 def bindings_in(db: Mesh, namespace: str) -> tuple[Binding, ...]:
-    """The bindings of a namespace's VirtualServices, by age."""
+    """Returns the bindings of a namespace's VirtualServices, by age."""
     found = [b for key in virtual_service_keys(db, namespace) if (b := binding(db, key)) is not None]
     return tuple(sorted(found, key=lambda b: b.age))
 
@@ -162,7 +162,7 @@ class BindingsByViewer(NamedTuple):
 
 @hub
 def bindings_by_viewer(db: Mesh) -> BindingsByViewer:
-    """All VirtualServices of the mesh by who sees them."""
+    """Returns all VirtualServices of the mesh by who sees them."""
     public: dict[str, list[Binding]] = {}
     private: dict[tuple[str, str], list[Binding]] = {}
     exported: dict[tuple[str, str], list[Binding]] = {}
@@ -182,7 +182,7 @@ def _frozen(lists: dict[K, list[Binding]]) -> dict[K, tuple[Binding, ...]]:
 
 @derived
 def bindings_for(db: Mesh, namespace: str, gateway: str) -> tuple[Binding, ...]:
-    """What a namespace sees that is bound to a gateway (`mesh` or `namespace/name`)."""
+    """Returns what a namespace sees that is bound to a gateway (`mesh` or `namespace/name`)."""
     everything = bindings_by_viewer(db)
     own, other = everything.private.get((namespace, gateway), ()), everything.exported.get((namespace, gateway), ())
     public = everything.public.get(gateway, ())
@@ -191,12 +191,12 @@ def bindings_for(db: Mesh, namespace: str, gateway: str) -> tuple[Binding, ...]:
 
 @derived
 def virtual_services_for(db: Mesh, namespace: str, gateway: str) -> tuple[ObjectKey, ...]:
-    """Keys of what a namespace sees that is bound to a gateway (`mesh` or `namespace/name`), in the order they are tried."""
+    """Returns the keys of what a namespace sees that is bound to a gateway (`mesh` or `namespace/name`), in the order they are tried."""
     return _keys(db, bindings_for(db, namespace, gateway), gateway)
 
 
 def _keys(db: Mesh, bindings: tuple[Binding, ...], gateway: str) -> tuple[ObjectKey, ...]:
-    """Of bindings; those that all see are listed once, not for each that does."""
+    """Returns the keys of bindings. What all see is listed once, not for each namespace that does."""
     return _public_keys(db, gateway) if bindings == bindings_by_viewer(db).public.get(gateway) else tuple(b.key for b in bindings)
 
 
@@ -207,14 +207,14 @@ def _public_keys(db: Mesh, gateway: str) -> tuple[ObjectKey, ...]:
 
 @derived
 def viewers(db: Mesh) -> frozenset[str]:
-    """The namespaces that see a VirtualService of the mesh which not all see; all others see the same."""
+    """Returns the namespaces that see a VirtualService of the mesh which not all see; all others see the same."""
     everything = bindings_by_viewer(db)
     return frozenset(viewer for by in (everything.private, everything.exported) for viewer, gateway in by if gateway == MESH)
 
 
 @derived
 def egress_virtual_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ObjectKey, ...]:
-    """Keys of those that egress listener `index` of a scope imports, in the order they are tried."""
+    """Returns the keys of what egress listener `index` of a scope imports, in the order they are tried."""
     hosts = None if scope.gateway else egress_listeners(db, scope)[index].hosts
     found = egress_bindings(db, scope.namespace, hosts)
     return _keys(db, found, MESH) if hosts is None or hosts.everything else tuple(b.key for b in found)
@@ -222,7 +222,7 @@ def egress_virtual_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[Ob
 
 @derived
 def egress_bindings(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[Binding, ...]:
-    """What a namespace sees of the mesh's VirtualServices through the host sets of an egress listener (None: everything)."""
+    """Returns what a namespace sees of the mesh's VirtualServices through the host sets of an egress listener (None: everything)."""
     if hosts is None or hosts.everything:
         return bindings_for(db, namespace, MESH)
     if hosts.everywhere is not None and hosts.everywhere.hosts:
@@ -231,7 +231,7 @@ def egress_bindings(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> t
 
 
 def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
-    """Is a VirtualService imported? Where one of its hosts overlaps with one that is imported from its namespace."""
+    """Returns whether a VirtualService is imported: one of its hosts overlaps with one that is imported from its namespace."""
     if hosts is None or hosts.everything:
         return True
     sets = [s for s in (hosts.find(bound.key.namespace), hosts.everywhere) if s is not None]
@@ -263,7 +263,7 @@ class ViewerKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def virtual_services_of(db: Mesh, host: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
-    """Keys of those that may route a service of that host name, in the order they are tried.
+    """Returns the keys of those that may route a service of that host name, in the order they are tried.
 
     Those that name it; without any, the one with the longest wildcard that covers it.
     """
@@ -284,7 +284,7 @@ def _wildcard_bindings(db: Mesh) -> tuple[Binding, ...]:
 
 @derived
 def _wildcards(db: Mesh, viewer: ViewerKey) -> Mapping[str, ObjectKey]:
-    """Wildcard hosts, each with the first VirtualService that has it."""
+    """Returns wildcard hosts, each with the first VirtualService that has it."""
     found: dict[str, ObjectKey] = {}
     for bound in viewer.sort(_wildcard_bindings(db)):
         for host in bound.hosts:

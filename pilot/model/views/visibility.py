@@ -12,7 +12,7 @@ NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 def resolve_export_to(export_to: Iterable[str], defaults: Iterable[str], namespace: str) -> frozenset[str]:
-    """The namespaces that `export_to` means: PUBLIC where it has "*", NOBODY where it has "~", "." is the own namespace."""
+    """Returns the namespaces that `export_to` means: PUBLIC where it has "*", NOBODY where it has "~", "." is the own namespace."""
     said = frozenset(export_to) or frozenset(defaults) or PUBLIC
     if "*" in said:
         return PUBLIC
@@ -22,7 +22,7 @@ def resolve_export_to(export_to: Iterable[str], defaults: Iterable[str], namespa
 
 
 def limit_export(exported: frozenset[str], visibility: ServiceEntryVisibility | None, namespace: str, labels: Mapping[str, str]) -> frozenset[str]:
-    """The namespaces that the mesh's `serviceEntryVisibility` leaves to a ServiceEntry of a namespace with these labels."""
+    """Returns the namespaces that the mesh's `serviceEntryVisibility` leaves to a ServiceEntry of a namespace with these labels."""
     if visibility is None or not visibility.apply_to_sidecars or not exported:
         return exported
     verdict = entry_visibility(visibility, {NAMESPACE_NAME_LABEL: namespace, **labels})
@@ -34,7 +34,7 @@ def limit_export(exported: frozenset[str], visibility: ServiceEntryVisibility | 
 
 
 def entry_visibility(visibility: ServiceEntryVisibility, labels: Mapping[str, str]) -> str:
-    """NONE, NAMESPACE or PUBLIC: by the first policy whose rules all match, else the default."""
+    """Returns NONE, NAMESPACE or PUBLIC: by the first policy whose rules all match, else the default."""
     for policy in visibility.policies:
         if all(r.namespace_selector is not None and selects(r.namespace_selector, labels) for r in policy.matching_rules):
             return policy.visibility
@@ -42,7 +42,7 @@ def entry_visibility(visibility: ServiceEntryVisibility, labels: Mapping[str, st
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Kubernetes' label selector; without any requirement it selects everything."""
+    """Returns whether a label selector of Kubernetes selects these labels; without any requirement it selects everything."""
     if any(labels.get(k) != v for k, v in selector.match_labels.items()):
         return False
     for e in selector.match_expressions:

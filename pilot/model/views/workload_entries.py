@@ -20,8 +20,8 @@ REGISTRATION_GROUP = "istio.io/autoRegistrationGroup"
 
 @derived
 def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
-    """The workload of a WorkloadEntry object; labels of its metadata come before those of its spec. None of one that is not
-    healthy, where its health is checked."""
+    """Returns the workload of a WorkloadEntry object, None if its health is checked and not good. Labels of its metadata come before those of its
+    spec."""
     row = workload_entries.get(db, key)
     if row is None or (db.settings.registry.entry_health_checks and not is_healthy(row)):
         return None
@@ -31,7 +31,7 @@ def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
 
 
 def is_healthy(o: Object[WorkloadEntryObject]) -> bool:
-    """Whether its health checks have passed, or there are none."""
+    """Returns whether its health checks have passed, or there are none."""
     if o.annotations.get(HEALTH_CHECKS, "").lower() not in ("1", "t", "true"):
         return True
     return any(c.type == "Healthy" and c.status == "True" for c in o.spec.status.conditions)
@@ -51,7 +51,7 @@ selectable_entries: Gather[RegistryKey, [str], Workload] = Gather("selectable_en
 
 
 def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str) -> Workload:
-    """The workload of an entry with these labels; reads only what every entry shares."""
+    """Returns the workload of an entry with these labels; it reads only what every entry shares."""
     network = entry.network or find_network(db, key.cluster, entry.address, labels)
     return build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
 
@@ -59,7 +59,7 @@ def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapp
 def build_entry_workload(
     key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str, network: str, trust_domain: str
 ) -> Workload:
-    """The workload of an entry. Its network is that which it names itself; the one that it is found to be in is but a label."""
+    """Returns the workload of an entry. Its network is the one that it names itself; the one that it is found to be in is but a label."""
     locality = entry.locality or label.locality_label(labels)
     return Workload(
         name=key.name,
@@ -88,5 +88,5 @@ entry_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("e
 
 @hub
 def entry_namespaces(db: Mesh) -> tuple[str, ...]:
-    """The namespaces that have WorkloadEntries."""
+    """Returns the namespaces that have WorkloadEntries."""
     return tuple(dict.fromkeys(key.namespace for key in workload_entries.all_keys(db)))

@@ -27,7 +27,7 @@ TEST_VM_LABEL = "istio.io/test-vm"  # a Pod that stands for a virtual machine in
 
 @derived
 def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
-    """The Pod of a proxy in its cluster: `<pod>.<namespace>` by its id, else, where the setting says so, by its address."""
+    """Returns the Pod of a proxy in its cluster: `<pod>.<namespace>` by its id, else, where the setting says so, by its address."""
     proxy = find_proxy(db, node_id)
     name, _, namespace = proxy.id.partition(".")
     cluster = cluster_of(db, proxy)
@@ -43,7 +43,7 @@ def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
 
 @derived
 def proxy_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
-    """The labels of a proxy's workload and where it runs; those of its node metadata where no registry knows it."""
+    """Returns the labels of a proxy's workload and where it runs; those of its node metadata where no registry knows it."""
     proxy = find_proxy(db, node_id)
     labels = _own_labels(db, node_id)
     locality = str(_locality(labels, proxy))
@@ -52,13 +52,13 @@ def proxy_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
 
 @derived
 def proxy_locality(db: Mesh, node_id: str) -> Locality:
-    """Where a proxy runs: by the registry, else as its node says."""
+    """Returns where a proxy runs: by the registry, else as its node says."""
     return _locality(_own_labels(db, node_id), find_proxy(db, node_id))
 
 
 @derived
 def proxy_network(db: Mesh, node_id: str) -> str:
-    """The network that a proxy's node names, "" for none: only by its own word endpoints are out of its reach."""
+    """Returns the network that a proxy's node names, "" for none: only by its own word endpoints are out of its reach."""
     return find_proxy(db, node_id).text("NETWORK")
 
 
@@ -101,7 +101,7 @@ def is_test_vm(proxy: Proxy) -> bool:
 # -- ServiceEntries that have it among their workloads -----------------------------------------------------------------------
 
 def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
-    """The ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, and that endpoint's workload."""
+    """Yields the ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, each with that endpoint's workload."""
     for ip in proxy.ips:
         listed = service_entries.keys(db, "address", ip)
         for key in (*(k for k in listed if k.namespace == proxy.namespace), *selecting_entries(db, proxy.namespace, ip)):
@@ -112,7 +112,7 @@ def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
 
 
 def selecting_entries(db: Mesh, namespace: str, ip: str) -> Iterable[ObjectKey]:
-    """The ServiceEntries of a namespace that select a workload at an address."""
+    """Yields the ServiceEntries of a namespace that select a workload at an address."""
     of_pods = (pod_workload(db, k) for k in pods.keys(db, "ip", ip) if k.namespace == namespace)
     of_entries = (entry_workload(db, k) for k in workload_entries.keys(db, "address", ip) if k.namespace == namespace)
     here = [w for w in (*of_pods, *of_entries) if w is not None and w.ready]

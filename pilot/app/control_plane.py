@@ -15,7 +15,7 @@ from pilot.app.memory import GiveBack, find_trim
 from pilot.app.notices import Notices
 from pilot.app.options import check_sources, parse_addresses, parse_aliases
 from pilot.app.part import Part, Parts
-from pilot.app.ports import GrpcPort, HttpPort
+from pilot.app.ports import GrpcPort, GrpcServices, HttpPort
 from pilot.app.sweeper import Sweeper
 from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.sources import Sources
@@ -32,11 +32,13 @@ from pilot.lib.metrics import Metrics
 from pilot.model.checks.listed import CHECKS
 from pilot.model.inputs import Mesh
 from pilot.serve.admission import Admission
-from pilot.serve.ads import Ads, make_server
+from pilot.serve.ads import Ads
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import limits_of
 from pilot.serve.http import add_ready
+from pilot.serve.identity import Authenticate, nobody
 from pilot.serve.pusher import Pusher
+from pilot.serve.server import make_server
 from pilot.serve.stream_limits import stream_limits_of
 from pilot.settings import Settings
 from pilot.translate.profile import plan
@@ -65,7 +67,6 @@ class ControlPlane:
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
         self.addresses = parse_addresses(settings)
-        aliases = parse_aliases(settings.serve.cluster_aliases)
         check_sources(settings.ingest)
         folders = parse_config_folders(settings.ingest.config_dirs, settings.mesh.registry.cluster_id)
         self.metrics = Metrics()
@@ -73,7 +74,7 @@ class ControlPlane:
         self.db = Mesh(settings.mesh)
         self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._checking.reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
-        self._ads = Ads(self.discovery, self.pusher, self.metrics, Admission(settings.serve.stream_rate), aliases, stream_limits_of(settings.serve))
+        self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)
         self._clock = HeldClock(clock or _LoopClock())
         self._notices = Notices(self.db, self.discovery, self.metrics, self._clock)
         self.metrics.count_nodes(lambda: len(self.db))
@@ -135,10 +136,19 @@ class ControlPlane:
         yield Part("the sweeper", sweeper.start, sweeper.stop)
         memory = Sweeper(self._clock, GIVE_BACK_SECONDS, (GiveBack(find_trim()),))
         yield Part("giving memory back", memory.start, memory.stop)
-        if self.addresses.grpc is not None:
-            server = make_server(serve, self._ads.handlers())
-            port = GrpcPort(server, self.addresses.grpc, self.discovery, self.settings.process.shutdown_duration)
-            yield self._port("xDS", port)
+        for name, address, handlers, connections in self._grpc_services():
+            if address is not None:
+                yield self._port(name, GrpcPort(make_server(serve, handlers), address, connections, self.settings.process.shutdown_duration))
+
+    def _grpc_services(self) -> tuple[GrpcServices, ...]:
+        """Returns what each port of gRPC serves, and so whether its callers are identified."""
+        plain = self._make_ads(nobody)
+        return (GrpcServices("xDS", self.addresses.grpc, (plain.handlers(),), plain.connections),)
+
+    def _make_ads(self, authenticate: Authenticate) -> Ads:
+        """Returns the xDS of one port. All ports have the proxies, the limit of new streams and what is being written in common."""
+        limits = stream_limits_of(self.settings.serve)
+        return Ads(self.discovery, self.pusher, self.metrics, self._admission, self._aliases, limits, authenticate)
 
     def _file_source(self, ledger: Ledger, rank: int, folder: ConfigFolder) -> FileSource:
         """Returns the reader of a folder. Of folders of one cluster that declare the same object the first has it."""

@@ -1,6 +1,9 @@
 """The ports of the process as parts."""
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
 from aiohttp import web
 from grpc import aio
 
@@ -8,7 +11,7 @@ from pilot.lib.duration import Duration
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 from pilot.serve.address import Address
-from pilot.serve.discovery import Discovery
+from pilot.serve.connection import Connection
 from pilot.serve.drain import drain
 from pilot.serve.http import listen
 
@@ -36,11 +39,20 @@ class HttpPort:
             await self._runner.cleanup()
 
 
-class GrpcPort:
-    """The xDS server on its address. When it stops, open streams get a while to end. `number` is as in `HttpPort`."""
+class GrpcServices(NamedTuple):
+    """What one port of gRPC serves: generic RPC handlers. `connections` are the streams of xDS among what is open there."""
 
-    def __init__(self, server: aio.Server, address: Address, discovery: Discovery, patience: Duration) -> None:
-        self._server, self._address, self._discovery, self._patience = server, address, discovery, patience
+    name: str
+    address: Address | None
+    handlers: tuple[Any, ...]
+    connections: Collection[Connection]
+
+
+class GrpcPort:
+    """A server of gRPC on its address. When it stops, open streams get a while to end. `number` is as in `HttpPort`."""
+
+    def __init__(self, server: aio.Server, address: Address, connections: Collection[Connection], patience: Duration) -> None:
+        self._server, self._address, self._connections, self._patience = server, address, connections, patience
         self.number = address.port
 
     async def start(self) -> None:
@@ -53,4 +65,4 @@ class GrpcPort:
 
     async def stop(self) -> None:
         _log.info("ending: open streams get %s", self._patience)
-        await drain(self._server, self._discovery, self._patience.seconds)
+        await drain(self._server, self._connections, self._patience.seconds)

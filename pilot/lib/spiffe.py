@@ -2,8 +2,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 PREFIX = "spiffe://"
+
+
+class Identity(NamedTuple):
+    """The parts of an identity."""
+
+    trust_domain: str
+    namespace: str
+    service_account: str
+
+
+def parse_identity(text: str) -> Identity | None:
+    """Returns the parts of an identity; None if the text is none."""
+    trust_domain, *path = text.removeprefix(PREFIX).split("/")
+    if not text.startswith(PREFIX) or len(path) != 4 or not (trust_domain and path[1] and path[3]) or (path[0], path[2]) != ("ns", "sa"):
+        return None
+    return Identity(trust_domain, path[1], path[3])
 
 
 def identity(trust_domain: str, namespace: str, service_account: str) -> str:

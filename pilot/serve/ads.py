@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -24,13 +24,12 @@ from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection, nothing
 from pilot.serve.delta import DeltaSession
 from pilot.serve.discovery import Discovery
+from pilot.serve.identity import Authenticate, IdentityError, nobody, verified_identity
 from pilot.serve.node import parse_node
 from pilot.serve.pusher import Pusher
 from pilot.serve.session import Session
 from pilot.serve.sotw import SotwSession
 from pilot.serve.stream_limits import DEFAULT_STREAM_LIMITS, StreamLimits
-from pilot.settings.declaration import FOREVER
-from pilot.settings.process import ServeSettings
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Any = aio.EOF  # type: ignore[attr-defined]
@@ -41,7 +40,10 @@ _log = scope("ads")
 
 
 class Ads:
-    """The handlers of the service. A stream is one task that reads and one that writes."""
+    """The service on one port. A stream is one task that reads and one that writes.
+
+    `authenticate` says who calls. `connections` are those of this port.
+    """
 
     def __init__(
         self,
@@ -51,8 +53,10 @@ class Ads:
         admission: Admission,
         aliases: Mapping[str, str],
         limits: StreamLimits = DEFAULT_STREAM_LIMITS,
+        authenticate: Authenticate = nobody,
     ) -> None:
-        self._limits = limits
+        self._limits, self._authenticate = limits, authenticate
+        self.connections: dict[Connection, None] = {}
         self._discovery, self._pusher, self._metrics, self._admission, self._aliases = discovery, pusher, metrics, admission, aliases
 
     def handlers(self) -> Any:
@@ -74,6 +78,7 @@ class Ads:
         if not await self._admission.admit():
             _log.warning("ADS: %s exceeded rate limit", address)
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "request rate limit exceeded")
+        identities = await self._identities(context, address)
         request = await self._first(context, parse, address)
         if request is None:
             return
@@ -83,13 +88,28 @@ class Ads:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, cut(one_line(str(error)), STATUS_LENGTH))
         if proxy.type is NodeType.ZTUNNEL:
             await context.abort(grpc.StatusCode.UNKNOWN, "ztunnel is served in ambient mode only, which is off")
-        connection = self._discovery.connect(request.node.id, proxy, address, session)
+        try:
+            identity = verified_identity(identities, proxy)
+        except IdentityError as error:
+            _log.warning("ADS: %s is refused: %s", address, cut(one_line(str(error)), STATUS_LENGTH))
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "authorization failed")
+        connection = self._discovery.connect(request.node.id, proxy, address, session, identity)
+        self.connections[connection] = None
         _log.info("ADS: new connection for node:%s", connection.id)
         try:
             await self._serve(context, parse, connection, request)
         finally:
+            del self.connections[connection]
             self._discovery.closed(connection)
             _log.info("ADS: %s %s terminated", address, connection.id)
+
+    async def _identities(self, context: Any, address: str) -> Sequence[str]:
+        try:
+            return await self._authenticate(context)
+        except IdentityError as error:
+            _log.warning("ADS: %s is refused: %s", address, cut(one_line(str(error)), STATUS_LENGTH))
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
+            raise
 
     async def _first(self, context: Any, parse: Callable[[bytes], Any], address: str) -> Any:
         """The first request, which must say who asks; None where the stream ends before."""
@@ -210,30 +230,3 @@ class _Ending:
 def peer_address(peer: str) -> str:
     """host:port of a gRPC peer such as ipv4:10.0.0.1:5000."""
     return urllib.parse.unquote(peer.removeprefix("ipv4:").removeprefix("ipv6:"))
-
-
-def make_server(settings: ServeSettings, handlers: Any) -> aio.Server:
-    """A gRPC server that is not started yet, with keepalive, limits and connection age of the settings."""
-    options = [
-        ("grpc.so_reuseport", 0),  # a port that is in use is an error
-        ("grpc.max_concurrent_streams", settings.max_streams),
-        # New streams wait for the event loop; beyond 1,000 gRPC would end some of them at random, CANCELLED and without a word
-        ("grpc.server.max_pending_requests", settings.max_streams),
-        ("grpc.server.max_pending_requests_hard_limit", settings.max_streams),
-        ("grpc.max_receive_message_length", settings.max_receive_bytes),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.keepalive_time_ms", _milliseconds(settings.keepalive_interval)),
-        ("grpc.keepalive_timeout_ms", _milliseconds(settings.keepalive_timeout)),
-        ("grpc.http2.ping_timeout_ms", _milliseconds(settings.keepalive_timeout)),  # it decides; a minute where it is not set
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(settings.keepalive_interval) // 2),
-    ]
-    if settings.max_connection_age < FOREVER:
-        options += [("grpc.max_connection_age_ms", _milliseconds(settings.max_connection_age)), ("grpc.max_connection_age_grace_ms", 10_000)]
-    made = aio.server(options=options)
-    made.add_generic_rpc_handlers((handlers,))
-    return made
-
-
-def _milliseconds(duration: int) -> int:
-    return min(max(duration // 1_000_000, 1), 2**31 - 1)

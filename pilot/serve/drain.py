@@ -2,21 +2,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from grpc import aio
 
-from pilot.serve.discovery import Discovery
+from pilot.serve.connection import Connection
 
 _LOOK = 0.02
 """Seconds between two looks at who is done."""
 
 
-async def drain(server: aio.Server, discovery: Discovery, seconds: float) -> None:
-    """Take no more streams, let each end when its proxy has what there is for it, and cut the rest off after `seconds`."""
+async def drain(server: aio.Server, connections: Collection[Connection], seconds: float) -> None:
+    """Take no more streams, let each end when its proxy has what there is for it, and cut the rest off after `seconds`.
+
+    `connections` are always those that the server has now.
+    """
     stopping = asyncio.create_task(server.stop(seconds))
     while not stopping.done():
-        for connection in discovery.connections():
+        for connection in tuple(connections):
             if connection.is_idle:
-                discovery.disconnect(connection.id)
+                connection.end()
         await asyncio.wait((stopping,), timeout=_LOOK)
     await stopping

@@ -332,7 +332,7 @@ async def test_drain_delivers_what_is_pending_and_ends_at_once() -> None:
         await client.gets("cds", "a")
         server.set("cds", a="2")
         async with asyncio.timeout(10):
-            await drain(server.grpc, server.discovery, 60.0)
+            await drain(server.grpc, server.ads.connections, 60.0)
         await client.gets("cds", "a")
         assert (await client.ends())[0] is grpc.StatusCode.OK
 
@@ -343,7 +343,7 @@ async def test_drain_cuts_off_who_does_not_take_it() -> None:
         await client.ask("rds", "r")
         await server.eventually(lambda: len(server.pusher.flight))
         async with asyncio.timeout(10):
-            await drain(server.grpc, server.discovery, 0.1)
+            await drain(server.grpc, server.ads.connections, 0.1)
             await server.eventually(lambda: not server.discovery.connections())
 
 

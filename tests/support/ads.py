@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from envoy.config.cluster.v3 import cluster_pb2
@@ -15,10 +15,11 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.model.inputs import Mesh
 from pilot.serve.admission import Admission
-from pilot.serve.ads import SERVICE, Ads, make_server
+from pilot.serve.ads import SERVICE, Ads
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, FlightLimits
 from pilot.serve.pusher import Pusher
+from pilot.serve.server import make_server
 from pilot.serve.stream_limits import DEFAULT_STREAM_LIMITS, StreamLimits
 from pilot.settings.process import ServeSettings
 from pilot.translate.profile.plan import Group, Plan
@@ -67,7 +68,7 @@ class Server:
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
         self.pusher = Pusher(self.discovery, self.metrics, limits)
         self.ads = Ads(self.discovery, self.pusher, self.metrics, Admission(rate), {"alias": "Kubernetes"}, stream_limits)
-        self.grpc = make_server(settings, self.ads.handlers())
+        self.grpc = make_server(settings, [self.ads.handlers()])
         self.port = self.grpc.add_insecure_port("127.0.0.1:0")
 
     def set(self, where: str, **contents: str) -> int:
@@ -94,14 +95,22 @@ async def serving(**options: Any) -> AsyncIterator[Server]:
         await server.grpc.stop(None)
 
 
+class Listening(Protocol):
+    """What a client connects to."""
+
+    @property
+    def port(self) -> int: ...
+
+
 class Client:
     """One stream. `ask` sends a request, `take` awaits a response."""
 
-    def __init__(self, server: Server, variant: str = "delta", node_id: str = NODE, **metadata: Any) -> None:
+    def __init__(self, server: Listening, variant: str = "delta", node_id: str = NODE, shows: str = "", **metadata: Any) -> None:
+        """`shows`: what the caller shows of itself, in the header "shows"."""
         self.delta, self.node_id, self.metadata = variant == "delta", node_id, metadata
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=OPTIONS)
         method = "DeltaAggregatedResources" if self.delta else "StreamAggregatedResources"
-        self.call = self.channel.stream_stream(f"/{SERVICE}/{method}")()
+        self.call = self.channel.stream_stream(f"/{SERVICE}/{method}")(metadata=(("shows", shows),) if shows else ())
         self.first = True
 
     async def __aenter__(self) -> Client:

@@ -1,0 +1,154 @@
+"""Two ports of one process: each has its own services, and says who its callers are."""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+
+from pilot.derive import derived
+from pilot.lib.spiffe import Identity, parse_identity
+from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType, Proxy
+from pilot.serve.admission import Admission
+from pilot.serve.ads import Ads
+from pilot.serve.drain import drain
+from pilot.serve.identity import IdentityError, nobody, verified_identity
+from pilot.serve.server import make_server
+from pilot.settings.process import ServeSettings
+from pilot.translate.profile.plan import Group, Plan
+from tests.support.ads import Client, Server, resources, serving
+
+BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
+POD = "spiffe://cluster.local/ns/ns/sa/pod"
+
+
+@derived
+def plan_with_secrets(db: Mesh, node_id: str) -> Plan:
+    if db.proxies.get(node_id) is None:
+        return Plan({})
+    return Plan({BY_SHORT_NAME[kind]: (Group(resources, (kind, "all")),) for kind in ("cds", "sds")})
+
+
+async def shown(call: Any) -> Sequence[str]:
+    """The identities of the header "shows"; "forged" is refused."""
+    found = str(dict(call.invocation_metadata()).get("shows", ""))
+    if found == "forged":
+        raise IdentityError("nobody signed it")
+    return found.split(",") if found else ()
+
+
+class Secured(NamedTuple):
+    port: int
+    ads: Ads
+    grpc: grpc.aio.Server
+
+
+@contextlib.asynccontextmanager
+async def two_ports() -> AsyncIterator[tuple[Server, Secured]]:
+    async with serving(plan=plan_with_secrets) as plain:
+        ads = Ads(plain.discovery, plain.pusher, plain.metrics, Admission(0.0), {}, authenticate=shown)
+        server = make_server(ServeSettings(), [ads.handlers()])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            yield plain, Secured(port, ads, server)
+        finally:
+            await server.stop(None)
+
+
+@BOTH
+async def test_secrets_are_for_who_is_identified_and_silently_empty_for_others(variant: str) -> None:
+    async with two_ports() as (plain, secured), Client(plain, variant, shows=POD) as stranger, Client(secured, variant, shows=POD) as known:
+        plain.set("sds", s="1")
+        plain.set("cds", a="1")
+        await known.ask("sds", "s")
+        await known.gets("sds", "s")
+        await stranger.ask("sds", "s")
+        await stranger.gets("sds", removed=("s",) if variant == "delta" else ())
+        assert {c.identity for c in plain.discovery.connections()} == {POD, ""}
+        assert len(plain.db.proxies) == 2, "equal nodes, of which one is verified, are not one proxy"
+        assert plain.set("sds", s="2") == 1
+        await known.gets("sds", "s")
+        for client in (stranger, known):
+            await client.ask("cds")
+            await client.gets("cds", "a")
+
+
+@pytest.mark.parametrize(
+    ("shows", "metadata", "code"),
+    [
+        ("forged", {}, grpc.StatusCode.UNAUTHENTICATED),
+        ("spiffe://cluster.local/ns/other/sa/pod", {}, grpc.StatusCode.PERMISSION_DENIED),
+        (POD, {"SERVICE_ACCOUNT": "boss"}, grpc.StatusCode.PERMISSION_DENIED),
+        (POD, {"NAMESPACE": "other"}, grpc.StatusCode.PERMISSION_DENIED),
+    ],
+)
+async def test_who_is_not_what_it_says_is_refused_without_a_reason(shows: str, metadata: dict[str, str], code: grpc.StatusCode) -> None:
+    async with two_ports() as (plain, secured), Client(secured, shows=shows, **metadata) as client:
+        await client.ask("cds")
+        status, details = await client.ends()
+        assert (status, "spiffe" in details or "signed" in details) == (code, False)
+        assert not plain.discovery.connections()
+
+
+async def test_a_port_that_drains_ends_its_own_streams_alone() -> None:
+    async with two_ports() as (plain, secured), Client(plain) as one, Client(secured, shows=POD) as two:
+        plain.set("cds", a="1")
+        for client in (one, two):
+            await client.ask("cds")
+            await client.gets("cds", "a")
+        await drain(secured.grpc, secured.ads.connections, 5.0)
+        assert await two.ends() == (grpc.StatusCode.OK, "")
+        assert [c.identity for c in plain.discovery.connections()] == [""]
+        plain.set("cds", a="2")
+        await one.gets("cds", "a")
+
+
+async def test_a_port_serves_its_own_services_alone() -> None:
+    async with two_ports() as (plain, _):
+        server = make_server(ServeSettings(), [])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with Client(Secured(port, plain.ads, server)) as client:
+                assert (await client.ends())[0] is grpc.StatusCode.UNIMPLEMENTED
+        finally:
+            await server.stop(None)
+
+
+def test_the_identity_of_a_proxy_is_the_first_that_is_of_its_namespace_and_account() -> None:
+    def proxy(**metadata: str) -> Proxy:
+        return Proxy(type=NodeType.SIDECAR, id="a.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata=metadata)
+
+    others = ["https://ns", "spiffe://cluster.local/ns/other/sa/pod"]
+    assert verified_identity([], proxy()) == ""
+    assert verified_identity([*others, POD], proxy()) == POD
+    assert verified_identity([POD.replace("/pod", "/pad"), POD], proxy(SERVICE_ACCOUNT="pod")) == POD
+    with pytest.raises(IdentityError, match="sa/pod is namespace ns"):
+        verified_identity(others, proxy())
+    with pytest.raises(IdentityError, match="is service account pad of namespace ns"):
+        verified_identity([POD], proxy(SERVICE_ACCOUNT="pad"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (POD, Identity("cluster.local", "ns", "pod")),
+        ("cluster.local/ns/ns/sa/pod", None),
+        ("spiffe:///ns/ns/sa/pod", None),
+        ("spiffe://cluster.local/ns//sa/pod", None),
+        ("spiffe://cluster.local/ns/ns/sa/", None),
+        ("spiffe://cluster.local/ns/ns/sa/pod/more", None),
+        ("spiffe://cluster.local/sa/ns/ns/pod", None),
+    ],
+)
+def test_parts_of_identities(text: str, expected: Identity | None) -> None:
+    assert parse_identity(text) == expected
+
+
+async def test_a_port_without_credentials_verifies_nothing() -> None:
+    assert await nobody(object()) == ()

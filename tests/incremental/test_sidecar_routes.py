@@ -13,7 +13,7 @@ from pilot.derive import Node
 from pilot.lib.xds_types import LISTENER, ROUTE
 from pilot.model.proxy import Proxy
 from pilot.translate.resource import Resource
-from tests.incremental.test_mesh import difference, snapshot
+from tests.support.mesh_edits import difference, snapshot
 from tests.support.world import Rows, World, parse_objects, proxy, rows_of
 
 SIDECARS = [

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import yaml
@@ -96,8 +96,8 @@ def start(rows: Rows, flags: Mapping[str, str]) -> World:
     return world
 
 
-def snapshot(world: World) -> Snapshot:
-    return {node: {url: {name: r.any for name, r in have.items()} for url, have in world.resources(node).items()} for node in NODE_IDS}
+def snapshot(world: World, node_ids: Iterable[str] = NODE_IDS) -> Snapshot:
+    return {node: {url: {name: r.any for name, r in have.items()} for url, have in world.resources(node).items()} for node in node_ids}
 
 
 def difference(got: Snapshot, want: Snapshot) -> list[str]:

@@ -140,7 +140,7 @@ def test_part_of_a_label_is_no_name_of_a_handshake() -> None:
 def test_names_and_networks_in_another_spelling_are_the_same() -> None:
     tls = "resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"
     found = listeners(entry(f"hosts: [X.com], {tls}", "a", day=1), entry(f"hosts: [x.com, y.com], {tls}", "b", day=2))["0.0.0.0_443"]
-    assert [c.get("serverNames") for c in conditions(found)] == [["X.com"], ["y.com"], None]
+    assert [c.get("serverNames") for c in conditions(found)] == [["x.com"], ["y.com"], None]
     rule = "{match: [{destinationSubnets: [10.0.0.0/8, 10.1.1.1/8]}], route: [{destination: {host: y}}]}"
     (first, _) = conditions(listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], tcp: [{rule}]"))["10.96.0.1_90"])
     assert [r["addressPrefix"] for r in first["prefixRanges"]] == ["10.0.0.0"]

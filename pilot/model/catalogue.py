@@ -111,7 +111,7 @@ CATALOGUE = Catalogue(
             GroupKind("", "Service"), ("v1",), "services", Service, validate_service, parts=("status",),
             indexes={
                 "cluster": indexes.cluster, "selected": indexes.one_selected_label, "network": indexes.is_network_gateway,
-                "external": indexes.is_external_name,
+                "external": indexes.is_external_name, "exported": indexes.has_export_to,
             },
             per_cluster=True, push_reason="service", update="svc", registry_event="Services",
         ),
@@ -143,7 +143,7 @@ CATALOGUE = Catalogue(
         # Istio
         Kind(
             GroupKind(NETWORKING, "VirtualService"), _ISTIO, "virtual_services", VirtualService, validate_virtual_service,
-            indexes={"wildcard": indexes.has_wildcard}, domain_indexes={"host": indexes.full_hosts},
+            indexes={"wildcard": indexes.has_wildcard, "delegate": indexes.delegates}, domain_indexes={"host": indexes.full_hosts},
         ),
         Kind(
             GroupKind(NETWORKING, "DestinationRule"), _ISTIO, "destination_rules", DestinationRule, validate_destination_rule,
@@ -160,7 +160,7 @@ CATALOGUE = Catalogue(
         ),
         Kind(
             GroupKind(NETWORKING, "WorkloadEntry"), _ISTIO, "workload_entries", WorkloadEntryObject, validate_workload_entry, parts=("status",),
-            indexes={"address": indexes.entry_address}, per_cluster=True, push_reason="endpoint",
+            indexes={"address": indexes.entry_address, "registered": indexes.is_registered}, per_cluster=True, push_reason="endpoint",
         ),
         Kind(GroupKind(NETWORKING, "WorkloadGroup"), _ISTIO, "workload_groups", WorkloadGroup, validate_workload_group),
         Kind(GroupKind(NETWORKING, "Sidecar"), _ISTIO, "sidecars", Sidecar, validate_sidecar),

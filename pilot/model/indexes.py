@@ -6,6 +6,8 @@ from typing import Any
 
 from pilot.lib.labels import NETWORK
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
+from pilot.model.config.service import EXPORT_TO
+from pilot.model.config.workload_entry import REGISTRATION_GROUP
 from pilot.model.consistent_hash import hashes
 from pilot.model.proxy import Proxy
 from pilot.model.service import ServiceRef
@@ -36,6 +38,10 @@ def proxy_type(_: str, proxy: Proxy) -> Buckets:
     return (proxy.type,)
 
 
+def proxy_namespace(_: str, proxy: Proxy) -> Buckets:
+    return (proxy.namespace,)
+
+
 # -- Services, Pods, EndpointSlices ------------------------------------------------------------------------------------------
 
 
@@ -50,6 +56,14 @@ def is_network_gateway(_: RegistryKey, o: Object[Any]) -> Buckets:
 
 def is_external_name(_: RegistryKey, o: Object[Any]) -> Buckets:
     return (True,) if o.spec.type == "ExternalName" else ()
+
+
+def has_export_to(_: RegistryKey, o: Object[Any]) -> Buckets:
+    return (True,) if EXPORT_TO in o.annotations else ()
+
+
+def is_registered(_: RegistryKey, o: Object[Any]) -> Buckets:
+    return (True,) if REGISTRATION_GROUP in o.annotations else ()
 
 
 def pod_ips(_: RegistryKey, o: Object[Any]) -> Buckets:
@@ -105,6 +119,12 @@ def full_host(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
         return (qualify(o.spec.host, key.namespace, domain).lower(),)
 
     return host
+
+
+def delegates(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the keys of the VirtualServices that the rules of one delegate to."""
+    named = (rule.delegate for rule in o.spec.http if rule.delegate is not None)
+    return {ObjectKey(delegate.namespace or key.namespace, delegate.name) for delegate in named}
 
 
 def has_wildcard(_: ObjectKey, o: Object[Any]) -> Buckets:

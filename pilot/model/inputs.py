@@ -64,7 +64,7 @@ class Mesh(Database):
         # Singletons, by name: "mesh" → MeshConfig (always there), "networks" → MeshNetworks
         self.mesh: Table[str, Any] = Table(self, "MeshConfig")
         # Proxies that are or were connected, by node id
-        self.proxies: Table[str, Proxy] = Table(self, "Proxy", type=indexes.proxy_type)
+        self.proxies: Table[str, Proxy] = Table(self, "Proxy", type=indexes.proxy_type, namespace=indexes.proxy_namespace)
 
     def _make_table(self, kind: Kind) -> Table[Any, Object[Any]]:
         named = {"namespace": indexes.namespace} if kind.namespaced else {}

@@ -17,7 +17,7 @@ CORE = str(ROOT / "pilot" / "derive")
 PLACES = (str(ROOT / "pilot" / "model"), str(ROOT / "pilot" / "translate"))
 READERS: tuple[tuple[type[Any], str], ...] = (
     *((Table, name) for name in ("get", "keys", "buckets", "all_keys")),
-    *((Collection, name) for name in ("get", "keys", "all_keys")),
+    *((Collection, name) for name in ("get", "keys", "buckets", "all_keys")),
 )
 
 

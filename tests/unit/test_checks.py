@@ -66,6 +66,10 @@ def annotated(kind: str, name: str, spec: str, annotation: str, value: str) -> P
     return made
 
 
+def alias(name: str, target: str) -> Plain:
+    return make("Service", name, f"{{type: ExternalName, externalName: {target}.a.svc.cluster.local}}")
+
+
 class Row(NamedTuple):
     """Objects with one problem, of this code at this path; `mended`: those that come in addition, or instead, and leave none."""
 
@@ -147,6 +151,51 @@ ROWS = [
         (vs("{hosts: [b.com], http: [{delegate: {name: leaf}}]}"),),
         (vs(f"{{{to('api')}}}", "leaf"),),
     ),
+    Row(
+        "delegate-not-named",
+        "spec.hosts",
+        (vs(f"{{{to('api')}}}", "leaf"),),
+        (vs("{hosts: [b.com], http: [{delegate: {name: leaf}}]}"),),
+    ),
+    Row(
+        "namespace-not-found",
+        "spec.exportTo[1]",
+        (vs(f"{{hosts: [b.com], exportTo: [a, late], {to('api')}}}"),),
+        (make("Namespace", "late", "{}", ""),),
+    ),
+    Row("namespace-not-found", "spec.exportTo[0]", (dr("{host: api, exportTo: [late]}"),), (pod("x-0", "10.1.0.7", "late"),)),
+    Row(
+        "namespace-not-found",
+        "spec.exportTo[0]",
+        (entry("hosts: [x.com], resolution: DNS, exportTo: [late]"),),
+        (make("ServiceEntry", "late", "{hosts: [y.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}", "late"),),
+    ),
+    Row(
+        "namespace-not-found",
+        "metadata.annotations[networking.istio.io/exportTo][1]",
+        (annotated("Service", "web", "{ports: [{port: 80}]}", "networking.istio.io/exportTo", "a, late"),),
+        (annotated("Service", "web", "{ports: [{port: 80}]}", "networking.istio.io/exportTo", "a, ."),),
+    ),
+    Row("alias-circle", "spec.externalName", (alias("one", "one"),), (alias("one", "api"),)),
+    Row(
+        "target-not-found",
+        "spec.targetRefs[0].name",
+        (request("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: late}]}"),),
+        (pod("late-0", "10.1.0.6", labels="{gateway.networking.k8s.io/gateway-name: late}"),),
+    ),
+    Row(
+        "target-not-found",
+        "spec.targetRef.name",
+        (request("{targetRef: {kind: Service, name: late}}"),),
+        (request("{}"),),
+    ),
+    Row(
+        "target-not-found",
+        "spec.targetRef.name",
+        (request("{targetRef: {group: networking.istio.io, kind: ServiceEntry, name: late}}"),),
+        (request("{}"),),
+    ),
+    Row("no-effect", "spec.targetRef.kind", (request("{targetRef: {kind: Service, name: api}}"),), (request("{}"),)),
     Row("host-not-found", "spec.host", (dr("{host: late}"),), (entry("hosts: [late.a.svc.cluster.local], resolution: DNS"),)),
     Row("host-not-found", "spec.host", (dr("{host: '*.example.com'}"),), (entry("hosts: [x.example.com], resolution: DNS"),)),
     Row("host-not-found", "spec.host", (dr("{host: '*.b.svc.cluster.local'}"),), (dr("{host: '*.a.svc.cluster.local'}"),)),
@@ -353,4 +402,39 @@ def test_a_router_that_no_registry_knows_is_a_workload_of_its_gateway() -> None:
     made = world(*BASE, gw(selector="{istio: vm}"))
     assert shown(problems_of(made)) == [("selector-without-workloads", "spec.selector")]
     made.connect(proxy("router", "vm-0", "edge", "10.9.9.9", {"istio": "vm"}))
+    assert problems_of(made) == ()
+
+
+def test_a_router_that_no_registry_knows_is_the_target_of_its_policies() -> None:
+    made = world(*BASE, request("{targetRef: {group: gateway.networking.k8s.io, kind: Gateway, name: vm}}", "edge"))
+    assert shown(problems_of(made)) == [("target-not-found", "spec.targetRef.name")]
+    made.connect(proxy("router", "vm-0", "edge", "10.9.9.9", {"gateway.networking.k8s.io/gateway-name": "vm"}))
+    assert problems_of(made) == ()
+
+
+def test_every_alias_of_a_circle_is_told_and_what_leads_into_it() -> None:
+    made = world(*BASE, alias("one", "two"), alias("two", "one"), alias("into", "one"), alias("fine", "api"))
+    assert [(p.code, p.object.name) for p in problems_of(made)] == [("alias-circle", name) for name in ("into", "one", "two")]
+    made.set(rows_of([alias("two", "api")]))
+    assert problems_of(made) == ()
+
+
+def test_a_namespace_is_there_while_a_proxy_is_in_it() -> None:
+    made = world(*BASE, vs(f"{{hosts: [b.com], exportTo: [far], {to('api')}}}"))
+    assert shown(problems_of(made)) == [("namespace-not-found", "spec.exportTo[0]")]
+    node_id = made.connect(proxy("sidecar", "far-0", "far", "10.9.9.8", {}))
+    assert problems_of(made) == ()
+    made.mesh.commit([(made.mesh.proxies, node_id, None)])
+    assert shown(problems_of(made)) == [("namespace-not-found", "spec.exportTo[0]")]
+
+
+def test_a_second_certificate_for_a_host_is_told_where_a_router_has_both() -> None:
+    again = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other", "namespace": "edge"}, "data": {}}
+    first, second = (gw("x.com", HTTPS, tls=f"mode: SIMPLE, credentialName: {name}", name=name) for name in ("cert", "other"))
+    made = world(*BASE, again, first, second)
+    made.connect(proxy("router", "edge-0", "edge", "10.1.0.9", {"istio": "ingress"}))
+    (problem,) = problems_of(made)
+    assert (problem.code, problem.object.name, problem.path) == ("gateway-conflict", "other", "spec.servers[0]")
+    assert "x.com" in problem.message
+    made.set(rows_of([gw("y.com", HTTPS, tls="mode: SIMPLE, credentialName: other", name="other")]))
     assert problems_of(made) == ()

@@ -7,6 +7,7 @@ from pilot.derive import derived
 from pilot.lib.hosts import full_name, is_wildcard, subset_of
 from pilot.model.checks.check import Check, told
 from pilot.model.checks.destination import services_named
+from pilot.model.checks.export_to import check_export_to
 from pilot.model.checks.selector import check_selector
 from pilot.model.config.destination_rule import ClientTLSSettings, DestinationRule, TrafficPolicy
 from pilot.model.config.object import Object, ObjectKey
@@ -55,6 +56,7 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
     if spec.workload_selector is not None:
         yield from below("workloadSelector", check_selector(db, o.namespace, spec.workload_selector.match_labels))
     yield from _check_credentials(db, o)
+    yield from below("exportTo", check_export_to(db, spec.export_to))
 
 
 def _candidates(db: Mesh, host: str) -> Iterable[ServiceRef]:

@@ -5,6 +5,7 @@ from pilot.model.checks.destination_rule import DESTINATION_RULES
 from pilot.model.checks.gateway import GATEWAYS
 from pilot.model.checks.mesh import MESH_CONFIG
 from pilot.model.checks.policy import PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATIONS
+from pilot.model.checks.service import SERVICES
 from pilot.model.checks.service_entry import SERVICE_ENTRIES
 from pilot.model.checks.sidecar import SIDECARS
 from pilot.model.checks.virtual_service import VIRTUAL_SERVICES
@@ -15,6 +16,7 @@ CHECKS = (
     DESTINATION_RULES,
     GATEWAYS,
     SIDECARS,
+    SERVICES,
     SERVICE_ENTRIES,
     WORKLOAD_ENTRIES,
     PEER_AUTHENTICATIONS,

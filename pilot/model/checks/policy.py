@@ -3,15 +3,21 @@ from __future__ import annotations
 
 from pilot.derive import derived
 from pilot.model.checks.check import Check, told
-from pilot.model.checks.selector import check_selector, label_sets, selected_anywhere, shown
+from pilot.model.checks.selector import check_selector, label_sets, router_labels, selected_anywhere, shown
 from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.config.peer_authentication import PeerAuthentication
 from pilot.model.config.request_authentication import RequestAuthentication
+from pilot.model.config.selector import PolicyTargetReference
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, Problems, below, warning
+from pilot.model.service import ServiceRef
 from pilot.model.views.kinds.peer_authentications import peer_authentications
 from pilot.model.views.kinds.request_authentications import request_authentications
+from pilot.model.views.kinds.service_entries import service_entries
+from pilot.model.views.kubernetes_services import kubernetes_hostname
 from pilot.model.views.mesh import root_namespace
+from pilot.model.views.policies import GATEWAY_NAME
+from pilot.model.views.services import service
 
 
 @derived
@@ -57,7 +63,9 @@ def _request_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of a RequestAuthentication with other objects."""
     found = request_authentications.get(db, key)
-    return told(found, below("spec.selector", _check_request(db, found))) if found is not None else ()
+    if found is None:
+        return ()
+    return told(found, (*below("spec.selector", _check_request(db, found)), *below("spec", _check_targets(db, found))))
 
 
 def _check_request(db: Mesh, o: Object[RequestAuthentication]) -> Problems:
@@ -66,6 +74,32 @@ def _check_request(db: Mesh, o: Object[RequestAuthentication]) -> Problems:
         yield from check_selector(db, o.namespace, labels)
     elif labels and not selected_anywhere(db, labels, o.namespace):
         yield warning("selector-without-workloads", "", f"no workload has {shown(labels)}")
+
+
+def _check_targets(db: Mesh, o: Object[RequestAuthentication]) -> Problems:
+    if o.spec.target_ref is not None:
+        yield from below("targetRef", _check_target(db, o.namespace, o.spec.target_ref))
+    for index, target in enumerate(o.spec.target_refs):
+        yield from below(f"targetRefs[{index}]", _check_target(db, o.namespace, target))
+
+
+def _check_target(db: Mesh, namespace: str, target: PolicyTargetReference) -> Problems:
+    """Yields a problem where nothing of the policy's namespace is meant by a target, or where no proxy stands for targets of its kind."""
+    if target.kind == "Gateway":
+        if not any((GATEWAY_NAME, target.name) in labels for labels in (*label_sets(db, namespace), *router_labels(db, namespace))):
+            yield warning("target-not-found", "name", f"no router of namespace {namespace} is labelled {GATEWAY_NAME}={target.name}")
+    elif not _is_there(db, namespace, target):
+        yield warning("target-not-found", "name", f"namespace {namespace} has no {target.kind} {target.name}")
+    else:
+        yield warning("no-effect", "kind", f"policies for a {target.kind} take effect at waypoints, which this control plane does not serve")
+
+
+def _is_there(db: Mesh, namespace: str, target: PolicyTargetReference) -> bool:
+    """Returns whether a namespace has a target; of classes of Gateways, which are not read, it is taken for granted."""
+    if target.kind == "ServiceEntry":
+        return service_entries.get(db, ObjectKey(namespace, target.name)) is not None
+    ref = ServiceRef(kubernetes_hostname(target.name, namespace, db.settings.registry.domain), namespace)
+    return target.kind != "Service" or service(db, ref) is not None
 
 
 REQUEST_AUTHENTICATIONS = Check("RequestAuthentication", _request_keys, request_authentication_problems)

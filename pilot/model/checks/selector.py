@@ -28,20 +28,26 @@ def check_selector(db: Mesh, namespace: str, labels: Mapping[str, str]) -> Probl
 
 def selected_anywhere(db: Mesh, labels: Mapping[str, str], first: str) -> list[tuple[str, Labels]]:
     """Returns the namespace and labels of each workload that has all the labels: those of the namespace `first` where there are some, else all."""
-    own = _selected(db, labels, (first,))
-    if own:
+    if own := _selected(db, labels, (first,)):
         return own
-    return _selected(db, labels, dict.fromkeys((*pod_namespaces(db), *entry_namespaces(db)))) or _routers(db, labels)
+    if elsewhere := _selected(db, labels, dict.fromkeys((*pod_namespaces(db), *entry_namespaces(db)))):
+        return elsewhere
+    return [(namespace, have) for namespace, have in _known_routers(db) if labels.items() <= have]
 
 
 def _selected(db: Mesh, labels: Mapping[str, str], namespaces: Iterable[str]) -> list[tuple[str, Labels]]:
     return [(n, have) for n in namespaces for have in label_sets(db, n) if labels.items() <= have]
 
 
-def _routers(db: Mesh, labels: Mapping[str, str]) -> list[tuple[str, Labels]]:
-    """Returns the namespace and labels of each router that has all the labels and that no registry knows."""
-    known = ((find_proxy(db, node_id).namespace, frozenset(proxy_labels(db, node_id).items())) for node_id in routers(db))
-    return [(namespace, have) for namespace, have in known if labels.items() <= have]
+@derived
+def _known_routers(db: Mesh) -> frozenset[tuple[str, Labels]]:
+    """Returns the namespace and labels of each connected router, in a registry or not."""
+    return frozenset((find_proxy(db, node_id).namespace, frozenset(proxy_labels(db, node_id).items())) for node_id in routers(db))
+
+
+def router_labels(db: Mesh, namespace: str) -> list[Labels]:
+    """Returns the labels of each connected router of a namespace. No node of its own."""
+    return [labels for where, labels in _known_routers(db) if where == namespace]
 
 
 def shown(labels: Mapping[str, str]) -> str:

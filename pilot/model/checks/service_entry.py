@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from pilot.derive import derived
 from pilot.model.checks.check import Check, told
+from pilot.model.checks.export_to import check_export_to
 from pilot.model.checks.selector import check_selector
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.service_entry import ServiceEntry
@@ -31,6 +32,7 @@ SERVICE_ENTRIES = Check("ServiceEntry", _keys, service_entry_problems)
 def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
     if o.spec.workload_selector is not None:
         yield from below("workloadSelector", check_selector(db, o.namespace, o.spec.workload_selector.labels))
+    yield from below("exportTo", check_export_to(db, o.spec.export_to))
     for index, host in enumerate(o.spec.hosts):
         ref = ServiceRef(host, o.namespace)
         served = service(db, ref)

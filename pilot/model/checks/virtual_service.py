@@ -7,6 +7,7 @@ from pilot.derive import derived
 from pilot.lib.hosts import matches
 from pilot.model.checks.check import Check, told
 from pilot.model.checks.destination import check_destination
+from pilot.model.checks.export_to import check_export_to
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.virtual_service import Destination, HTTPRoute, VirtualService
 from pilot.model.inputs import Mesh
@@ -38,11 +39,19 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
             *below("spec", _check_destinations(db, found.spec, clients)),
             *below("spec", check_delegates(db, found)),
             *below("spec.hosts", _check_hosts(db, found)),
+            *below("spec.exportTo", check_export_to(db, found.spec.export_to)),
+            *_check_delegated(db, found),
         ),
     )
 
 
 VIRTUAL_SERVICES = Check("VirtualService", _keys, virtual_service_problems)
+
+
+def _check_delegated(db: Mesh, o: Object[VirtualService]) -> Problems:
+    """Yields a problem where no rule delegates to a VirtualService without hosts, so that its routes have no effect."""
+    if not o.spec.hosts and not virtual_services.keys(db, "delegate", o.key):
+        yield warning("delegate-not-named", "spec.hosts", "it has no hosts, and no VirtualService delegates to it")
 
 
 def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:

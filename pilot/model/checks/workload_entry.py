@@ -4,16 +4,16 @@ from __future__ import annotations
 from pilot.derive import derived
 from pilot.model.checks.check import Check, told
 from pilot.model.config.object import ObjectKey, RegistryKey
+from pilot.model.config.workload_entry import REGISTRATION_GROUP
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, warning
 from pilot.model.views.kinds.workload_entries import workload_entries
 from pilot.model.views.kinds.workload_groups import workload_groups
-from pilot.model.views.workload_entries import REGISTRATION_GROUP
 
 
 @derived
 def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
-    return workload_entries.all_keys(db)
+    return workload_entries.keys(db, "registered", True)
 
 
 @derived

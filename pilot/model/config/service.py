@@ -5,6 +5,8 @@ import msgspec
 
 from pilot.model.config.base import Int32, Lenient
 
+EXPORT_TO = "networking.istio.io/exportTo"  # annotation: namespaces that see the Service, with commas between
+
 
 class ServicePort(Lenient, frozen=True):
     name: str = ""

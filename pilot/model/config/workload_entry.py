@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from pilot.model.config.base import Lenient, Strict, UInt32
 
+REGISTRATION_GROUP = "istio.io/autoRegistrationGroup"  # annotation: the WorkloadGroup that the entry was registered for
+
 
 class WorkloadEntry(Strict, frozen=True):
     """A workload outside of Kubernetes. `address`: an IP, a name, or "unix://" and a path."""

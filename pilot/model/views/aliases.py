@@ -19,31 +19,40 @@ def external_names(db: Mesh) -> tuple[ServiceRef, ...]:
 
 
 @hub
+def _targets(db: Mesh) -> Mapping[str, str]:
+    """Returns what each alias names: host name by host name."""
+    found = ((ref.hostname, service(db, ref)) for ref in external_names(db))
+    return {hostname: s.external_name for hostname, s in found if s is not None and s.resolution is Resolution.ALIAS}
+
+
+@hub
 def aliases(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
     """Returns the aliases of every host name that has any, by namespace and name. An alias of an alias is one of what that leads to; one that leads
     back to itself leads nowhere."""
-    leads: dict[ServiceRef, str] = {}
-    for ref in external_names(db):
-        found = service(db, ref)
-        if found is not None and found.resolution is Resolution.ALIAS:
-            leads[ref] = found.external_name
-    by_hostname = {ref.hostname: target for ref, target in leads.items()}
+    targets = _targets(db)
     out: dict[str, list[ServiceRef]] = {}
-    for ref in sorted(leads, key=lambda r: (r.namespace, r.hostname)):
-        concrete = _follow(by_hostname, ref.hostname)
+    for ref in sorted(external_names(db), key=lambda r: (r.namespace, r.hostname)):
+        concrete = _follow(targets, ref.hostname) if ref.hostname in targets else None
         if concrete is not None:
             out.setdefault(concrete, []).append(ref)
     return {hostname: tuple(refs) for hostname, refs in out.items()}
 
 
-def _follow(leads: Mapping[str, str], hostname: str) -> str | None:
+def _follow(targets: Mapping[str, str], hostname: str) -> str | None:
+    """Returns what a host name leads to in the end, None if it leads to itself, or into a circle."""
     seen: set[str] = set()
-    while hostname in leads:
+    while hostname in targets:
         if hostname in seen:
             return None
         seen.add(hostname)
-        hostname = leads[hostname]
+        hostname = targets[hostname]
     return hostname
+
+
+@derived
+def leads_back(db: Mesh, hostname: str) -> bool:
+    """Returns whether an alias leads to itself, or into a circle of others."""
+    return _follow(_targets(db), hostname) is None
 
 
 @derived

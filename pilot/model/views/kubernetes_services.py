@@ -8,15 +8,14 @@ import msgspec
 
 from pilot.lib import spiffe
 from pilot.model.config.object import Object
+from pilot.model.config.service import EXPORT_TO, ServicePort
 from pilot.model.config.service import Service as KubernetesService
-from pilot.model.config.service import ServicePort
 from pilot.model.protocol import port_protocol
 from pilot.model.service import Port, Registry, Resolution, Service
 from pilot.model.views.service_rules import ServiceRules
 from pilot.model.views.visibility import resolve_export_to
 
 HEADLESS = "None"
-EXPORT_TO = "networking.istio.io/exportTo"
 TRAFFIC_DISTRIBUTION = "networking.istio.io/traffic-distribution"
 CANONICAL_ACCOUNTS = "alpha.istio.io/canonical-serviceaccounts"
 KUBERNETES_ACCOUNTS = "alpha.istio.io/kubernetes-serviceaccounts"
@@ -51,7 +50,7 @@ def build_kubernetes_service(
         resolution=resolution,
         addresses=addresses,
         cluster_addresses=((cluster, addresses),),
-        export_to=resolve_export_to(_items(o, EXPORT_TO), rules.export_to, o.namespace),
+        export_to=resolve_export_to(exported_names(o), rules.export_to, o.namespace),
         created=o.created,
         labels=tuple(sorted(o.labels.items())),
         selector=tuple(sorted(spec.selector.items())),
@@ -85,6 +84,11 @@ def traffic_distribution(field: str, annotations: Mapping[str, str], namespace_a
         return _DISTRIBUTIONS[field]
     said = annotations.get(TRAFFIC_DISTRIBUTION) or namespace_annotations.get(TRAFFIC_DISTRIBUTION) or ""
     return _DISTRIBUTIONS_ANY_CASE.get(said.lower(), "")
+
+
+def exported_names(o: Object[KubernetesService]) -> tuple[str, ...]:
+    """Returns what the annotation of a Service says of whom it is exported to, () where it says nothing."""
+    return _items(o, EXPORT_TO)
 
 
 def _port(p: ServicePort) -> Port:

@@ -23,3 +23,8 @@ def find_proxy(db: Mesh, node_id: str) -> Proxy:
 def routers(db: Mesh) -> tuple[str, ...]:
     """Returns the node ids of the routers."""
     return db.proxies.keys("type", NodeType.ROUTER)
+
+
+def proxy_namespaces(db: Mesh) -> tuple[str, ...]:
+    """Returns the namespaces that proxies are in."""
+    return db.proxies.buckets("namespace")

@@ -7,7 +7,7 @@ from pilot.derive import Gather, derived, hub
 from pilot.lib import labels as label
 from pilot.lib import spiffe
 from pilot.model.config.object import Object, RegistryKey
-from pilot.model.config.workload_entry import WorkloadEntry, WorkloadEntryObject
+from pilot.model.config.workload_entry import REGISTRATION_GROUP, WorkloadEntry, WorkloadEntryObject
 from pilot.model.inputs import Mesh
 from pilot.model.views.kinds.workload_entries import workload_entries
 from pilot.model.views.networks import find_network
@@ -15,7 +15,6 @@ from pilot.model.views.service_rules import service_rules
 from pilot.model.workload import Workload
 
 HEALTH_CHECKS = "proxy.istio.io/health-checks-enabled"
-REGISTRATION_GROUP = "istio.io/autoRegistrationGroup"
 
 
 @derived

@@ -1,0 +1,35 @@
+"""What a Kubernetes Service names: namespaces that it is exported to, and the service that it is another name of."""
+from __future__ import annotations
+
+from pilot.derive import derived
+from pilot.model.checks.check import Check, told
+from pilot.model.checks.export_to import check_export_to
+from pilot.model.config.object import Object, RegistryKey
+from pilot.model.config.service import EXPORT_TO, Service
+from pilot.model.inputs import Mesh
+from pilot.model.problem import Problem, Problems, below, warning
+from pilot.model.views.aliases import leads_back
+from pilot.model.views.kinds.services import services
+from pilot.model.views.kubernetes_services import exported_names, kubernetes_hostname
+
+
+@derived
+def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
+    return tuple(dict.fromkeys((*services.keys(db, "external", True), *services.keys(db, "exported", True))))
+
+
+@derived
+def service_problems(db: Mesh, key: RegistryKey) -> tuple[Problem, ...]:
+    """Returns the problems of a Kubernetes Service with other objects."""
+    found = services.get(db, key)
+    return told(found, _check(db, found)) if found is not None else ()
+
+
+SERVICES = Check("Service", _keys, service_problems)
+
+
+def _check(db: Mesh, o: Object[Service]) -> Problems:
+    for problem in check_export_to(db, exported_names(o)):
+        yield from below(f"metadata.annotations[{EXPORT_TO}]", (problem,))
+    if o.spec.type == "ExternalName" and leads_back(db, kubernetes_hostname(o.name, o.namespace, db.settings.registry.domain)):
+        yield warning("alias-circle", "spec.externalName", f"{o.spec.external_name} leads back to this Service, so that it leads nowhere")

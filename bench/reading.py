@@ -11,14 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import pathlib
+import sys
 import tempfile
 import time
 from collections.abc import Iterable
 
 import uvloop
+import yaml
 
+from pilot.app.control_plane import SWITCH_SECONDS
+from pilot.app.first_load import YOUNG
 from pilot.ingest.batch import Batch, Commit, Edit
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.ledger import Ledger
@@ -105,12 +110,19 @@ def items(count: int) -> str:
     return "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- {item}" for item in indented)
 
 
+def json_list(size: int) -> str:
+    """Returns a list of right objects as JSON, of at least that many bytes."""
+    item = json.dumps(yaml.safe_load(ENTRY.format(0, "NONE", RIGHT))).replace("entry-0", "entry-%d").replace("host-0", "host-%d")
+    return '{"apiVersion":"v1","kind":"List","items":[' + ",".join(item % (i, i) for i in range(size // len(item) + 1)) + "]}"
+
+
 FILES = {
     "800 misspelt objects, 254 KB": documents(ENTRY, 254_000),
     "a list of 800 misspelt objects": items(800),
     "4 MB of objects with warnings": documents(SERVICE, 4_000_000),
     "10 MB of misspelt objects": documents(ENTRY, 10_000_000),
     "10 MB of right objects": documents(ENTRY, 10_000_000).replace(MISSPELT, RIGHT),
+    "10 MB of right objects in JSON": json_list(10_000_000),
 }
 
 
@@ -128,7 +140,7 @@ class Followed:
     def _committed(self, commit: Commit) -> None:
         self.took = max(self.took, commit.took)
 
-    async def write(self, text: str) -> tuple[float, ...]:
+    async def write(self, text: str, name: str) -> tuple[float, ...]:
         """Put the file in place; return seconds and CPU-seconds until it is read, and in ms the
         longest silence, the same in CPU time, and the longest commit."""
         heart = Heart()
@@ -138,11 +150,13 @@ class Followed:
         (self.folder / ".next").write_text(text)
         started, cpu = time.monotonic(), time.process_time()
         reads = self.batch.looks
-        (self.folder / ".next").rename(self.folder / "large.yaml")
+        (self.folder / ".next").rename(self.folder / name)
         while self.batch.looks == reads:
             await asyncio.sleep(0.005)
         seconds, used = time.monotonic() - started, time.process_time() - cpu
         await asyncio.sleep(0.5)
+        while len(self.batch):
+            await asyncio.sleep(0.005)
         beating.cancel()
         return seconds, used, heart.silence * 1000, heart.used * 1000, self.took * 1000
 
@@ -156,8 +170,8 @@ async def measure() -> None:
             await followed.source.start()
             await asyncio.sleep(0.5)
             for step, content in (("read", text), ("one more object", text + "---\n" + ENTRY.format("last", "NONE", ""))):
-                if not (step != "read" and text.startswith("apiVersion: v1\nkind: List")):
-                    seconds, used, silence, cpu, took = await followed.write(content)
+                if step == "read" or ("kind: List" not in text and text[0] != "{"):
+                    seconds, used, silence, cpu, took = await followed.write(content, "large.json" if text[0] == "{" else "large.yaml")
                     figures = f"{seconds:.2f} | {used:.2f} | {silence:.0f} | {cpu:.0f} | {took:.0f}"
                     print(f"| {name} | {step} | {figures} | {len(followed.problems)} |", flush=True)
             await followed.source.stop()
@@ -168,7 +182,8 @@ async def measure() -> None:
 def main() -> None:
     with tempfile.NamedTemporaryFile() as log:
         configure("default:info", False, [log.name])
-        gc.set_threshold(200_000, 100, 100)
+        gc.set_threshold(YOUNG, 100, 100)
+        sys.setswitchinterval(SWITCH_SECONDS)
         uvloop.run(measure())
         logging.shutdown()
 

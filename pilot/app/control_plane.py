@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,11 +47,14 @@ from pilot.translate.profile.gateway_problems import ROUTERS
 
 SWEEP_SECONDS = 10.0
 GIVE_BACK_SECONDS = 60.0
+SWITCH_SECONDS = 0.001
+"""Time after which a thread that reads files lets the event loop run, each time the loop has waited for anything."""
 _log = scope("default")
 
 
 def run(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. StartError or FlagError where that cannot be."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     uvloop.run(_run_until_signal(settings))
 
 

@@ -14,6 +14,8 @@ from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 
 _log = scope("default")
+YOUNG = 50_000
+"""Objects that come before the collector looks at them, in some 20 ms: nearly all of them stay, and meanwhile nothing else runs."""
 
 
 class FirstLoad:
@@ -36,7 +38,7 @@ class FirstLoad:
             raise StartError(f"--configDir: {error.filename}: {error.strerror or error}") from error
         finally:
             gc.enable()
-        gc.set_threshold(200_000, 100, 100)
+        gc.set_threshold(YOUNG, 100, 100)
         _log.info("read %d files in %.1f s", count, time.monotonic() - started)
 
 

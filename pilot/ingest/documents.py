@@ -16,7 +16,7 @@ from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.lines import Outline
 
 MAX_NODES = 1_000_000
-"""Of one document, with what its aliases repeat: more is a mistake, or an attack."""
+"""Values of one document, with what its aliases repeat: more is a mistake, or an attack."""
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
@@ -29,6 +29,7 @@ _NUMERIC = frozenset("0123456789+-.")
 _INT = re.compile(r"[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _HUGE = 1 << 1024  # no floating point number either; and those of thousands of digits cannot be printed
+_LARGE = 1 << 20  # bytes
 _MERGE = object()
 
 
@@ -87,12 +88,26 @@ def read_json(data: bytes) -> list[Document]:
     if not data.strip():
         return []
     try:
-        return [Document(msgspec.json.decode(data), 1, outline=Outline(data))]
+        return [Document(_decode_json(data), 1, outline=Outline(data))]
     except (msgspec.DecodeError, UnicodeError) as fault:
         place = re.search(r"byte (\d+)", str(fault))
         raise SyntaxFault(str(fault), data.count(b"\n", 0, int(place[1])) + 1 if place else 0) from fault
     except RecursionError as fault:
         raise SyntaxFault("nested too deeply") from fault
+
+
+def _decode_json(data: bytes) -> Any:
+    """Returns what a JSON text says. The items of a large list of objects are decoded one by one: one call for all would hold up other
+    threads."""
+    if len(data) > _LARGE:
+        try:
+            fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+            items = [msgspec.json.decode(item) for item in msgspec.json.decode(fields.pop("items", b"[]"), type=list[msgspec.Raw])]
+        except (msgspec.DecodeError, UnicodeError, RecursionError):  # it is something else, or wrong at a place that only the whole tells
+            return msgspec.json.decode(data)
+        if items:
+            return {**{name: msgspec.json.decode(raw) for name, raw in fields.items()}, "items": items}
+    return msgspec.json.decode(data)
 
 
 class _Builder:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from pilot.derive import derived
-from pilot.ingest.batch import Batch, Commit
+from typing import Any
+
+from pilot.derive import Node, derived
+from pilot.ingest.batch import LONG, SLICES, Batch, Commit
 from pilot.lib.duration import parse_duration
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.service import Service
@@ -95,3 +97,74 @@ def test_a_change_that_is_undone_in_time_reaches_nothing() -> None:
     world.batch.put([("services", KEY, None)])
     world.clock.advance(1)
     assert [commit.hit for _, commit in world.commits] == [[]]
+
+
+def many(count: int) -> list[tuple[str, RegistryKey, Object[Service] | None]]:
+    return [("services", RegistryKey("Kubernetes", "shop", f"s{i}"), row()) for i in range(count)]
+
+
+def test_thousands_of_edits_leave_the_loop_turns_and_are_told_once() -> None:
+    world = World()
+    edits = many(3 * SLICES[0] + 1)
+    world.batch.put(edits)
+    before = world.clock.turns
+    world.clock.advance(0.1)
+    assert len(world.mesh.services) == SLICES[0]
+    assert world.commits == []
+    world.clock.advance(0.05)
+    assert world.clock.turns - before == 4
+    ((_, commit),) = world.commits
+    assert commit.edits == edits
+    assert commit.events == {("services", "add"): len(edits)}
+    assert commit.arrivals == 1
+    assert world.clock.waiting == len(world.batch) == 0
+
+
+def test_edits_that_come_between_slices_win_and_wait_for_their_own_quiet() -> None:
+    world = World()
+    world.batch.put(many(2 * SLICES[0]))
+    world.clock.advance(0.1)
+    late = RegistryKey("Kubernetes", "shop", f"s{2 * SLICES[0] - 1}")
+    world.batch.put([("services", late, row("NodePort"))])
+    world.clock.advance(0.05)
+    assert [len(commit.edits) for _, commit in world.commits] == [2 * SLICES[0]]
+    world.clock.advance(0.06)
+    assert [len(commit.edits) for _, commit in world.commits] == [2 * SLICES[0], 1]
+    assert world.mesh.services.peek(late) == row("NodePort")
+
+
+def test_flush_finishes_what_is_half_committed() -> None:
+    world = World()
+    world.batch.put(many(2 * SLICES[0]))
+    world.clock.advance(0.1)
+    world.batch.put([("services", KEY, row())])
+    world.batch.flush()
+    assert len(world.mesh.services) == 2 * SLICES[0] + 1
+    assert [len(commit.edits) for _, commit in world.commits] == [2 * SLICES[0], 1]
+    assert world.clock.waiting == 0
+
+
+def test_what_any_slice_reached_is_told_in_the_end() -> None:
+    world = World()
+    first = world.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", "s0"))
+    last = world.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", f"s{2 * SLICES[0] - 1}"))
+    world.batch.put(many(2 * SLICES[0]))
+    world.clock.advance(0.2)
+    ((_, commit),) = world.commits
+    assert set(commit.hit) == {first, last}
+
+
+def test_slices_that_take_long_become_larger() -> None:
+    world = World()
+    world.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", "s0"))
+    commit = world.mesh.commit
+
+    def slow(edits: list[Any]) -> list[Node]:
+        world.clock.now += 2 * LONG
+        return commit(edits)
+
+    world.mesh.commit = slow  # type: ignore[method-assign, assignment]
+    world.batch.put(many(3 * SLICES[0]))
+    world.clock.advance(4 * LONG)
+    ((_, told),) = world.commits
+    assert (len(told.edits), round(told.took, 3)) == (3 * SLICES[0], 4 * LONG)  # two slices

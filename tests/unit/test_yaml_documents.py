@@ -124,6 +124,26 @@ def test_json() -> None:
     assert read_documents(b" \n", "a.json") == []
 
 
+@pytest.mark.parametrize("text", [
+    '{"kind": "List", "items": [{"a": 1}, [2], "x", null], "b": {"c": []}, "kind": "Last"}',
+    '{"items": [], "a": 1}', '{"items": null}', '{"items": {"a": 1}}', '{"a": "b"}', "[1, 2]", "7",
+])  # fmt: skip
+def test_a_large_json_text_says_the_same_as_a_small_one(text: str) -> None:
+    (large,) = read_documents(text.encode() + b" " * (1 << 21), "a.json")
+    (small,) = read_documents(text.encode(), "a.json")
+    assert large.plain == small.plain
+
+
+@pytest.mark.parametrize("text", ['{"items": [{"a": 1},\n {"a" 1}]}', '{"items": [\n1}', '{"a":\n x}', '{"items": []}\n1', '{"items": [\n"\xff"]}'])
+def test_a_large_json_text_is_wrong_where_a_small_one_is(text: str) -> None:
+    faults = []
+    for data in (text.encode("latin-1"), text.encode("latin-1") + b" " * (1 << 21)):
+        with pytest.raises(SyntaxFault) as fault:
+            read_documents(data, "a.json")
+        faults.append((str(fault.value), fault.value.line))
+    assert faults[0] == faults[1]
+
+
 @pytest.mark.parametrize(("data", "line"), [(b'{"a": 1,\n"b": }', 2), (b"{", 0), (b'"\\ud800"', 0), (b"\xff", 0), (b"[" * 3000 + b"]" * 3000, 0)])
 def test_json_that_is_none(data: bytes, line: int) -> None:
     with pytest.raises(SyntaxFault) as fault:

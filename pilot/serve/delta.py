@@ -41,8 +41,10 @@ class DeltaSession(Session):
         """Everything is wanted where `*` is, or, of a type that has no names, where nothing is named."""
         retained, asked = frozenset(request.initial_resource_versions), frozenset(request.resource_names_subscribe)
         of, dropped = find_type(request.type_url), frozenset(request.resource_names_unsubscribe)
-        wildcard = STAR in asked - dropped or (not asked and not of.is_named)
-        wanted = (asked if wildcard else asked | retained) - dropped - _STARS
+        wildcard = (STAR in asked and STAR not in dropped) or (not asked and not of.is_named)
+        wanted = asked if wildcard or not retained else asked | retained
+        if unwanted := wanted & (dropped | _STARS):
+            wanted -= unwanted
         self._open(Subscription(of, self._name_sets.of(wanted), wildcard, retained))
 
     def _resubscribe(self, subscription: Subscription, added: tuple[str, ...], removed: tuple[str, ...]) -> bool:

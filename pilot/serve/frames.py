@@ -8,26 +8,38 @@ https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/discovery/v3/discover
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from pilot.translate.resource import Resource, length_delimited
 
 Parts = tuple[bytes, ...]
+RESOURCES_A_PIECE = 10_000
+NAMES_A_PIECE = 5_000
 
 
 class Batch:
     """Resources that are sent together; the parts of their frames are listed once for each protocol variant."""
 
-    __slots__ = ("_delta", "_sotw", "resources", "size")
+    __slots__ = ("_delta", "_pieces", "_sotw", "resources", "size")
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.resources = tuple(resources)
         self.size = sum(r.size for r in self.resources)
         self._delta: Parts | None = None
         self._sotw: Parts | None = None
+        self._pieces: tuple[Batch, ...] = ()
 
     def __len__(self) -> int:
         return len(self.resources)
+
+    def pieces(self) -> tuple[Batch, ...]:
+        """Returns it in parts that take a few milliseconds each."""
+        if len(self.resources) <= RESOURCES_A_PIECE:
+            return (self,)
+        if not self._pieces:
+            starts = range(0, len(self.resources), RESOURCES_A_PIECE)
+            self._pieces = tuple(Batch(self.resources[start : start + RESOURCES_A_PIECE]) for start in starts)
+        return self._pieces
 
     @property
     def delta(self) -> Parts:
@@ -50,7 +62,12 @@ def head(version: str, type_url: str) -> bytes:
     return length_delimited(1, version.encode()) + length_delimited(4, type_url.encode())
 
 
-def tail(nonce: str, removed: Iterable[str] = ()) -> bytes:
-    """What a response ends with."""
-    end = length_delimited(5, nonce.encode())
-    return b"".join((end, *(length_delimited(6, name.encode()) for name in removed))) if removed else end
+def tail(nonce: str) -> bytes:
+    """What a response ends with, but for the names of removed resources."""
+    return length_delimited(5, nonce.encode())
+
+
+def removals(names: Sequence[str]) -> Iterator[bytes]:
+    """Yields the names of removed resources, in pieces that take a few milliseconds each."""
+    for start in range(0, len(names), NAMES_A_PIECE):
+        yield b"".join(length_delimited(6, name.encode()) for name in names[start : start + NAMES_A_PIECE])

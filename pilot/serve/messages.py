@@ -26,32 +26,37 @@ class Messages:
         self._limit, self._held = limit, 0
         self._messages: OrderedDict[Hashable, Message] = OrderedDict()
 
-    def of(self, session: Session, answer: Answer, version: str, shared: bool) -> Message:
-        """The message of an answer. `shared`: whether others are likely to be sent the same."""
-        if not shared or answer.size > self._limit:
-            return self._make(session, answer, version)
-        key = (type(session), version, answer.type_url, answer.batches, answer.removed)
+    def find(self, session: Session, answer: Answer, version: str) -> Message | None:
+        """Returns the message of an equal answer, unless this stream has had it."""
+        key = _key(session, answer, version)
         message = self._messages.get(key)
         if message is None or message.nonce == session.subscriptions[answer.type_url].nonce_sent:
-            self._forget(key)
-            message = self._messages[key] = self._make(session, answer, version)
-            self._held += len(message.data)
-            while self._held > self._limit:
-                self._forget(next(iter(self._messages)))
+            return None
         self._messages.move_to_end(key)
         return message
+
+    def keep(self, session: Session, answer: Answer, version: str, message: Message) -> None:
+        """Have the message for others who are to be sent the same."""
+        if len(message.data) > self._limit:
+            return
+        key = _key(session, answer, version)
+        self._forget(key)
+        self._messages[key] = message
+        self._held += len(message.data)
+        while self._held > self._limit:
+            self._forget(next(iter(self._messages)))
 
     def clear(self) -> None:
         self._messages.clear()
         self._held = 0
 
-    def _make(self, session: Session, answer: Answer, version: str) -> Message:
-        nonce = version + random_uuid()
-        return Message(nonce, session.encode(answer, version, nonce))
-
     def _forget(self, key: Hashable) -> None:
         if (old := self._messages.pop(key, None)) is not None:
             self._held -= len(old.data)
+
+
+def _key(session: Session, answer: Answer, version: str) -> Hashable:
+    return type(session), version, answer.type_url, answer.batches, answer.removed
 
 
 def random_uuid() -> str:

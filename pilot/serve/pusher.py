@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from pilot.lib.metrics import Metrics
 from pilot.serve.connection import Connection
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, Flight, FlightLimits, Write
-from pilot.serve.messages import Messages
+from pilot.serve.messages import Message, Messages, random_uuid
 from pilot.serve.session import Answer
 from pilot.serve.sockets import Sockets
 from pilot.serve.turns import Turns
@@ -89,8 +89,7 @@ class Pusher:
         return answer is not None
 
     async def _write(self, connection: Connection, answer: Answer, write: WriteBytes, started: float) -> None:
-        nonce, message = self._messages.of(connection.session, answer, self._discovery.version, connection.shares(answer.type_url))
-        connection.session.sent(answer, nonce, time.time())
+        message = await self._message(connection, answer)
         writing = time.monotonic()
         try:
             await write(message)
@@ -99,6 +98,19 @@ class Pusher:
             raise
         now = time.monotonic()
         self._metrics.sent(answer.type_url, len(message), now - started, now - writing)
+
+    async def _message(self, connection: Connection, answer: Answer) -> bytes:
+        """The bytes of an answer, which counts as sent from now on: requests may come between the slices of a large one."""
+        session, version, shared = connection.session, self._discovery.version, connection.shares(answer.type_url)
+        found = self._messages.find(session, answer, version) if shared else None
+        nonce = version + random_uuid() if found is None else found.nonce
+        session.sent(answer, nonce, time.time())
+        if found is not None:
+            return found.data
+        made = await joined(session.slices(answer, version, nonce))
+        if shared:
+            self._messages.keep(session, answer, version, Message(nonce, made))
+        return made
 
     def _look_soon(self) -> None:
         """Have an eye on what is being written, as long as anything is."""
@@ -119,3 +131,12 @@ class Pusher:
     def sweep(self) -> None:
         """Let go of the messages that were kept for others."""
         self._messages.clear()
+
+
+async def joined(slices: Iterator[bytes]) -> bytes:
+    """All of it; whatever else there is to do gets its turn between two slices."""
+    made = [next(slices)]
+    for piece in slices:
+        made.append(piece)
+        await asyncio.sleep(0)
+    return made[0] if len(made) == 1 else b"".join(made)

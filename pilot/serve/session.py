@@ -7,7 +7,7 @@ https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pilot.lib.text import cut
@@ -16,8 +16,8 @@ from pilot.serve import frames
 from pilot.serve.frames import Batch, Parts
 from pilot.serve.names import NameSets
 from pilot.serve.snapshot import Change, View
+from pilot.serve.stand_ins import StandIns
 from pilot.serve.subscription import NONE, Subscription
-from pilot.translate.resource import Resource, length_delimited
 
 ERROR_LENGTH = 2000
 """Characters that are kept of what a NACK says."""
@@ -37,13 +37,13 @@ class Answer(NamedTuple):
 
     type_url: str
     view: View
-    batches: tuple[Batch, ...]
+    batches: tuple[Batch | StandIns, ...]
     removed: tuple[str, ...] = ()
     warms: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
-        """In bytes, of the resources alone."""
+        """About the bytes of the resources."""
         return sum(batch.size for batch in self.batches)
 
     @property
@@ -111,13 +111,26 @@ class Session(abc.ABC):
         if (endpoints := self.subscriptions.get(ENDPOINT)) is not None and endpoints.held:
             endpoints.owe(())
 
-    def encode(self, answer: Answer, version: str, nonce: str) -> bytes:
-        """The bytes of a response. Equal for every session of this class."""
-        parts: list[bytes] = [frames.head(version, answer.type_url)]
+    def slices(self, answer: Answer, version: str, nonce: str) -> Iterator[bytes]:
+        """Yields the bytes of a response, in slices that take some milliseconds each. Equal for every session of this class."""
+        parts = [frames.head(version, answer.type_url)]
         for batch in answer.batches:
-            parts += self._parts(batch)
-        parts.append(frames.tail(nonce, answer.removed))
-        return b"".join(parts)
+            for number, piece in enumerate(batch.pieces()):
+                if number:
+                    yield b"".join(parts)
+                    parts.clear()
+                parts += self._parts(piece)
+        for number, names in enumerate(frames.removals(answer.removed)):
+            if number:
+                yield b"".join(parts)
+                parts.clear()
+            parts.append(names)
+        parts.append(frames.tail(nonce))
+        yield b"".join(parts)
+
+    def encode(self, answer: Answer, version: str, nonce: str) -> bytes:
+        """The bytes of a response."""
+        return b"".join(self.slices(answer, version, nonce))
 
     def owes(self) -> bool:
         """Whether something is to be sent that did not change."""
@@ -167,18 +180,14 @@ class Session(abc.ABC):
     def _named(self, subscription: Subscription, view: View, batches: list[Batch], gone: Sequence[str], changes: Sequence[Change]) -> Answer:
         """The answer to a subscription by name: what there is, and what there is not (any more)."""
         of = subscription.type
-        if gone and of.has_stand_in:
-            batches.append(Batch(stand_in(of, name) for name in sorted(gone)))
-        return Answer(of.url, view, tuple(batches), self._removed(of, gone), warms_of(changes))
+        stand_ins = (StandIns(of, gone),) if gone and of.has_stand_in else ()
+        return Answer(of.url, view, (*batches, *stand_ins), self._removed(of, gone), warms_of(changes))
 
     def _removed(self, of: XdsType, names: Sequence[str]) -> tuple[str, ...]:
-        """Returns the names that a response lists as removed."""
-        return tuple(sorted(names)) if of.tells_removals else ()
-
-
-def stand_in(of: XdsType, name: str) -> Resource:
-    """Returns a message that has nothing but its name, which is field 1 of all types that are asked for by name."""
-    return Resource(name, of.url, length_delimited(1, name.encode()))
+        """Returns the names that a response lists as removed; sorted, unless they are so many that it would take long."""
+        if not of.tells_removals:
+            return ()
+        return tuple(sorted(names) if len(names) <= frames.NAMES_A_PIECE else names)
 
 
 def warms_of(changes: Sequence[Change]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from pilot.translate.resource import Resource
 
 
 class Selection(NamedTuple):
-    """The resources of some names, and the names that there is none for (any more), sorted."""
+    """The resources of some names, and the names that there is none for (any more)."""
 
     batch: Batch
     missing: tuple[str, ...]
@@ -41,7 +41,7 @@ class Change:
         if found is None:
             resources = [r for r in self.batch.resources if r.name in names.all]
             batch = self.batch if len(resources) == len(self.batch) else Batch(resources)
-            found = self._wanted[names] = Selection(batch, tuple(sorted(name for name in self.removed if name in names.all)))
+            found = self._wanted[names] = Selection(batch, tuple(name for name in self.removed if name in names.all))
         return found
 
 
@@ -113,7 +113,7 @@ class View:
         else:
             resources = [r for s in self.snapshots for name, r in s.by_name.items() if name in wanted]
         missing = wanted.difference(*(s.by_name for s in self.snapshots)) if len(resources) < len(wanted) else ()
-        return Selection(Batch(resources), tuple(sorted(missing)))
+        return Selection(Batch(resources), tuple(missing))
 
     def since(self, old: View) -> tuple[Change, ...]:
         """What changed from `old` to this, a change a group where the groups are the same."""

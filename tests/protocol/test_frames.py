@@ -5,9 +5,9 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from envoy_data_plane.envoy.service.discovery import v3 as second
 
-from pilot.lib.xds_types import CLUSTER, find_type
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
 from pilot.serve.frames import Batch
-from pilot.serve.messages import Messages, random_uuid
+from pilot.serve.messages import Message, Messages, random_uuid
 from pilot.serve.session import Answer, Session
 from pilot.serve.snapshot import View
 from pilot.serve.subscription import Subscription
@@ -68,39 +68,51 @@ class TestMessages:
         session.subscriptions[CLUSTER].nonce_sent = nonce
         return Answer(CLUSTER, VIEW, (batch,))
 
-    def test_the_same_answer_is_encoded_once(self) -> None:
+    def keep(self, messages: Messages, session: Session, answer: Answer, version: str, nonce: str) -> Message:
+        message = Message(nonce, session.encode(answer, version, nonce))
+        messages.keep(session, answer, version, message)
+        return message
+
+    def test_an_equal_answer_has_the_same_message(self) -> None:
         messages, both, session, other = Messages(), batch(NAMES), delta(), delta()
-        made = messages.of(session, self.answer(session, both), "v1", True)
-        assert messages.of(other, self.answer(other, both), "v1", True) is made
-        assert made.nonce.startswith("v1")
-        assert discovery_pb2.DeltaDiscoveryResponse.FromString(made.data).nonce == made.nonce
+        answer = self.answer(session, both)
+        assert messages.find(session, answer, "v1") is None
+        made = self.keep(messages, session, answer, "v1", "n")
+        assert messages.find(other, self.answer(other, both), "v1") is made
 
     def test_but_not_where_something_differs(self) -> None:
         messages, both, session, world = Messages(), batch(NAMES), delta(), sotw()
-        made = [
-            messages.of(session, self.answer(session, both), "v1", True),
-            messages.of(session, self.answer(session, both), "v2", True),
-            messages.of(session, self.answer(session, batch(NAMES)), "v1", True),
-            messages.of(session, self.answer(session, both), "v1", False),
-            messages.of(session, self.answer(session, both)._replace(removed=("x",)), "v1", True),
-            messages.of(world, self.answer(world, both), "v1", True),
-        ]
-        assert len({message.nonce for message in made}) == len(made)
+        answer = self.answer(session, both)
+        self.keep(messages, session, answer, "v1", "n")
+        assert messages.find(session, answer, "v2") is None
+        assert messages.find(session, self.answer(session, batch(NAMES)), "v1") is None
+        assert messages.find(session, answer._replace(removed=("x",)), "v1") is None
+        assert messages.find(session, answer._replace(type_url=ENDPOINT), "v1") is None
+        assert messages.find(world, self.answer(world, both), "v1") is None
 
     def test_a_stream_does_not_get_a_nonce_twice(self) -> None:
         messages, both, session = Messages(), batch(NAMES), delta()
-        made = messages.of(session, self.answer(session, both), "v1", True)
-        assert messages.of(session, self.answer(session, both, made.nonce), "v1", True).nonce != made.nonce
+        answer = self.answer(session, both, nonce="n")
+        self.keep(messages, session, answer, "v1", "n")
+        assert messages.find(session, answer, "v1") is None
 
-    def test_bytes_are_bounded(self) -> None:
-        messages, session, made = Messages(limit=25_000), delta(), []
-        for _ in range(10):
-            made.append(messages.of(session, self.answer(session, batch(["a" * 5_000])), "v1", True))
-            assert messages._held <= 25_000
-        large = messages.of(session, self.answer(session, batch(["a" * 13_000])), "v1", True)
-        assert len(large.data) > 25_000
+    def test_bytes_are_bounded_and_who_was_asked_for_last_stays(self) -> None:
+        messages, session = Messages(limit=25_000), delta()
+        answers = [self.answer(session, batch([letter * 3_500])) for letter in "abc"]
+        for answer in answers[:2]:
+            self.keep(messages, session, answer, "v1", "n")
+        assert messages.find(session, answers[0], "v1")
+        self.keep(messages, session, answers[2], "v1", "n")
+        assert [messages.find(session, answer, "v1") is not None for answer in answers] == [True, False, True]
+        assert 20_000 < messages._held <= 25_000
+        large = self.answer(session, batch(["d" * 13_000]))
+        self.keep(messages, session, large, "v1", "n")
+        assert messages.find(session, large, "v1") is None
+        assert messages.find(session, answers[0], "v1"), "a message that is too large pushes nothing out"
+        self.keep(messages, session, answers[0], "v1", "m")
+        assert messages._held <= 25_000
         messages.clear()
-        assert messages._held == 0
+        assert (messages._held, messages.find(session, answers[0], "v1")) == (0, None)
 
 
 def test_uuids() -> None:

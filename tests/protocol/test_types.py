@@ -10,8 +10,9 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.xds_types import BY_SHORT_NAME, ENDPOINT, HEALTH, TYPES, find_type, short_name
-from pilot.serve.session import Session, stand_in
+from pilot.serve.session import Session
 from pilot.serve.snapshot import Snapshot, View
+from pilot.serve.stand_ins import stand_in
 from pilot.translate.resource import Resource
 from tests.support.ads import Client, serving
 from tests.support.streams import delta, sotw

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""How long the event loop is silent while a proxy asks for very many names that there is nothing for.
+
+    python bench/silence.py [--names 50000]
+
+Serves in this process, to a client in another, and prints for each protocol variant and type the longest time for which nothing else had
+its turn, in milliseconds: by the clock, and of CPU, which says more where the machine has other things to do.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import multiprocessing
+import sys
+import time
+
+from pilot.lib.xds_types import BY_SHORT_NAME
+from tests.support.ads import Client, Listening, serving
+
+
+class Port(Listening):
+    def __init__(self, port: int) -> None:
+        self.number = port
+
+    @property
+    def port(self) -> int:
+        return self.number
+
+
+async def ask(port: int, variant: str, kind: str, names: int) -> None:
+    async with Client(Port(port), variant) as client:
+        await client.ask(kind, "a", *(f"outbound|80||nobody-{number}.default.svc.cluster.local" for number in range(names - 1)))
+        response = await client.take()
+        assert response.type_url == BY_SHORT_NAME[kind]
+
+
+def run_client(port: int, variant: str, kind: str, names: int) -> None:
+    asyncio.run(ask(port, variant, kind, names))
+
+
+async def longest_silence(until: asyncio.Future[None]) -> tuple[float, float]:
+    """Returns seconds by the clock, and of CPU."""
+    longest, last, longest_cpu, last_cpu = 0.0, time.perf_counter(), 0.0, time.thread_time()
+    while not until.done():
+        await asyncio.sleep(0.001)
+        now, cpu = time.perf_counter(), time.thread_time()
+        longest, last, longest_cpu, last_cpu = max(longest, now - last), now, max(longest_cpu, cpu - last_cpu), cpu
+    return longest, longest_cpu
+
+
+async def measure(variant: str, kind: str, names: int) -> tuple[float, float]:
+    async with serving() as server:
+        server.set(kind, a="1")
+        client = multiprocessing.get_context("spawn").Process(target=run_client, args=(server.port, variant, kind, names))
+        client.start()
+        done = asyncio.ensure_future(asyncio.to_thread(client.join))
+        longest = await longest_silence(done)
+        assert client.exitcode == 0
+        return longest
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--names", type=int, default=50_000)
+    options = parser.parse_args()
+    gc.freeze()  # as the process does
+    gc.set_threshold(200_000, 100, 100)
+    for kind in ("eds", "rds"):
+        for variant in ("sotw", "delta"):
+            clock, cpu = asyncio.run(measure(variant, kind, options.names))
+            print(f"{kind} {variant}: {1000 * clock:.0f} ms, {1000 * cpu:.0f} ms of CPU")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -14,12 +14,14 @@ give the push candidates of a commit without visiting what did not change.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 UNSET: Any = object()
+FEW = 4
+"""Up to so many readers a node are a tuple, which takes a quarter of the memory of a set; most nodes have one or two."""
 
 
 class CycleError(RuntimeError):
@@ -91,7 +93,7 @@ class Node:
         self.value: Any = UNSET
         self.error: Exception | None = None
         self.deps: tuple[Node, ...] = ()
-        self.readers: set[Node] = set()
+        self.readers: Collection[Node] = ()
         self.stale, self.running = True, False
         self.changed_at = self.verified_at = -1
         self.watchers = 0
@@ -101,6 +103,24 @@ class Node:
     def key(self) -> tuple[Any, ...]:
         """The derivation and its arguments."""
         return (self.fn, *self.args)
+
+    def read_by(self, reader: Node) -> None:
+        """Enter a reader."""
+        readers = self.readers
+        if not readers:
+            self.readers = (reader,)
+        elif isinstance(readers, set):
+            readers.add(reader)
+        elif reader not in readers:
+            self.readers = {*readers, reader} if len(readers) >= FEW else (*readers, reader)
+
+    def left_by(self, reader: Node) -> None:
+        """Take a reader out, if it is one."""
+        readers = self.readers
+        if isinstance(readers, set):
+            readers.discard(reader)
+        elif reader in readers:
+            self.readers = tuple(other for other in readers if other is not reader)
 
     def inputs(self) -> Iterable[Node]:
         """The nodes that this one was computed from, in the order of their first read."""
@@ -204,7 +224,10 @@ class Database:
     def _link(self, node: Node, reads: dict[Node, None]) -> None:
         """Make what was read the inputs of the node, in the place of what was read before."""
         for dep in reads:
-            dep.readers.add(node)
+            if dep.readers:
+                dep.read_by(node)
+            else:
+                dep.readers = (node,)
         for dep in node.deps:
             if dep not in reads:
                 self.unread(dep, node)
@@ -302,7 +325,7 @@ class Database:
 
     def unread(self, dep: Node, reader: Node) -> None:
         """`reader` no longer reads `dep`."""
-        dep.readers.discard(reader)
+        dep.left_by(reader)
         if not dep.readers and not dep.watchers:
             self._orphans.append(dep)
 
@@ -331,7 +354,7 @@ class Database:
         del self._parked[node]
         self._orphans.append(node)
         for dep in node.deps:
-            dep.readers.add(node)
+            dep.read_by(node)
 
     def collect(self) -> int:
         """Free every node that nothing watched reaches; the number of nodes freed."""
@@ -355,7 +378,7 @@ class Database:
         for node in dead:
             del self._nodes[node.fn][node.args]
             for dep in node.inputs():
-                dep.readers.discard(node)
+                dep.left_by(node)
         self._cyclic = any(isinstance(node.error, CycleError) for node in live)
         return len(dead)
 

@@ -3,9 +3,15 @@ from __future__ import annotations
 
 from typing import Any
 
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
 
 def varint(value: int) -> bytes:
     """Returns a protobuf varint."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -9,10 +9,10 @@ reading by them, is a key where it is made:
 - objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`
 - views: `EgressHostsKey` in `views.egress_hosts`, `ImportKey` in `views.imports`, `ViewerKey` in `views.virtual_services`,
   `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`
-- clusters: `ClusterKey`, `ClusterViewKey`, `ClusterTraitsKey`, `InboundClusterKey`; endpoints: `VantageKey`
+- clusters: `ClusterKey`, `ClusterListKey`, `ClusterTraitsKey`, `InboundClusterKey`; endpoints: `VantageKey`
 - listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
   `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`
-- routes: `RouteTableKey`, `SegmentKey`, `HostKey`, `VirtualHostKey`, `VirtualHostViewKey`, `DestinationKey`, `GatewayHostKey`,
+- routes: `RouteLayoutKey`, `SegmentKey`, `HostKey`, `VirtualHostKey`, `SegmentTraitsKey`, `DestinationKey`, `GatewayHostKey`,
   `RouteSourceKey`, `OfferKey`
 """
 from __future__ import annotations

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from pilot.lib.xds_types import CLUSTER
-from pilot.translate.profile.gateway_problems import gateway_problems
+from pilot.translate.profile.gateway_problems import router_problems
 from tests.simulate.envoy import Answer, Envoy, Request
 from tests.support.world import World, proxy
 
@@ -185,7 +185,7 @@ def test_what_a_router_is_asked_in_vain_is_said() -> None:
     for text in (SERVICES, GATEWAY, ROUTES + younger_rule, younger_gateway):
         world.apply(text)
     node_id = world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}))
-    found = {(str(p.object), p.path) for p in gateway_problems(world.mesh, node_id)}
+    found = {(str(p.object), p.path) for p in router_problems(world.mesh, node_id)}
     assert ("networking.istio.io/Gateway shop/young", "spec.servers[2]") in found
     assert ("networking.istio.io/VirtualService shop/raw-again", "spec.tls[0].match[0].sniHosts") in found
 

@@ -8,7 +8,7 @@ import pytest
 from pilot.model.config.object import ObjectKey
 from pilot.model.service import Port, Protocol, Registry, Resolution, Service
 from pilot.model.virtual_addresses import AddressFamiliesFacet, virtual_addresses
-from pilot.translate.route.conflicts import NEAR, Claimant, settle
+from pilot.translate.route.conflicts import NEAR, Contender, settle
 from pilot.translate.route.domains import Domains, build_domains, far, kubernetes_namespace, reduced, short_names
 
 LOCAL = "prod.svc.cluster.local"
@@ -109,8 +109,8 @@ def test_addresses(fields: dict[str, Any], families: AddressFamiliesFacet, one: 
 
 # -- domains that several claim --------------------------------------------------------------------------------------------
 
-def claim(host: str, *names: str, port: int = 80, short: tuple[str, ...] = (), is_service: bool = True) -> Claimant:
-    return Claimant((host, port), is_service, Domains(names, frozenset(short)))
+def claim(host: str, *names: str, port: int = 80, short: tuple[str, ...] = (), is_service: bool = True) -> Contender:
+    return Contender((host, port), is_service, Domains(names, frozenset(short)))
 
 
 def test_the_first_has_it() -> None:

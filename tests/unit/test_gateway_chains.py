@@ -18,7 +18,7 @@ from pilot.translate.listener.gateway_chains import (
     SniChain,
     TcpChain,
     plan_chains,
-    plan_slots,
+    plan_listeners,
     shares_host,
 )
 
@@ -49,8 +49,8 @@ def chains(
 ) -> dict[GatewayListenerKey, list[PlannedChain]]:
     gateway = merge([(GATEWAY, servers)], targets, quic)
     by_key = {ServerKey(GATEWAY, i): s for i, s in enumerate(servers)}
-    slots = plan_slots(gateway, "0.0.0.0", unprivileged=False)
-    return {slot: list(plan_chains(ports, slot.quic, by_key, {GATEWAY: bound}).chains) for slot, ports in slots.items()}
+    listeners = plan_listeners(gateway, "0.0.0.0", unprivileged=False)
+    return {listener: list(plan_chains(ports, listener.quic, by_key, {GATEWAY: bound}).chains) for listener, ports in listeners.items()}
 
 
 def only(servers: list[Server], *bound: Layer4) -> list[PlannedChain]:
@@ -116,8 +116,8 @@ def test_names_of_servers_that_end_tls_are_not_passed_on() -> None:
 )
 def test_an_address_that_stands_for_all_is_the_one_of_servers_that_name_none(first: Server, second: Server) -> None:
     gateway = merge([(GATEWAY, [first, second])], (), False)
-    slots = plan_slots(gateway, "0.0.0.0", unprivileged=False)
-    (ports,) = slots.values()
+    listeners = plan_listeners(gateway, "0.0.0.0", unprivileged=False)
+    (ports,) = listeners.values()
     planned = plan_chains(ports, False, {ServerKey(GATEWAY, 0): first, ServerKey(GATEWAY, 1): second}, {GATEWAY: [tcp(ONE, ())]})
     assert len(planned.chains) == 1
     assert planned.covered == (ServerKey(GATEWAY, 1),)
@@ -136,7 +136,7 @@ def test_protocols_of_one_port_share_the_listener() -> None:
 
 def test_pods_without_privileges_have_no_low_ports() -> None:
     gateway = merge([(GATEWAY, [server(80, "HTTP"), server(8080, "HTTP")])], (), False)
-    assert list(plan_slots(gateway, "::", unprivileged=True)) == [GatewayListenerKey(8080, "::")]
+    assert list(plan_listeners(gateway, "::", unprivileged=True)) == [GatewayListenerKey(8080, "::")]
 
 
 def test_rules_that_lead_nowhere_do_not_count() -> None:

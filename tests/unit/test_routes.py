@@ -18,7 +18,7 @@ from pilot.model.service import Protocol
 from pilot.model.views.sidecar_scope import OutboundPolicy
 from pilot.translate.route.catch_all import build_catch_all
 from pilot.translate.route.context import RouteContext
-from pilot.translate.route.destination import DestinationKey, RouteTarget
+from pilot.translate.route.destination import DestinationKey, DestinationService
 from pilot.translate.route.hash_policy import build_hash_policy
 from pilot.translate.route.inbound import build_inbound_routes
 from pilot.translate.route.route import build_routes, has_routes
@@ -90,15 +90,15 @@ def test_conditions_for_others_are_left_out() -> None:
     ("destination", "target", "port", "cluster"),
     [
         ({"host": "a.com"}, None, 80, "outbound|80||a.com"),
-        ({"host": "a.com", "port": {"number": 9}}, RouteTarget((1,)), 80, "outbound|9||a.com"),
+        ({"host": "a.com", "port": {"number": 9}}, DestinationService((1,)), 80, "outbound|9||a.com"),
         ({"host": "a.com", "subset": "v1"}, None, 80, "outbound|80|v1|a.com"),
-        ({"host": "a.com"}, RouteTarget((8080,)), 0, "outbound|8080||a.com"),
-        ({"host": "a.com"}, RouteTarget((8080, 8081)), 0, "outbound|0||a.com"),
-        ({"host": "a.com"}, RouteTarget((80,), external_name="b.com"), 80, "outbound|80||b.com"),
+        ({"host": "a.com"}, DestinationService((8080,)), 0, "outbound|8080||a.com"),
+        ({"host": "a.com"}, DestinationService((8080, 8081)), 0, "outbound|0||a.com"),
+        ({"host": "a.com"}, DestinationService((80,), external_name="b.com"), 80, "outbound|80||b.com"),
     ],
 )
-def test_clusters(destination: dict[str, Any], target: RouteTarget | None, port: int, cluster: str) -> None:
-    found = one({"route": [{"destination": destination}]}, port=port, targets={"a.com": target} if target else {})
+def test_clusters(destination: dict[str, Any], target: DestinationService | None, port: int, cluster: str) -> None:
+    found = one({"route": [{"destination": destination}]}, port=port, destinations={"a.com": target} if target else {})
     assert found["route"]["cluster"] == cluster
 
 
@@ -421,15 +421,15 @@ def test_the_most_special_settings(subset: str, port: int, expected: str) -> Non
 )
 def test_sticky_sessions(sessions: list[StickySession | None], expected: dict[str, str] | None) -> None:
     hosts = [f"h{i}.com" for i in range(len(sessions))]
-    targets = {h: RouteTarget((80,), session=s) for h, s in zip(hosts, sessions, strict=True)}
-    found = one({"route": [{"destination": {"host": h}, "weight": 50} for h in hosts]}, targets=targets).get("typedPerFilterConfig", {})
+    destinations = {h: DestinationService((80,), session=s) for h, s in zip(hosts, sessions, strict=True)}
+    found = one({"route": [{"destination": {"host": h}, "weight": 50} for h in hosts]}, destinations=destinations).get("typedPerFilterConfig", {})
     config = found.get("envoy.filters.http.stateful_session")
     cookie = config["statefulSession"]["sessionState"]["typedConfig"]["cookie"] if config else None
     assert cookie == expected
 
 
 def test_sessions_by_header() -> None:
-    found = one({"route": TO}, targets={"a.com": RouteTarget((80,), session=StickySession(header="x-s"))})["typedPerFilterConfig"]
+    found = one({"route": TO}, destinations={"a.com": DestinationService((80,), session=StickySession(header="x-s"))})["typedPerFilterConfig"]
     state = found["envoy.filters.http.stateful_session"]["statefulSession"]["sessionState"]
     assert state["name"] == "envoy.http.stateful_session.header"
     assert state["typedConfig"]["name"] == "x-s"

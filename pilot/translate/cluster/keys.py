@@ -40,8 +40,8 @@ class ClusterKey(NamedTuple):
         return names.outbound_cluster(self.port, self.subset, self.ref.hostname)
 
 
-class ClusterViewKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """What of a proxy decides on its keys: what it sees, and which rules are for it."""
+class ClusterListKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """Says what of a proxy decides which clusters it has: what it sees, and which rules are for it."""
 
     scope: ScopeFacet
     labels: Labels
@@ -55,9 +55,9 @@ class ServiceKeys(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def view_of(outbound: OutboundFacet) -> ClusterViewKey:
+def list_key(outbound: OutboundFacet) -> ClusterListKey:
     """Returns what of a proxy's outbound side decides on its keys."""
-    return ClusterViewKey(outbound.scope, outbound.labels)
+    return ClusterListKey(outbound.scope, outbound.labels)
 
 
 def cluster_port(found: Service, number: int) -> Port | None:
@@ -66,14 +66,14 @@ def cluster_port(found: Service, number: int) -> Port | None:
 
 
 @derived
-def _imports(db: Mesh, view: ClusterViewKey) -> tuple[ImportKey, ...]:
-    if view.scope.routed is not None:
-        return routed_services(db, msgspec.structs.replace(view.scope, routed=None), view.scope.routed)
-    return tuple(scope_services(db, view.scope).values())
+def _imports(db: Mesh, by: ClusterListKey) -> tuple[ImportKey, ...]:
+    if by.scope.routed is not None:
+        return routed_services(db, msgspec.structs.replace(by.scope, routed=None), by.scope.routed)
+    return tuple(scope_services(db, by.scope).values())
 
 
 @derived
-def _keys_of_service(db: Mesh, item: ImportKey, view: ClusterViewKey) -> ServiceKeys | None:
+def _keys_of_service(db: Mesh, item: ImportKey, by: ClusterListKey) -> ServiceKeys | None:
     found = service(db, item.ref)
     if found is None:
         return None
@@ -81,39 +81,39 @@ def _keys_of_service(db: Mesh, item: ImportKey, view: ClusterViewKey) -> Service
     if not ports:
         return None
     subsets: Iterable[str] = ()
-    if not is_dynamic(found) and (rule_key := merged_rule_key(db, view.scope.namespace, item.ref, view.labels)):
+    if not is_dynamic(found) and (rule_key := merged_rule_key(db, by.scope.namespace, item.ref, by.labels)):
         rule = merged_rule(db, rule_key)
         subsets = dict.fromkeys(s.name for s in rule.spec.subsets) if rule is not None else ()
     keys = tuple(ClusterKey(item.ref, port, subset) for port in ports for subset in ("", *subsets))
     return ServiceKeys(keys, discovery_type(found, router=False) in INLINE)
 
 
-_keys_by_service: Gather[ImportKey, [ClusterViewKey], ServiceKeys] = Gather("cluster keys of services", _imports, _keys_of_service)
+_keys_by_service: Gather[ImportKey, [ClusterListKey], ServiceKeys] = Gather("cluster keys of services", _imports, _keys_of_service)
 
 
 @derived
-def _listed(db: Mesh, view: ClusterViewKey, inline: bool) -> tuple[ClusterKey, ...]:
+def _listed(db: Mesh, by: ClusterListKey, inline: bool) -> tuple[ClusterKey, ...]:
     """Returns the keys of the services whose clusters hold their endpoints, or of those whose clusters do not."""
-    return tuple(chain.from_iterable(s.keys for s in _keys_by_service(db, view).values() if s.inline is inline))
+    return tuple(chain.from_iterable(s.keys for s in _keys_by_service(db, by).values() if s.inline is inline))
 
 
 @derived
 def cluster_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
     """Returns the keys of all outbound clusters of a proxy, also of those that come to nothing for lack of endpoints."""
-    view = view_of(outbound)
-    return _listed(db, view, False) + _listed(db, view, True)
+    by = list_key(outbound)
+    return _listed(db, by, False) + _listed(db, by, True)
 
 
 @derived
 def placeless_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
     """Returns the clusters that are the same wherever the proxy is: their endpoints come by EDS, or not at all."""
-    return _listed(db, view_of(outbound), False)
+    return _listed(db, list_key(outbound), False)
 
 
 @derived
 def inline_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
     """Returns the clusters that hold their endpoints, which are ordered by where the proxy is."""
-    return _listed(db, view_of(outbound), True)
+    return _listed(db, list_key(outbound), True)
 
 
 def find_destination(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, sni_routed: bool = False) -> ClusterDestination | None:

@@ -42,7 +42,7 @@ def _passing(to: ClusterDestination) -> bool:
     return to.service.resolution is Resolution.PASSTHROUGH or passes_through(policy.traffic_policy if policy is not None else None)
 
 
-def outbound_cluster(
+def resolve_cluster(
     db: Mesh,
     key: ClusterKey,
     rule_key: MergedRuleKey,
@@ -69,7 +69,7 @@ def as_resource(built: cluster_pb2.Cluster) -> Resource:
 @derived
 def placeless_cluster(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, traits: ClusterTraitsKey) -> Resource | None:
     """Returns the cluster of a key under a rule, where it is the same wherever its proxy is."""
-    return outbound_cluster(db, key, rule_key, traits, None)
+    return resolve_cluster(db, key, rule_key, traits, None)
 
 
 @derived

@@ -7,7 +7,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.views.destination_rules import merged_rule_key
 from pilot.translate.cluster.defaults import outbound_traits
 from pilot.translate.cluster.keys import ClusterKey, cluster_keys, find_destination, inline_keys
-from pilot.translate.cluster.outbound import outbound_cluster
+from pilot.translate.cluster.outbound import resolve_cluster
 from pilot.translate.cluster.resolution import INLINE, discovery_type, is_dynamic
 from pilot.translate.endpoint.assignment import inline_assignment
 from pilot.translate.resource import Resource
@@ -16,7 +16,7 @@ from pilot.translate.resource import Resource
 @derived
 def _inline_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
     rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
-    return outbound_cluster(db, key, rule_key, outbound_traits(outbound), inline_assignment(db, key, outbound))
+    return resolve_cluster(db, key, rule_key, outbound_traits(outbound), inline_assignment(db, key, outbound))
 
 
 inline_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("outbound clusters with endpoints", inline_keys, _inline_cluster)
@@ -30,7 +30,7 @@ def _sni_routed_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> R
     if to is None or to.service.mesh_external or is_dynamic(to.service):
         return None
     inline = inline_assignment(db, key, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
-    return outbound_cluster(db, key, rule_key, outbound_traits(outbound), inline, sni_routed=True)
+    return resolve_cluster(db, key, rule_key, outbound_traits(outbound), inline, sni_routed=True)
 
 
 sni_routed_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("clusters routed to by SNI", cluster_keys, _sni_routed_cluster)

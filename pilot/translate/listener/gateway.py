@@ -31,7 +31,7 @@ from pilot.translate.listener.gateway_chains import (
     SniChain,
     TcpChain,
     plan_chains,
-    plan_slots,
+    plan_listeners,
 )
 from pilot.translate.listener.gateway_filters import manager, tcp_route
 from pilot.translate.listener.gateway_listener import GatewayChain, GatewayOptions, build_gateway_chain, build_gateway_listener
@@ -50,14 +50,14 @@ from pilot.translate.transport_socket.sds import SdsProvider
 # -- which listeners and chains --------------------------------------------------------------------------------------------
 
 @derived
-def _slots(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
+def _planned_listeners(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
     everywhere = wildcards(front.listening.ipv4, front.listening.ipv6)[0]
-    return plan_slots(merged_gateway(db, selected), everywhere, front.listening.unprivileged)
+    return plan_listeners(merged_gateway(db, selected), everywhere, front.listening.unprivileged)
 
 
 @derived
-def _slot_keys(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[GatewayListenerKey, ...]:
-    return tuple(_slots(db, selected, front))
+def _listener_keys(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[GatewayListenerKey, ...]:
+    return tuple(_planned_listeners(db, selected, front))
 
 
 @derived
@@ -71,18 +71,18 @@ _layer4_services: Gather[ObjectKey, [str, ObjectKey], Layer4] = Gather("layer4_o
 
 
 @derived
-def _planned(db: Mesh, slot: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> Planned:
-    ports = _slots(db, selected, front).get(slot, ())
+def _planned(db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> Planned:
+    ports = _planned_listeners(db, selected, front).get(listener, ())
     servers = {m.key: s for p in ports for m in p.servers if (s := server(db, m.key)) is not None}
     gateways = dict.fromkeys(key.gateway for key in servers)
     bound = {g: tuple(_layer4_services(db, front.scope.namespace, g).values()) for g in gateways}
-    return plan_chains(ports, slot.quic, servers, bound)
+    return plan_chains(ports, listener.quic, servers, bound)
 
 
 @derived
-def _chain_keys(db: Mesh, slot: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[GatewayChainKey, ...]:
+def _chain_keys(db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[GatewayChainKey, ...]:
     chains: dict[GatewayChainKey, None] = {}
-    for planned in _planned(db, slot, selected, front).chains:
+    for planned in _planned(db, listener, selected, front).chains:
         if isinstance(planned, Passages):
             found = server(db, planned.server)
             names = sni_hosts(found) if found is not None else ()
@@ -95,42 +95,42 @@ def _chain_keys(db: Mesh, slot: GatewayListenerKey, selected: GatewaySelectionKe
 @derived
 def repeated_names(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[Repeated, ...]:
     """Returns the conditions of TLS rules that have no chain in the listeners of a router."""
-    return tuple(again for slot in _slot_keys(db, selected, front) for again in _planned(db, slot, selected, front).repeated)
+    return tuple(again for listener in _listener_keys(db, selected, front) for again in _planned(db, listener, selected, front).repeated)
 
 
 @derived
 def covered_servers(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[ServerKey, ...]:
     """Returns the servers that have no chain in the listeners of a router."""
-    return tuple(key for slot in _slot_keys(db, selected, front) for key in _planned(db, slot, selected, front).covered)
+    return tuple(key for listener in _listener_keys(db, selected, front) for key in _planned(db, listener, selected, front).covered)
 
 
 # -- chains ----------------------------------------------------------------------------------------------------------------
 
 @derived
-def filter_chain(db: Mesh, chain: GatewayChainKey, slot: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
+def filter_chain(db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
     """Returns one filter chain; None for one that has nowhere to go."""
     if isinstance(chain, PlainChain):
-        return _plain_chain(db, chain, slot, front)
+        return _plain_chain(db, chain, listener, front)
     if isinstance(chain, HttpsChain):
-        return _https_chain(db, chain, slot, front)
+        return _https_chain(db, chain, listener, front)
     if isinstance(chain, MeshChain):
         return build_passage(db, chain, front)
     return _tcp_chain(db, chain, front)
 
 
-def _plain_chain(db: Mesh, chain: PlainChain, slot: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
+def _plain_chain(db: Mesh, chain: PlainChain, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
     template = manager(db, front, parse_protocol(chain.protocol) is Protocol.GRPC_WEB, False)
-    own = over_rds(_stat_prefix(slot), route_name(chain.route))
+    own = over_rds(_stat_prefix(listener), route_name(chain.route))
     return build_gateway_chain((), manager=template + own, timeout=db.settings.gateways.handshake_timeout)
 
 
-def _https_chain(db: Mesh, chain: HttpsChain, slot: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
+def _https_chain(db: Mesh, chain: HttpsChain, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
     found = server(db, chain.server)
     if found is None:
         return None
-    template = manager(db, front, False, slot.quic)
-    own = over_rds(found.name or _stat_prefix(slot), route_name(chain.route))
-    socket = _socket(db, chain.server, front, HTTP3_ALPN if slot.quic else HTTP_ALPN, slot.quic)
+    template = manager(db, front, False, listener.quic)
+    own = over_rds(found.name or _stat_prefix(listener), route_name(chain.route))
+    socket = _socket(db, chain.server, front, HTTP3_ALPN if listener.quic else HTTP_ALPN, listener.quic)
     return build_gateway_chain(sni_hosts(found), manager=template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout)
 
 
@@ -155,8 +155,8 @@ def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: GatewayListenersFace
     return build_gateway_chain(sni_hosts(found), filters, socket=socket, timeout=db.settings.gateways.handshake_timeout)
 
 
-def _stat_prefix(slot: GatewayListenerKey) -> str:
-    return f"outbound_{slot_name(slot)};"
+def _stat_prefix(listener: GatewayListenerKey) -> str:
+    return f"outbound_{gateway_listener_name(listener)};"
 
 
 def _socket(db: Mesh, key: ServerKey, front: GatewayListenersFacet, alpn: tuple[str, ...], quic: bool = False) -> base_pb2.TransportSocket | None:
@@ -184,9 +184,9 @@ def _sds_provider(db: Mesh) -> SdsProvider | None:
 
 @derived
 def _chain(
-    db: Mesh, chain: GatewayChainKey, slot: GatewayListenerKey, _: GatewaySelectionKey, front: GatewayListenersFacet
+    db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, _: GatewaySelectionKey, front: GatewayListenersFacet
 ) -> GatewayChain | None:
-    return filter_chain(db, chain, slot, front)
+    return filter_chain(db, chain, listener, front)
 
 
 _chains: Gather[GatewayChainKey, [GatewayListenerKey, GatewaySelectionKey, GatewayListenersFacet], GatewayChain]
@@ -194,22 +194,22 @@ _chains = Gather("gateway_chains", _chain_keys, _chain)
 
 
 @derived
-def _listener(db: Mesh, slot: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> Resource | None:
+def _listener(db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> Resource | None:
     """Returns the listener of a key; None where nothing would answer on it."""
-    chains = tuple(_chains(db, slot, selected, front).values())
-    return build_gateway_listener(slot, slot_name(slot), chains, _options(db, slot, front)) if chains else None
+    chains = tuple(_chains(db, listener, selected, front).values())
+    return build_gateway_listener(listener, gateway_listener_name(listener), chains, _options(db, listener, front)) if chains else None
 
 
-def slot_name(slot: GatewayListenerKey) -> str:
-    return ("udp_" if slot.quic else "") + listener_name(slot.bind, slot.number)
+def gateway_listener_name(listener: GatewayListenerKey) -> str:
+    return ("udp_" if listener.quic else "") + listener_name(listener.bind, listener.number)
 
 
 @derived
-def _options(db: Mesh, slot: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayOptions:
+def _options(db: Mesh, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayOptions:
     listening = front.listening
     all_addresses = wildcards(listening.ipv4, listening.ipv6)
     return GatewayOptions(
-        others=all_addresses[1:] if db.settings.registry.dual_stack and slot.bind == all_addresses[0] else (),
+        others=all_addresses[1:] if db.settings.registry.dual_stack and listener.bind == all_addresses[0] else (),
         proxy_protocol=front.topology.proxy_protocol,
         exact_balance=listening.exact_balance,
         accepts=db.settings.listeners.connections_per_event,
@@ -219,4 +219,4 @@ def _options(db: Mesh, slot: GatewayListenerKey, front: GatewayListenersFacet) -
 
 
 gateway_listeners: Gather[GatewayListenerKey, [GatewaySelectionKey, GatewayListenersFacet], Resource]
-gateway_listeners = Gather("gateway_listeners", _slot_keys, _listener)
+gateway_listeners = Gather("gateway_listeners", _listener_keys, _listener)

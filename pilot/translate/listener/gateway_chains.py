@@ -110,7 +110,7 @@ class Layer4(NamedTuple):
         return cls(key, spec.hosts, tcp, tuple((i, rule.match) for i, rule in enumerate(spec.tls) if rule.route))
 
 
-def plan_slots(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
+def plan_listeners(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
     """Returns the listeners of a gateway, each with the merged ports that share it: they differ by protocol.
 
     `everywhere`: the address that stands for all, where a server names none. A pod without privileges cannot listen on low ports.
@@ -120,9 +120,9 @@ def plan_slots(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> d
         if unprivileged and port.number < UNPRIVILEGED_PORTS:
             continue
         bind = port.bind or everywhere
-        for slot in (GatewayListenerKey(port.number, bind), GatewayListenerKey(port.number, bind, True)):
-            if port.quic or not slot.quic:
-                found[slot] = (*found.get(slot, ()), port)
+        for listener in (GatewayListenerKey(port.number, bind), GatewayListenerKey(port.number, bind, True)):
+            if port.quic or not listener.quic:
+                found[listener] = (*found.get(listener, ()), port)
     return found
 
 
@@ -185,7 +185,7 @@ class _Planner:
         """Yields the first rule that applies; a server has one chain at most."""
         for service in self._services(key, server):
             for position, matches in service.tcp:
-                if not matches or any(applies(m, server, key.gateway) for m in matches):
+                if not matches or any(can_reach(m, server, key.gateway) for m in matches):
                     if self._take(key, sni_hosts(server)):
                         yield TcpChain(key, service.key, position)
                     return
@@ -194,7 +194,7 @@ class _Planner:
         for service in self._services(key, server):
             for position, matches in service.tls:
                 for index, match in enumerate(matches):
-                    if not applies(match, server, key.gateway):
+                    if not can_reach(match, server, key.gateway):
                         continue
                     if again := tuple(h for h in match.sni_hosts if h.lower() in self.taken or h.lower() in self.ended):
                         self.repeated.append(Repeated(service.key, position, index, again))
@@ -206,7 +206,7 @@ class _Planner:
         return (s for s in self.bound.get(key.gateway, ()) if shares_host(server.hosts, s.key.namespace, s.hosts))
 
 
-def applies(match: L4MatchAttributes | TLSMatchAttributes, server: Server, gateway: ObjectKey) -> bool:
+def can_reach(match: L4MatchAttributes | TLSMatchAttributes, server: Server, gateway: ObjectKey) -> bool:
     """Returns whether a connection to the server can meet the condition. Port and gateway decide; a gateway's clients have no labels or
     namespace to go by."""
     assert server.port is not None

@@ -16,8 +16,8 @@ from pilot.translate.cluster.stat_name import build_stat_name
 from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.http import ManagerKey, http_template, tracing_part
 from pilot.translate.network_filter.tcp_proxy import TcpRoute, tcp_settings
-from pilot.translate.route.destination import cluster_of
-from pilot.translate.route.gateway_sources import service_in_sight, target_of
+from pilot.translate.route.destination import destination_cluster
+from pilot.translate.route.gateway_sources import destination_of, service_in_sight
 
 Manager = hcm_pb2.HttpConnectionManager
 
@@ -76,4 +76,4 @@ def stat_prefix(db: Mesh, ref: ServiceRef, port: Port, subset: str) -> str:
 
 def _cluster(db: Mesh, to: RouteDestination, port: Port, viewer: str) -> str:
     ref = service_in_sight(db, to.destination.host, viewer) if to.destination is not None else None
-    return cluster_of(to.destination, target_of(db, ref) if ref is not None else None, port.number)
+    return destination_cluster(to.destination, destination_of(db, ref) if ref is not None else None, port.number)

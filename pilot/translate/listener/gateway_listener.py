@@ -41,21 +41,21 @@ class GatewayOptions(NamedTuple):
     access_logs: tuple[accesslog_pb2.AccessLog, ...] = ()
 
 
-def build_gateway_listener(slot: GatewayListenerKey, name: str, chains: Sequence[GatewayChain], options: GatewayOptions) -> Resource:
-    """Returns the listener of a slot, of at least one chain.
+def build_gateway_listener(listener: GatewayListenerKey, name: str, chains: Sequence[GatewayChain], options: GatewayOptions) -> Resource:
+    """Returns the listener of a listener, of at least one chain.
 
     No timeout of the listener filters is set: Envoy's own, 15 s, frees what clients hold that never speak.
     """
     frame = Frame(
         name=name,
-        binds=(slot.bind, *options.others),
-        port=slot.number,
+        binds=(listener.bind, *options.others),
+        port=listener.number,
         accepts=options.accepts,
         exact_balance=options.exact_balance,
-        filters=() if slot.quic else _inspection(options.proxy_protocol, any(c.inspects for c in chains)),
+        filters=() if listener.quic else _inspection(options.proxy_protocol, any(c.inspects for c in chains)),
         access_logs=options.access_logs,
         buffer_bytes=options.buffer_bytes,
-        quic=slot.quic,
+        quic=listener.quic,
     )
     head = build_frame(frame).SerializeToString(deterministic=True)
     return assemble(ListenerParts(name, head, tuple(c.parts for c in chains)), b"")

@@ -1,12 +1,16 @@
 """Builds HTTP connection managers: a template for each class of them."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 from envoy.config.route.v3 import route_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from pilot.derive import derived
 from pilot.model.facets import ListeningFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
+from pilot.settings.mesh import MeshSettings
 from pilot.translate import names
 from pilot.translate.access_log import build_http_access_logs
 from pilot.translate.cluster.dns import lookup_family
@@ -38,27 +42,37 @@ class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 @derived
 def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> bytes:
     """Returns a serialized manager without statistics prefix, routes and tracing."""
-    settings, defaults = db.settings, listener_defaults(db)
-    side = listening.side
-    use_remote_address = side == "gateway" or (side == "outbound" and settings.listeners.use_remote_address and not kind.forward_proxy)
-    options = HttpOptions(
+    added = [*http_policy_filters(db, listening), *_resolving_filters(db, kind, listening)]
+    filters = build_http_filters(_filter_options(db.settings, kind, listening), added)
+    logs = build_http_access_logs(access_logs(db, listening))
+    template: bytes = build_http_connection_manager(_options(db, kind, listening), filters, logs).SerializeToString(deterministic=True)
+    return template
+
+
+def _options(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> HttpOptions:
+    settings, side = db.settings.listeners, listening.side
+    use_remote_address = side == "gateway" or (side == "outbound" and settings.use_remote_address and not kind.forward_proxy)
+    return HttpOptions(
         side=side,
         headers=listening.headers,
         connections=listening.connections,
-        normalization=defaults.normalization,
+        normalization=listener_defaults(db).normalization,
         http10=listening.http10,
         http2=kind.http2,
         http3=kind.http3,
         absolute_urls=kind.forward_proxy,
         idle_timeout=listening.idle_timeout,
         use_remote_address=use_remote_address,
-        continue_100=settings.listeners.continue_100,
-        internal_networks=internal_networks(db) if settings.listeners.hcm_internal_networks or use_remote_address else (),
+        continue_100=settings.continue_100,
+        internal_networks=internal_networks(db) if settings.hcm_internal_networks or use_remote_address else (),
     )
+
+
+def _filter_options(settings: MeshSettings, kind: ManagerKey, listening: ListeningFacet) -> FilterOptions:
     headers = listening.headers
     exchange = headers.metadata_exchange_headers
-    filters = FilterOptions(
-        side=side,
+    return FilterOptions(
+        side=listening.side,
         features=listening.features,
         metadata_exchange=settings.telemetry.metadata_exchange,
         labels=settings.telemetry.metadata_exchange_labels,
@@ -68,17 +82,17 @@ def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> byte
         grpc_web=kind.grpc_web,
         suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled),
     )
+
+
+def _resolving_filters(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
+    """Yields the filters that look up the host of each request, where a manager is for hosts that are resolved when asked for."""
+    settings = db.settings
     family = lookup_family(listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4)
-    added = http_policy_filters(db, listening)
     if kind.dynamic_host:
-        added.append((Phase.RESOLUTION, build_dynamic_forward_proxy(build_dns_cache(names.dns_cache(kind.dynamic_host), family))))
+        yield Phase.RESOLUTION, build_dynamic_forward_proxy(build_dns_cache(names.dns_cache(kind.dynamic_host), family))
     if kind.allow_any:
         cache = build_allow_any_dns_cache(family, settings.clusters.dynamic_dns_max_hosts, listening.dns_proxy)
-        added.append((Phase.RESOLUTION, build_dynamic_forward_proxy(cache)))
-    logs = build_http_access_logs(access_logs(db, listening))
-    manager = build_http_connection_manager(options, build_http_filters(filters, added), logs)
-    template: bytes = manager.SerializeToString(deterministic=True)
-    return template
+        yield Phase.RESOLUTION, build_dynamic_forward_proxy(cache)
 
 
 def over_rds(stat_prefix: str, routes: str) -> bytes:

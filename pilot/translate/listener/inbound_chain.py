@@ -31,7 +31,7 @@ MESH_ALPNS = ("istio", "istio-peer-exchange", *MESH_HTTP_ALPNS)
 CATCH_ALL_HTTP_CHAIN = "virtualInbound-catchall-http"
 
 
-class Match(NamedTuple):
+class InboundMatch(NamedTuple):
     """Says what a connection must be like. `http`: the chain speaks HTTP; `ends_tls`: it ends the TLS of the mesh (or the user's)."""
 
     http: bool
@@ -40,7 +40,7 @@ class Match(NamedTuple):
     ends_tls: bool = False
 
 
-def find_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) -> tuple[Match, ...]:
+def find_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) -> tuple[InboundMatch, ...]:
     """Returns what the connections of each chain of a port must be like. `plaintext`: what inspection says of HTTP without TLS.
 
     PERMISSIVE takes the mesh's TLS, which its ALPN tells apart, and what is not of the mesh as it comes. Where the protocol is not
@@ -50,23 +50,23 @@ def find_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) -> 
     http = protocol.is_http
     if mode == "STRICT":
         if known:
-            return (Match(http, TLS, ends_tls=True),)
-        return Match(True, TLS, MESH_HTTP_ALPNS, True), Match(False, TLS, ends_tls=True)
+            return (InboundMatch(http, TLS, ends_tls=True),)
+        return InboundMatch(True, TLS, MESH_HTTP_ALPNS, True), InboundMatch(False, TLS, ends_tls=True)
     if mode == "PERMISSIVE":
         if http:
-            return Match(True, TLS, MESH_ALPNS, True), Match(True, RAW_BUFFER)
+            return InboundMatch(True, TLS, MESH_ALPNS, True), InboundMatch(True, RAW_BUFFER)
         if known:
-            return Match(False, TLS, MESH_ALPNS, True), Match(False, TLS), Match(False, RAW_BUFFER)
+            return InboundMatch(False, TLS, MESH_ALPNS, True), InboundMatch(False, TLS), InboundMatch(False, RAW_BUFFER)
         return (
-            Match(True, TLS, MESH_HTTP_ALPNS, True),
-            Match(True, RAW_BUFFER, plaintext),
-            Match(False, TLS, MESH_TCP_ALPNS, True),
-            Match(False, RAW_BUFFER),
-            Match(False, TLS),
+            InboundMatch(True, TLS, MESH_HTTP_ALPNS, True),
+            InboundMatch(True, RAW_BUFFER, plaintext),
+            InboundMatch(False, TLS, MESH_TCP_ALPNS, True),
+            InboundMatch(False, RAW_BUFFER),
+            InboundMatch(False, TLS),
         )
     if known:
-        return (Match(http, RAW_BUFFER),)
-    return Match(True, RAW_BUFFER, plaintext), Match(False, RAW_BUFFER)
+        return (InboundMatch(http, RAW_BUFFER),)
+    return InboundMatch(True, RAW_BUFFER, plaintext), InboundMatch(False, RAW_BUFFER)
 
 
 class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
@@ -104,10 +104,10 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
         """Returns the name of a listener of its own, which stands in statistics too."""
         return listener_name(self.bind[0], self.number)
 
-    def matches(self, plaintext: tuple[str, ...]) -> tuple[Match, ...]:
+    def matches(self, plaintext: tuple[str, ...]) -> tuple[InboundMatch, ...]:
         """Returns what connections of each chain must be like. TLS of a Sidecar's own counts only where the mesh's is off."""
         if self.tls is not None and self.mode == "DISABLE":
-            return (Match(self.protocol.is_http, TLS, ends_tls=True),)
+            return (InboundMatch(self.protocol.is_http, TLS, ends_tls=True),)
         return find_matches(self.protocol, self.mode, plaintext)
 
 
@@ -139,7 +139,7 @@ def build_chains(
     return tuple(_build_chain(spec, m, materials, manager) for m in matches)
 
 
-def _build_chain(spec: InboundChainsKey, match: Match, materials: Materials, manager: bytes) -> InboundChain:
+def _build_chain(spec: InboundChainsKey, match: InboundMatch, materials: Materials, manager: bytes) -> InboundChain:
     socket = (materials.http_tls if match.http else materials.tcp_tls) if match.ends_tls else None
     condition = ChainMatch(alpns=match.alpns, transport=match.transport, port=spec.number)
     source = build_source("sidecar", spec.source) if spec.source is not None else None

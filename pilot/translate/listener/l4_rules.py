@@ -70,7 +70,7 @@ def l4_keys(db: Mesh, scope: ScopeFacet, index: int, hostname: str) -> tuple[Obj
     return tuple(r.key for r in l4_virtual_services(db, scope.namespace, hosts) if any(matches(h, hostname) for h in r.hosts))
 
 
-def applies(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, port: int) -> bool:
+def can_meet(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, port: int) -> bool:
     """Returns whether a connection of the client to the port can meet the condition at all."""
     return (
         (not match.gateways or MESH in match.gateways)
@@ -91,7 +91,7 @@ def find_tls_chains(
         for rule in spec.tls
         if rule.route
         for match in rule.match
-        if applies(match, client, port)
+        if can_meet(match, client, port)
     ]
     named = accumulate((match.destination_subnets if port else () for *_, match in met), lambda last, own: own or last, initial=cidrs)
     chains: dict[tuple[tuple[str, ...], tuple[str, ...]], L4Chain] = {}
@@ -118,7 +118,7 @@ def find_tcp_chains(
 def _tcp_chain(key: ObjectKey, rule: TCPRoute, client: L4Client, port: int, cidrs: tuple[str, ...]) -> L4Chain | None:
     """Returns the chain of a rule: a condition without subnets takes all; of others the subnets are collected. Where these are just the
     service's own networks, its default chain would repeat the condition, and None is returned."""
-    met = [match for match in rule.match if applies(match, client, port)]
+    met = [match for match in rule.match if can_meet(match, client, port)]
     if not rule.match or any(not port or not match.destination_subnets for match in met):
         return L4Chain(key, rule.route, cidrs=cidrs, terminal=True)
     subnets = tuple(subnet for match in met for subnet in match.destination_subnets)

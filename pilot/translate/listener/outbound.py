@@ -1,6 +1,6 @@
 """Derives the outbound listeners of sidecars: one for HTTP a port, one for TCP an address, and what becomes of services that share one.
 
-Shared by resolving first: what an egress listener's services ask for (`claim`) is grouped by address (`slots`), the claims of each
+Shared by resolving first: what an egress listener's services ask for (`claim`) is grouped by address (`listener_addresses`), the claims of each
 address become a `OutboundListenerKey` of names only, and that is built once for all scopes in which it comes out the same.
 """
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
 # -- who asks for which address ----------------------------------------------------------------------------------------------
 
 @derived
-def slots(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
+def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
     """Returns the addresses of a scope's listeners. An egress listener without a port leaves alone those of the listeners before it."""
     settings, mesh = db.settings, listener_defaults(db)
     refused = frozenset((mesh.outbound_port, mesh.inbound_port))
@@ -87,23 +87,23 @@ def _apart(asking: list[Claim], taken: Container[tuple[str, int]]) -> tuple[Clai
 
 
 @derived
-def _tcp_slots(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
-    return tuple(s for s in slots(db, facet) if not s.speaks_http)
+def _tcp_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
+    return tuple(s for s in listener_addresses(db, facet) if not s.speaks_http)
 
 
 @derived
-def _http_slots(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
-    return tuple(s for s in slots(db, facet) if s.speaks_http)
+def _http_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
+    return tuple(s for s in listener_addresses(db, facet) if s.speaks_http)
 
 
 # -- one listener ------------------------------------------------------------------------------------------------------------
 
 @derived
-def listener_spec(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersFacet) -> OutboundListenerKey | None:
+def listener_spec(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet) -> OutboundListenerKey | None:
     """Returns what the listener at an address is made by, after the claims of all services have been heard."""
     draft = ListenerDraft()
     everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
-    for claim in slot.claims:
+    for claim in at.claims:
         _hear(db, draft, claim, facet, everywhere)
     if draft.port is None:
         return None
@@ -162,14 +162,14 @@ def tcp_resource(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet)
 
 
 @derived
-def _tcp_listener(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersFacet) -> Resource | None:
-    spec = listener_spec(db, slot, facet)
+def _tcp_listener(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet) -> Resource | None:
+    spec = listener_spec(db, at, facet)
     return tcp_resource(db, spec, facet.listening) if spec is not None else None
 
 
 @derived
-def _http_listener(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Resource | None:
-    spec = listener_spec(db, slot, facet)
+def _http_listener(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Resource | None:
+    spec = listener_spec(db, at, facet)
     if spec is None:
         return None
     return assemble(listener_parts(db, spec, facet.listening), tracing_part(db, facet.listening, tags))
@@ -177,21 +177,21 @@ def _http_listener(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersF
 
 # -- the groups --------------------------------------------------------------------------------------------------------------
 
-tcp_listeners: Gather[ListenerAddressKey, [OutboundListenersFacet], Resource] = Gather("tcp_listeners", _tcp_slots, _tcp_listener)
+tcp_listeners: Gather[ListenerAddressKey, [OutboundListenersFacet], Resource] = Gather("tcp_listeners", _tcp_addresses, _tcp_listener)
 
 
 @derived
-def _slots_of_workload(db: Mesh, facet: OutboundListenersFacet, _: SpanTagsFacet) -> tuple[ListenerAddressKey, ...]:
-    return _http_slots(db, facet)
+def _addresses_of_workload(db: Mesh, facet: OutboundListenersFacet, _: SpanTagsFacet) -> tuple[ListenerAddressKey, ...]:
+    return _http_addresses(db, facet)
 
 
 http_listeners: Gather[ListenerAddressKey, [OutboundListenersFacet, SpanTagsFacet], Resource]
-http_listeners = Gather("http_listeners", _slots_of_workload, _http_listener)
+http_listeners = Gather("http_listeners", _addresses_of_workload, _http_listener)
 
 
 @derived
 def _pod_addresses(db: Mesh, facet: OutboundListenersFacet) -> frozenset[str]:
-    return frozenset(s.bind for s in slots(db, facet) if s.of_pod)
+    return frozenset(s.bind for s in listener_addresses(db, facet) if s.of_pod)
 
 
 def serves_headless(db: Mesh, facet: OutboundListenersFacet, address: str) -> bool:
@@ -212,15 +212,15 @@ def http_listeners_of_others(db: Mesh, facet: OutboundListenersFacet, tags: Span
 
 
 @derived
-def _slot_routes(db: Mesh, slot: ListenerAddressKey, facet: OutboundListenersFacet) -> tuple[str, ...] | None:
-    spec = listener_spec(db, slot, facet)
+def _routes_at(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet) -> tuple[str, ...] | None:
+    spec = listener_spec(db, at, facet)
     return tuple(dict.fromkeys(c.http.routes for c in spec.chains if c.http is not None)) if spec is not None else None
 
 
-_routes_by_slot: Gather[ListenerAddressKey, [OutboundListenersFacet], tuple[str, ...]] = Gather("routes_by_slot", _http_slots, _slot_routes)
+_routes_by_address: Gather[ListenerAddressKey, [OutboundListenersFacet], tuple[str, ...]] = Gather("routes_by_address", _http_addresses, _routes_at)
 
 
 @derived
 def route_names(db: Mesh, facet: OutboundListenersFacet) -> tuple[str, ...]:
     """Returns the routes that the listeners of a scope's services ask for over RDS."""
-    return tuple(dict.fromkeys(name for found in _routes_by_slot(db, facet).values() for name in found))
+    return tuple(dict.fromkeys(name for found in _routes_by_address(db, facet).values() for name in found))

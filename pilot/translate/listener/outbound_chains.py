@@ -21,7 +21,7 @@ from pilot.translate.listener.http import ManagerKey
 from pilot.translate.listener.l4_rules import L4Chain, L4Client, find_tcp_chains, find_tls_chains, l4_keys
 from pilot.translate.names import outbound_cluster
 from pilot.translate.network_filter.tcp_proxy import PLAIN, TcpRoute, TcpSettings, tcp_settings
-from pilot.translate.route.destination import RouteTarget, cluster_of
+from pilot.translate.route.destination import DestinationService, destination_cluster
 from pilot.translate.route.domains import absolute_names, short_names
 
 HTTP_ALPNS = ("http/1.1", "h2c")
@@ -121,23 +121,23 @@ def _is_dynamic(found: Service) -> bool:
     return found.resolution is Resolution.DYNAMIC_DNS and is_wildcard(found.hostname)
 
 
-def _target(db: Mesh, host: str, facet: OutboundListenersFacet) -> tuple[RouteTarget, Service] | None:
+def _destination(db: Mesh, host: str, facet: OutboundListenersFacet) -> tuple[DestinationService, Service] | None:
     item = imported(db, facet.scope, host)
     found = service(db, item.ref) if item is not None else None
     if item is None or found is None:
         return None
-    return RouteTarget(tuple(p.number for p in item.visible_ports(found)), found.external_name), found
+    return DestinationService(tuple(p.number for p in item.visible_ports(found)), found.external_name), found
 
 
 def _cluster(db: Mesh, to: RouteDestination, port: Port, facet: OutboundListenersFacet) -> str:
-    known = _target(db, to.destination.host, facet) if to.destination is not None else None
-    return cluster_of(to.destination, known[0] if known is not None else None, port.number)
+    known = _destination(db, to.destination.host, facet) if to.destination is not None else None
+    return destination_cluster(to.destination, known[0] if known is not None else None, port.number)
 
 
 def _stat_prefix(db: Mesh, to: RouteDestination, port: Port, facet: OutboundListenersFacet) -> str:
     """Returns what the mesh config calls the cluster in metrics, "" where it does not say."""
     pattern = listener_defaults(db).outbound_stat_name
-    known = _target(db, to.destination.host, facet) if pattern and to.destination is not None else None
+    known = _destination(db, to.destination.host, facet) if pattern and to.destination is not None else None
     return build_stat_name(pattern, known[1], port, to.destination.subset) if known is not None and to.destination is not None else ""
 
 

@@ -22,7 +22,7 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Says what the network filters of a proxy depend on.
 
     `mongo`, `redis`, `mysql`: filters that the settings ask for and the proxy has. `exchange`: the proxy exchanges metadata with the
-    peers that connect to it; `exchanged_labels`: more labels of workloads to exchange. `policies`: filters of policies on TCP.
+    peers that connect to it; `exchanged_labels`: more labels of workloads to exchange.
     """
 
     access_logs: AccessLogs = AccessLogs()
@@ -31,7 +31,6 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
     mysql: bool = False
     exchange: bool = False
     exchanged_labels: tuple[str, ...] = ()
-    policies: tuple[PhasedFilter, ...] = ()
 
 
 def build_first_filters(options: NetworkOptions, inbound: bool) -> list[listener_components_pb2.Filter]:
@@ -43,7 +42,7 @@ def build_tcp_filters(
     route: TcpRoute, protocol: Protocol, options: NetworkOptions, inbound: bool = False, logged: bool = True
 ) -> list[listener_components_pb2.Filter]:
     """Returns the filters of a chain of TCP. `inbound`: peers of the mesh connect to it; `logged`: its connections are."""
-    return in_order((*_exchange(options, inbound), *options.policies, *_route_filters(route, protocol, options, logged)))
+    return in_order((*_exchange(options, inbound), *_route_filters(route, protocol, options, logged)))
 
 
 def _exchange(options: NetworkOptions, inbound: bool) -> Iterator[PhasedFilter]:

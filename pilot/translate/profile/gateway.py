@@ -25,7 +25,7 @@ from pilot.translate.route.gateway import gateway_route_configurations
 def gateway_plan(db: Mesh, node_id: str) -> Plan:
     """Returns the groups of one router. No node of its own."""
     outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
-    routed = restrict(outbound, selected) if db.settings.gateways.filter_clusters else outbound
+    routed = routed_only(outbound, selected) if db.settings.gateways.filter_clusters else outbound
     passes = _passes(db, selected)
     return Plan({
         CLUSTER: tuple(_clusters(routed, outbound, passes)),
@@ -45,7 +45,7 @@ def _passes(db: Mesh, selected: GatewaySelectionKey) -> bool:
     return merged_gateway(db, selected).auto_passthrough
 
 
-def restrict(outbound: OutboundFacet, selected: GatewaySelectionKey) -> OutboundFacet:
+def routed_only(outbound: OutboundFacet, selected: GatewaySelectionKey) -> OutboundFacet:
     """Returns the facet of a router that gets clusters only for what its Gateways' routes lead to."""
     return replace(outbound, scope=replace(outbound.scope, routed=selected.gateways))
 

@@ -17,7 +17,7 @@ _VIRTUAL_SERVICE = GroupKind(NETWORKING, "VirtualService")
 
 
 @derived
-def gateway_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
+def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
     """Returns the servers that are left out of a router's merged gateway, and conditions of TLS rules that have no filter chain there."""
     selected = selection(db, node_id)
     servers = (
@@ -43,4 +43,4 @@ def _warning(code: str, kind: GroupKind, key: ObjectKey, path: str, message: str
     return Problem(code=code, object=ObjectRef(kind, key.namespace, key.name), path=path, message=message, severity=Severity.WARNING)
 
 
-ROUTERS = Check("router", routers, gateway_problems)
+ROUTERS = Check("router", routers, router_problems)

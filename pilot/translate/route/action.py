@@ -10,7 +10,7 @@ from pilot.model.config.destination_rule import ConsistentHashLB
 from pilot.model.config.virtual_service import HTTPRoute, HTTPRouteDestination
 from pilot.translate.durations import NO_TIME, build_duration
 from pilot.translate.route.context import RouteContext
-from pilot.translate.route.destination import cluster_of, destination_key
+from pilot.translate.route.destination import destination_cluster, destination_key
 from pilot.translate.route.hash_policy import build_hash_policy
 from pilot.translate.route.headers import build_operations
 from pilot.translate.route.mirror import build_mirrors
@@ -56,8 +56,8 @@ def _hash(route: HTTPRouteDestination, context: RouteContext) -> ConsistentHashL
 
 
 def _cluster(route: HTTPRouteDestination, context: RouteContext) -> str:
-    target = context.targets.get(route.destination.host) if route.destination is not None else None
-    return cluster_of(route.destination, target, context.port)
+    service = context.destinations.get(route.destination.host) if route.destination is not None else None
+    return destination_cluster(route.destination, service, context.port)
 
 
 def _set_clusters(action: route_components_pb2.RouteAction, rule: HTTPRoute, context: RouteContext) -> bool:

@@ -21,13 +21,13 @@ class Asks(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what rules ask. `conditional`: there may be no route at all, for some port or source. `namespace`, `labels`: what is asked of
     the source.
 
-    `targets`: hosts that requests are sent to; `hashed`: destinations that some DestinationRule may ask to hash for.
+    `hosts`: those that requests are sent to; `hashed`: destinations that some DestinationRule may ask to hash for.
     """
 
     conditional: bool = False
     namespace: bool = False
     labels: frozenset[str] = frozenset()
-    targets: frozenset[str] = frozenset()
+    hosts: frozenset[str] = frozenset()
     hashed: tuple[DestinationKey, ...] = ()
 
     @property
@@ -47,7 +47,7 @@ def combine(many: Iterable[Asks]) -> Asks:
         any(a.conditional for a in items),
         any(a.namespace for a in items),
         frozenset().union(*(a.labels for a in items)),
-        frozenset().union(*(a.targets for a in items)),
+        frozenset().union(*(a.hosts for a in items)),
         tuple(dict.fromkeys(key for a in items for key in a.hashed)),
     )
 
@@ -63,7 +63,7 @@ def asks_of(db: Mesh, key: ObjectKey) -> Asks | None:
         conditional=all(rule.match and all(_is_conditional(m) for m in rule.match) for rule in found.spec.http),
         namespace=any(m.source_namespace for m in matches),
         labels=frozenset(k for m in matches for k in m.source_labels),
-        targets=frozenset(_targets(found.spec)),
+        hosts=frozenset(_hosts(found.spec)),
         hashed=tuple(k for k in dict.fromkeys(_destinations(found.spec)) if may_hash(db, k.host)),
     )
 
@@ -76,7 +76,7 @@ def _destinations(spec: VirtualService) -> Iterable[DestinationKey]:
     return (destination_key(d.destination) for rule in spec.http for d in rule.route if d.destination is not None)
 
 
-def _targets(spec: VirtualService) -> Iterable[str]:
+def _hosts(spec: VirtualService) -> Iterable[str]:
     for rule in spec.http:
         leads = (*(d.destination for d in rule.route), rule.mirror, *(m.destination for m in rule.mirrors))
         yield from (d.host for d in leads if d is not None)

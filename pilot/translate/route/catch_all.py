@@ -6,7 +6,7 @@ from envoy.config.route.v3 import route_components_pb2
 from pilot.model.views.sidecar_scope import OutboundPolicy
 from pilot.translate.durations import NO_TIME
 from pilot.translate.names import ALLOW_ANY_DYNAMIC_DNS_CLUSTER, PASSTHROUGH_CLUSTER
-from pilot.translate.route.destination import cluster_of
+from pilot.translate.route.destination import destination_cluster
 
 ALLOW_ANY, DYNAMIC_DNS, BLOCK_ALL = "allow_any", "allow_any_dynamic_dns", "block_all"
 BAD_GATEWAY = 502
@@ -29,7 +29,7 @@ def build_catch_all(policy: OutboundPolicy, attempt_count: bool, forwarded_host:
 
 def _cluster(policy: OutboundPolicy) -> tuple[str, str]:
     if policy.mode == "ALLOW_ANY":
-        return ALLOW_ANY, cluster_of(policy.egress_proxy, None, 0) if policy.egress_proxy is not None else PASSTHROUGH_CLUSTER
+        return ALLOW_ANY, destination_cluster(policy.egress_proxy, None, 0) if policy.egress_proxy is not None else PASSTHROUGH_CLUSTER
     if policy.dynamic_dns:
         return DYNAMIC_DNS, ALLOW_ANY_DYNAMIC_DNS_CLUSTER
     return BLOCK_ALL, ""

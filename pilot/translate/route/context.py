@@ -8,14 +8,14 @@ import msgspec
 from pilot.model.config.destination_rule import ConsistentHashLB
 from pilot.model.config.virtual_service import HTTPRetry
 from pilot.model.facets import Labels
-from pilot.translate.route.destination import DestinationKey, RouteTarget
+from pilot.translate.route.destination import DestinationKey, DestinationService
 
 
 class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
     """Says for whom routes are built.
 
     `port`: of the listener, 0 for one that serves all ports (an HTTP proxy, a Unix socket). `gateways`: names that conditions may
-    ask for, {"mesh"} for a sidecar. `namespace`, `labels`: of the proxy. `targets`: by host, the services that destinations name
+    ask for, {"mesh"} for a sidecar. `namespace`, `labels`: of the proxy. `destinations`: by host, the services that destinations name
     and that the listener sees. `hashes`: what destinations are hashed by. `retries`: the mesh's default policy.
     `forwarded_host`: a rewritten request names its first host in X-Forwarded-Host. `tls`: the listener ends TLS. `alt_svc`:
     answers tell that there is HTTP/3. `shadow_suffix`: the host of mirrored requests ends in "-shadow".
@@ -25,7 +25,7 @@ class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
     gateways: frozenset[str] = frozenset(("mesh",))
     namespace: str = ""
     labels: Labels = frozenset()
-    targets: Mapping[str, RouteTarget] = {}
+    destinations: Mapping[str, DestinationService] = {}
     hashes: Mapping[DestinationKey, ConsistentHashLB] = {}
     retries: HTTPRetry | None = None
     forwarded_host: bool = False

@@ -4,18 +4,30 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pilot.model.config.virtual_service import Destination
+from pilot.model.inputs import Mesh
+from pilot.model.service import ServiceRef
+from pilot.model.views.services import service
 from pilot.translate.names import outbound_cluster
-from pilot.translate.route.session import StickySession
+from pilot.translate.route.session import StickySession, session_of
 
 UNKNOWN_SERVICE = "UnknownService"
 
 
-class RouteTarget(NamedTuple):
+class DestinationService(NamedTuple):
     """Holds a service that destinations name, as far as routes depend on it; `ports` are those that the listener sees."""
 
     ports: tuple[int, ...] = ()
     external_name: str = ""
     session: StickySession | None = None
+
+
+def find_destination_service(db: Mesh, ref: ServiceRef, port: int = 0) -> DestinationService:
+    """Returns a service as routes to it see it from a listener port, 0 for a listener that sees all ports. No node of its own."""
+    found = service(db, ref)
+    if found is None:
+        return DestinationService()
+    ports = (port,) if port else tuple(p.number for p in found.ports)
+    return DestinationService(ports, found.external_name, session_of(found) if db.settings.listeners.persistent_sessions else None)
 
 
 class DestinationKey(NamedTuple):
@@ -30,16 +42,16 @@ def destination_key(destination: Destination) -> DestinationKey:
     return DestinationKey(destination.host, destination.subset, destination.port.number if destination.port is not None else 0)
 
 
-def cluster_of(destination: Destination | None, target: RouteTarget | None, port: int) -> str:
+def destination_cluster(destination: Destination | None, known: DestinationService | None, port: int) -> str:
     """Returns the cluster's name. Without a port of its own the destination has the one that its service has, else the listener's.
 
-    `target` is None for a host that is no service in sight: it may be a cluster of the proxy's bootstrap.
+    `known` is None for a host that is no service in sight: it may be a cluster of the proxy's bootstrap.
     """
     if destination is None or not destination.host:
         return UNKNOWN_SERVICE
-    host = target.external_name if target is not None and target.external_name else destination.host
+    host = known.external_name if known is not None and known.external_name else destination.host
     if destination.port is not None:
         port = destination.port.number
-    elif target is not None and len(target.ports) == 1:
-        port = target.ports[0]
+    elif known is not None and len(known.ports) == 1:
+        port = known.ports[0]
     return outbound_cluster(port, destination.subset, host)

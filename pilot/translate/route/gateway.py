@@ -103,10 +103,10 @@ def _virtual_host(db: Mesh, planned: GatewayHostKey, key: GatewayRouteKey, routi
     offer = OfferKey(routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, key, routing))
     routes = [route for source in planned.sources for route in source_routes(db, source, offer)]
     session = session_of_host(db, planned.domains[0], planned.sources[0], offer) if planned.sources else None
-    return as_field(build_virtual_host(planned, routes, routing.attempt_count, session))
+    return as_field(build_gateway_host(planned, routes, routing.attempt_count, session))
 
 
-def build_virtual_host(planned: GatewayHostKey, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None) -> bytes:
+def build_gateway_host(planned: GatewayHostKey, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None) -> bytes:
     """Returns the serialized virtual host of serialized routes; those that take everything come last, for none behind one would ever be
     tried."""
     host = route_components_pb2.VirtualHost(

@@ -16,11 +16,11 @@ from pilot.model.views.services import is_visible, refs_by_hostname, service, se
 from pilot.model.views.virtual_services import virtual_service
 from pilot.translate.route.asks import asks_of
 from pilot.translate.route.context import RouteContext
-from pilot.translate.route.destination import DestinationKey, RouteTarget
+from pilot.translate.route.destination import DestinationKey, DestinationService, find_destination_service
 from pilot.translate.route.gateway_hosts import RouteSourceKey
 from pilot.translate.route.match import is_catch_all
 from pilot.translate.route.route import build_routes
-from pilot.translate.route.session import StickySession, session_of
+from pilot.translate.route.session import StickySession
 from pilot.translate.route.virtual_host import default_retries
 
 
@@ -53,8 +53,8 @@ def source_routes(db: Mesh, source: RouteSourceKey, offer: OfferKey) -> tuple[Ro
         gateways=frozenset((f"{source.gateway.namespace}/{source.gateway.name}",)),
         namespace=viewer,
         labels=offer.sources,
-        targets={host: target_of(db, ref) for host in asks.targets if (ref := destination_service(db, host, owner, viewer)) is not None},
-        hashes={key: settings for key in asks.hashed if (settings := _settings(db, key, offer)) is not None},
+        destinations={host: destination_of(db, ref) for host in asks.hosts if (ref := destination_ref(db, host, owner, viewer)) is not None},
+        hashes={key: settings for key in asks.hashed if (settings := _hashing(db, key, offer)) is not None},
         retries=default_retries(db),
         forwarded_host=offer.forwarded_host,
         tls=source.tls,
@@ -64,7 +64,7 @@ def source_routes(db: Mesh, source: RouteSourceKey, offer: OfferKey) -> tuple[Ro
     return tuple(RouteBytes(r.SerializeToString(deterministic=True), is_catch_all(r.match)) for r in build_routes(found, context))
 
 
-def _settings(db: Mesh, key: DestinationKey, offer: OfferKey) -> ConsistentHashLB | None:
+def _hashing(db: Mesh, key: DestinationKey, offer: OfferKey) -> ConsistentHashLB | None:
     """Returns what the DestinationRule that a router follows for a destination says of hashing."""
     ref = service_in_sight(db, key.host, offer.scope.namespace)
     rule = destination_rule(db, offer.scope, ref, offer.labels) if ref is not None else None
@@ -72,7 +72,7 @@ def _settings(db: Mesh, key: DestinationKey, offer: OfferKey) -> ConsistentHashL
 
 
 @derived
-def destination_service(db: Mesh, host: str, owner: str, viewer: str) -> ServiceRef | None:
+def destination_ref(db: Mesh, host: str, owner: str, viewer: str) -> ServiceRef | None:
     """Returns the service that a destination of a VirtualService in namespace `owner` means to a router in `viewer`.
 
     It is the owner's own where the router sees that, else the one that the router has of that name.
@@ -106,20 +106,16 @@ def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
 
 
 @derived
-def target_of(db: Mesh, ref: ServiceRef) -> RouteTarget:
+def destination_of(db: Mesh, ref: ServiceRef) -> DestinationService:
     """Returns a service, as far as routes to it depend on it."""
-    found = service(db, ref)
-    if found is None:
-        return RouteTarget()
-    session = session_of(found) if db.settings.listeners.persistent_sessions else None
-    return RouteTarget(tuple(p.number for p in found.ports), found.external_name, session)
+    return find_destination_service(db, ref)
 
 
 @derived
 def session_of_host(db: Mesh, host: str, source: RouteSourceKey, offer: OfferKey) -> StickySession | None:
     """Returns the sticky session of the host of a virtual host, where its VirtualService leads to the service of that very name."""
     asks = asks_of(db, source.virtual_service) if db.settings.listeners.persistent_sessions else None
-    if asks is None or host not in asks.targets:
+    if asks is None or host not in asks.hosts:
         return None
-    ref = destination_service(db, host, source.virtual_service.namespace, offer.scope.namespace)
-    return target_of(db, ref).session if ref is not None else None
+    ref = destination_ref(db, host, source.virtual_service.namespace, offer.scope.namespace)
+    return destination_of(db, ref).session if ref is not None else None

@@ -12,7 +12,7 @@ from google.protobuf import wrappers_pb2
 
 from pilot.model.config.virtual_service import Destination, HTTPRoute, Percent
 from pilot.translate.route.context import RouteContext
-from pilot.translate.route.destination import cluster_of
+from pilot.translate.route.destination import destination_cluster
 from pilot.translate.route.percent import ALL, build_fraction, build_runtime, build_whole
 
 
@@ -30,7 +30,7 @@ def _mirror(
 ) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
     if share is not None:
         yield route_components_pb2.RouteAction.RequestMirrorPolicy(
-            cluster=cluster_of(destination, context.targets.get(destination.host), context.port),
+            cluster=destination_cluster(destination, context.destinations.get(destination.host), context.port),
             runtime_fraction=share,
             trace_sampled=wrappers_pb2.BoolValue(value=False),
             disable_shadow_host_suffix_append=not context.shadow_suffix,

@@ -126,8 +126,8 @@ def _session(rule: HTTPRoute, context: RouteContext) -> StickySession | None:
     """Returns the first of two sessions that destinations ask for; a destination behind one, without a session, ends it."""
     found: StickySession | None = None
     for destination in destinations(rule):
-        target = context.targets.get(destination.destination.host) if destination.destination is not None else None
-        session = target.session if target is not None else None
+        service = context.destinations.get(destination.destination.host) if destination.destination is not None else None
+        session = service.session if service is not None else None
         if found is not None and session is not None:
             break
         found = session

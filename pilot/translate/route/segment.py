@@ -126,7 +126,7 @@ def host_domains(db: Mesh, host: HostKey, dns_domain: str, families: AddressFami
     return build_domains(found, host.aliases, dns_domain, families, db.settings.routes.absolute_domains, 0 if listener else host.port)
 
 
-class Claims(NamedTuple):
+class SegmentDomains(NamedTuple):
     """Holds the domains of a segment, in lower case; `repeated`: those that more than one of its hosts have."""
 
     domains: frozenset[str]
@@ -134,7 +134,7 @@ class Claims(NamedTuple):
 
 
 @derived
-def segment_claims(db: Mesh, key: SegmentKey, dns_domain: str, families: AddressFamiliesFacet) -> Claims:
+def segment_domains(db: Mesh, key: SegmentKey, dns_domain: str, families: AddressFamiliesFacet) -> SegmentDomains:
     """Returns the domains that the hosts of a segment have before any is dropped."""
     seen: set[str] = set()
     repeated: set[str] = set()
@@ -142,7 +142,7 @@ def segment_claims(db: Mesh, key: SegmentKey, dns_domain: str, families: Address
         names = {n.lower() for n in host_domains(db, host, dns_domain, families, key.port).names}
         repeated |= seen & names
         seen |= names
-    return Claims(frozenset(seen), frozenset(repeated))
+    return SegmentDomains(frozenset(seen), frozenset(repeated))
 
 
 def domain_for(dns_domain: str, needs: Needs) -> str:

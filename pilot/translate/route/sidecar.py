@@ -22,9 +22,9 @@ from pilot.translate.resource import Resource
 from pilot.translate.route.catch_all import build_catch_all
 from pilot.translate.route.configuration import as_field, build_route_configuration
 from pilot.translate.route.domains import far
+from pilot.translate.route.layout import RouteLayoutKey, layout, refs_by_port
 from pilot.translate.route.segment import SegmentKey, host_asks, segment_hosts
-from pilot.translate.route.table import RouteTableKey, refs_by_port, table
-from pilot.translate.route.view import VirtualHostViewKey, build_view, segment_view, virtual_host_key
+from pilot.translate.route.segment_traits import SegmentTraitsKey, build_traits, segment_traits, virtual_host_key
 from pilot.translate.route.virtual_host import virtual_host
 
 UNIX = "unix://"
@@ -64,14 +64,14 @@ def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource
     index = find_listener(egress_listeners(db, routing.scope), name, port)
     if index is None:
         return build_route_configuration(name, (catch_all(db, routing),))
-    key = table_key(db, routing, index, port)
+    key = layout_key(db, routing, index, port)
     if host:
         return build_route_configuration(name, _sniffed(db, key, host, routing))
     return build_route_configuration(name, (*_virtual_hosts(db, key, routing), catch_all(db, routing)))
 
 
 @derived
-def table_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> RouteTableKey:
+def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> RouteLayoutKey:
     """Returns what a proxy sees of a port through an egress listener."""
     listener = egress_listeners(db, routing.scope)[index]
     if listener.port is not None and parse_protocol(listener.port.protocol) is Protocol.HTTP_PROXY:
@@ -81,37 +81,37 @@ def table_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> R
     if listener.hosts.everything:
         viewer = ViewerKey(namespace if namespace in viewers(db) else "")
     refs = refs_by_port(db, egress_services(db, routing.scope, index)).get(port, ())
-    return RouteTableKey(refs, port, viewer, far(routing.dns_domain) if port else routing.dns_domain, routing.families)
+    return RouteLayoutKey(refs, port, viewer, far(routing.dns_domain) if port else routing.dns_domain, routing.families)
 
 
-def _virtual_hosts(db: Mesh, key: RouteTableKey, routing: SidecarRoutesFacet) -> Iterable[bytes]:
-    found = table(db, key)
-    plain: dict[str, VirtualHostViewKey] = {}
+def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -> Iterable[bytes]:
+    found = layout(db, key)
+    plain: dict[str, SegmentTraitsKey] = {}
     for segment in found.segments:
-        yield segment_bytes(db, segment, segment_view(db, segment, found, routing, plain))
+        yield segment_bytes(db, segment, segment_traits(db, segment, found, routing, plain))
     for host in found.others:
         asks = host_asks(db, host)
         dropped = found.dropped.get((host.host, host.port), ())
-        view = build_view(db, asks, key.dns_domain, (((host.host, host.port), dropped),) if dropped else (), found, routing)
-        yield virtual_host(db, virtual_host_key(host, asks, key.port, view))
+        traits = build_traits(db, asks, key.dns_domain, (((host.host, host.port), dropped),) if dropped else (), found, routing)
+        yield virtual_host(db, virtual_host_key(host, asks, key.port, traits))
 
 
 @derived
-def segment_bytes(db: Mesh, segment: SegmentKey, view: VirtualHostViewKey) -> bytes:
+def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> bytes:
     """Returns the virtual hosts of a segment, as fields."""
-    return b"".join([virtual_host(db, virtual_host_key(h, host_asks(db, h), segment.port, view)) for h in segment_hosts(db, segment)])
+    return b"".join([virtual_host(db, virtual_host_key(h, host_asks(db, h), segment.port, traits)) for h in segment_hosts(db, segment)])
 
 
-def _sniffed(db: Mesh, key: RouteTableKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
+def _sniffed(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
     """Returns the virtual host of one service, for any domain: the listener is for its addresses alone."""
-    found = table(db, key)
+    found = layout(db, key)
     segment = found.by_hostname.get(hostname)
     if segment is None:
         return
-    view = segment_view(db, segment, found, routing, {})
+    traits = segment_traits(db, segment, found, routing, {})
     for host in segment_hosts(db, segment):
         if host.ref is not None and host.ref.hostname == hostname:
-            yield virtual_host(db, replace(virtual_host_key(host, host_asks(db, host), key.port, view), sniffed=True, dropped=()))
+            yield virtual_host(db, replace(virtual_host_key(host, host_asks(db, host), key.port, traits), sniffed=True, dropped=()))
 
 
 @derived

@@ -22,7 +22,7 @@ from pilot.translate.http_filter import stateful_session
 from pilot.translate.names import outbound_cluster
 from pilot.translate.route.configuration import as_field
 from pilot.translate.route.context import RouteContext
-from pilot.translate.route.destination import DestinationKey, RouteTarget
+from pilot.translate.route.destination import DestinationKey, DestinationService
 from pilot.translate.route.hash_policy import build_hash_policy
 from pilot.translate.route.match import EVERYTHING
 from pilot.translate.route.operation import operation_of_service
@@ -38,7 +38,7 @@ class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     """Holds all that a virtual host depends on, beside the objects that it is made from.
 
     `listener`: the port of the listener, 0 for one of all ports. `namespace`, `labels`: of the proxy, as far as the rules ask.
-    `targets`, `hashes`: what the rules lead to, as in `RouteContext`. `dns_domain`: as far as it matters to this host.
+    `destinations`, `hashes`: what the rules lead to, as in `RouteContext`. `dns_domain`: as far as it matters to this host.
     `dropped`: domains that other hosts have. `sniffed`: the only host of its configuration, for any domain.
     """
 
@@ -48,7 +48,7 @@ class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     families: AddressFamiliesFacet
     namespace: str = ""
     labels: Labels = frozenset()
-    targets: tuple[tuple[str, RouteTarget], ...] = ()
+    destinations: tuple[tuple[str, DestinationService], ...] = ()
     hashes: tuple[tuple[DestinationKey, ConsistentHashLB], ...] = ()
     dropped: tuple[str, ...] = ()
     attempt_count: bool = True
@@ -90,7 +90,7 @@ def _context(db: Mesh, key: VirtualHostKey) -> RouteContext:
         gateways=MESH_GATEWAYS,
         namespace=key.namespace,
         labels=key.labels,
-        targets=dict(key.targets),
+        destinations=dict(key.destinations),
         hashes=dict(key.hashes),
         retries=default_retries(db),
         forwarded_host=key.forwarded_host,

@@ -15,7 +15,7 @@ FIPS_CIPHERS = (
 _Parameters = common_pb2.TlsParameters
 
 
-def restrict(context: tls_pb2.CommonTlsContext, policy: str) -> None:
+def apply_compliance(context: tls_pb2.CommonTlsContext, policy: str) -> None:
     """Applies a policy by its name to a context that is being built; an unknown name restricts nothing."""
     if policy == "fips-140-2":
         parameters = context.tls_params

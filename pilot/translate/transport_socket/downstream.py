@@ -14,7 +14,7 @@ from pilot.model.config.gateway import ServerTLSSettings
 from pilot.model.config.mesh_config import TLSConfig
 from pilot.model.facets import SecretServersFacet, TlsFilesFacet
 from pilot.translate import names
-from pilot.translate.transport_socket.compliance import restrict
+from pilot.translate.transport_socket.compliance import apply_compliance
 from pilot.translate.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
 from pilot.translate.transport_socket.validation import build_combined, build_validation
 
@@ -69,7 +69,7 @@ def build_inbound_context(
     files = certificates.files
     _serve(common, [names.file_certificate(files.server_cert, files.server_key)], certificates)
     _verify(common, build_validation(prefixes=[f"spiffe://{d}/" for d in trust_domains]), files.server_root, certificates)
-    restrict(common, compliance)
+    apply_compliance(common, compliance)
     return tls_pb2.DownstreamTlsContext(common_tls_context=common, require_client_certificate=wrappers_pb2.BoolValue(value=True))
 
 
@@ -97,7 +97,7 @@ def build_server_context(
         _serve_files(common, settings, certificates, required or mode == "OPTIONAL_MUTUAL")
     if mode in ("SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL"):
         _limit(common, settings, defaults)
-    restrict(common, compliance)
+    apply_compliance(common, compliance)
     return tls_pb2.DownstreamTlsContext(common_tls_context=common, require_client_certificate=wrappers_pb2.BoolValue(value=required))
 
 

@@ -14,7 +14,7 @@ from pilot.model.config.destination_rule import ClientTLSSettings
 from pilot.model.config.mesh_config import TLSConfig
 from pilot.model.facets import SecretServersFacet
 from pilot.translate import names
-from pilot.translate.transport_socket.compliance import restrict
+from pilot.translate.transport_socket.compliance import apply_compliance
 from pilot.translate.transport_socket.sds import ROOTS, WORKLOAD, build_credential_secret, build_file_secret
 from pilot.translate.transport_socket.validation import build_combined, build_validation, exact
 
@@ -40,7 +40,7 @@ def _mesh_template(http2: bool, metadata_exchange: bool, compliance: str) -> tls
     common.alpn_protocols.extend([*(["istio-peer-exchange"] if metadata_exchange else []), "istio", *(["h2"] if http2 else [])])
     common.tls_certificate_sds_secret_configs.add().CopyFrom(WORKLOAD)
     common.combined_validation_context.CopyFrom(build_combined(common_pb2.CertificateValidationContext(), ROOTS))
-    restrict(common, compliance)
+    apply_compliance(common, compliance)
     return tls_pb2.UpstreamTlsContext(common_tls_context=common)
 
 
@@ -84,7 +84,7 @@ def build_upstream_context(
         common.tls_params.cipher_suites.extend(defaults.cipher_suites)
     if tls.http2:
         common.alpn_protocols.append("h2")
-    restrict(common, compliance)
+    apply_compliance(common, compliance)
     return tls_pb2.UpstreamTlsContext(common_tls_context=common, sni=tls.sni)
 
 

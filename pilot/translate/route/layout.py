@@ -1,6 +1,6 @@
 """Derives which virtual hosts a route configuration has: the services of a port, by namespace, and hosts that only VirtualServices know.
 
-A table is shared by all proxies that see the same; what differs between them (short names, sources, hashing) is put in when a
+A layout is shared by all proxies that see the same; what differs between them (short names, sources, hashing) is put in when a
 segment is built.
 """
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pilot.model.views.services import service, service_refs
 from pilot.model.views.virtual_services import Binding, ViewerKey, egress_bindings
 from pilot.model.virtual_addresses import AddressFamiliesFacet
 from pilot.translate.route.asks import asks_of
-from pilot.translate.route.conflicts import NEAR, Claimant, settle
-from pilot.translate.route.destination import RouteTarget
+from pilot.translate.route.conflicts import NEAR, Contender, settle
+from pilot.translate.route.destination import DestinationService, find_destination_service
 from pilot.translate.route.domains import Domains, kubernetes_namespace
-from pilot.translate.route.segment import HostKey, SegmentKey, host_domains, segment_claims, segment_hosts
+from pilot.translate.route.segment import HostKey, SegmentKey, host_domains, segment_domains, segment_hosts
 from pilot.translate.route.session import session_of
 
 DEFAULT_PORT = 80
 
 
-class RouteTableKey(msgspec.Struct, frozen=True, cache_hash=True):
+class RouteLayoutKey(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what a route configuration shows. `refs`: services in sight that have the port, by age. `port`: 0 for all ports, which then
     are told apart by Host headers.
 
@@ -44,11 +44,11 @@ class RouteTableKey(msgspec.Struct, frozen=True, cache_hash=True):
     families: AddressFamiliesFacet
 
 
-class RouteTable(NamedTuple):
+class RouteLayout(NamedTuple):
     """Holds the virtual hosts of a route configuration. `dropped`: domains that a host does not get because another one has them, by host
     and port.
 
-    `targets`: services in sight of which routes to them must know more than the name. `dotless`: host names that may look like the
+    `destinations`: services in sight of which routes to them must know more than the name. `dotless`: host names that may look like the
     short name of another service.
     """
 
@@ -56,7 +56,7 @@ class RouteTable(NamedTuple):
     by_hostname: Mapping[str, SegmentKey]
     others: tuple[HostKey, ...]
     dropped: Mapping[tuple[str, int], tuple[str, ...]]
-    targets: Mapping[str, RouteTarget]
+    destinations: Mapping[str, DestinationService]
     dotless: frozenset[str]
 
 
@@ -73,7 +73,7 @@ def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Mapping[int, tuple
 
 
 @derived
-def table(db: Mesh, key: RouteTableKey) -> RouteTable:
+def layout(db: Mesh, key: RouteLayoutKey) -> RouteLayout:
     """Returns the virtual hosts of a route configuration."""
     by_namespace: dict[str, list[ServiceRef]] = {}
     for ref in key.refs:
@@ -82,19 +82,19 @@ def table(db: Mesh, key: RouteTableKey) -> RouteTable:
     bindings = egress_bindings(db, key.viewer.namespace, key.viewer.hosts)
     hosts = [host for segment in segments for host in segment_hosts(db, segment)]
     others = _other_hosts(db, key, bindings, hosts)
-    return RouteTable(
+    return RouteLayout(
         segments=segments,
         by_hostname={ref.hostname: segment for segment in segments for ref in segment.refs},
         others=others,
         dropped=_dropped(db, key, segments, bindings, hosts, others),
-        targets=_targets(db, key),
+        destinations=_destinations(db, key),
         dotless=frozenset(ref.hostname.lower() for ref in key.refs if "." not in ref.hostname),
     )
 
 
 # -- hosts of VirtualServices that are no services in sight ----------------------------------------------------------------
 
-def _other_hosts(db: Mesh, key: RouteTableKey, bindings: tuple[Binding, ...], hosts: list[HostKey]) -> tuple[HostKey, ...]:
+def _other_hosts(db: Mesh, key: RouteLayoutKey, bindings: tuple[Binding, ...], hosts: list[HostKey]) -> tuple[HostKey, ...]:
     """Returns the hosts that no service has. They are on the ports of the services that the same VirtualService routes; without any such
     service on port 80."""
     services: dict[str, list[int]] = {ref.hostname.lower(): [] for ref in key.refs}
@@ -133,10 +133,10 @@ def _tried(db: Mesh, rules: list[ObjectKey]) -> tuple[ObjectKey, ...]:
     return tuple(out)
 
 
-# -- domains that several hosts claim --------------------------------------------------------------------------------------
+# -- domains that several hosts want ----------------------------------------------------------------------------------------
 
 def _dropped(
-    db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], bindings: tuple[Binding, ...], hosts: list[HostKey], others: tuple[HostKey, ...]
+    db: Mesh, key: RouteLayoutKey, segments: tuple[SegmentKey, ...], bindings: tuple[Binding, ...], hosts: list[HostKey], others: tuple[HostKey, ...]
 ) -> Mapping[tuple[str, int], tuple[str, ...]]:
     contested = _contested(db, key, segments, others)
     if not contested and key.port:
@@ -144,12 +144,12 @@ def _dropped(
     places = {bound.key: i for i, bound in enumerate(bindings)}
     ages = {ref: i for i, ref in enumerate(key.refs)}
     ordered = sorted((*others, *hosts), key=lambda host: _place(host, places, ages))
-    claimants = [Claimant((h.host, h.port), h.ref is not None, _claims(db, h, key)) for h in ordered]
-    return settle(claimants, contested if key.port else None)
+    contenders = [Contender((h.host, h.port), h.ref is not None, _wanted(db, h, key)) for h in ordered]
+    return settle(contenders, contested if key.port else None)
 
 
-def _claims(db: Mesh, host: HostKey, key: RouteTableKey) -> Domains:
-    """Returns what a host claims. Its short names are claimed from other hosts of the same namespace alone: they are marked with it."""
+def _wanted(db: Mesh, host: HostKey, key: RouteLayoutKey) -> Domains:
+    """Returns the domains that a host would have. Its short names are kept from other hosts of the same namespace alone: they are marked with it."""
     names, short = host_domains(db, host, key.dns_domain, key.families, key.port)
     if key.port:
         for namespace in dict.fromkeys(kubernetes_namespace(n) for n in (host.host, *host.aliases)):
@@ -158,15 +158,15 @@ def _claims(db: Mesh, host: HostKey, key: RouteTableKey) -> Domains:
     return Domains(names, short)
 
 
-def _contested(db: Mesh, key: RouteTableKey, segments: tuple[SegmentKey, ...], others: tuple[HostKey, ...]) -> frozenset[str]:
-    """Returns the domains that more than one host claims."""
+def _contested(db: Mesh, key: RouteLayoutKey, segments: tuple[SegmentKey, ...], others: tuple[HostKey, ...]) -> frozenset[str]:
+    """Returns the domains that more than one host would have."""
     seen = {host.host for host in others}
     contested: set[str] = set()
     for segment in segments:
-        claims = segment_claims(db, segment, key.dns_domain, key.families)
-        contested |= claims.repeated
-        contested |= seen & claims.domains
-        seen |= claims.domains
+        found = segment_domains(db, segment, key.dns_domain, key.families)
+        contested |= found.repeated
+        contested |= seen & found.domains
+        seen |= found.domains
     return frozenset(contested)
 
 
@@ -190,18 +190,9 @@ def _peculiar(db: Mesh) -> frozenset[str]:
     return frozenset(r.hostname for r in (*external_names(db), *refs))
 
 
-def _targets(db: Mesh, key: RouteTableKey) -> Mapping[str, RouteTarget]:
+def _destinations(db: Mesh, key: RouteLayoutKey) -> Mapping[str, DestinationService]:
     """Returns the services that routes to them must know: where all ports are served, each, for its port may have to be inferred."""
     peculiar = _peculiar(db)
     if key.port and not peculiar:
         return {}
-    return {ref.hostname: target_of(db, ref, key.port) for ref in key.refs if not key.port or ref.hostname in peculiar}
-
-
-def target_of(db: Mesh, ref: ServiceRef, port: int) -> RouteTarget:
-    """Returns a service as routes to it see it from a listener port."""
-    found = service(db, ref)
-    if found is None:
-        return RouteTarget()
-    ports = (port,) if port else tuple(p.number for p in found.ports)
-    return RouteTarget(ports, found.external_name, session_of(found) if db.settings.listeners.persistent_sessions else None)
+    return {ref.hostname: find_destination_service(db, ref, key.port) for ref in key.refs if not key.port or ref.hostname in peculiar}

@@ -228,7 +228,7 @@ def test_virtual_hosts_are_shared_between_namespaces() -> None:
     world.mesh.on_run = lambda node: built.update([node.fn.__name__])  # type: ignore[attr-defined]
     snapshot(world, ids)
     assert built["virtual_host"] == 40 + 2 * 8  # from afar, and for the two clients that are in a namespace of services
-    assert built["table"] == 1
+    assert built["layout"] == 1
     assert built["sidecar_routes"] == len(CLIENTS)
 
 

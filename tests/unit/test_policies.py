@@ -9,14 +9,10 @@ import pytest
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import LISTENER
 from pilot.model.facets import PolicySubjectKey
-from pilot.model.service import Protocol
 from pilot.model.views.classify import inbound_facet, outbound_listening
 from pilot.model.views.policies import PEER_AUTHENTICATION, POLICIES, REQUEST_AUTHENTICATION, policies_of, proxy_policies
 from pilot.model.views.router import front
 from pilot.translate.filter_phase import Phase, in_order
-from pilot.translate.network_filter.chain import NetworkOptions, build_tcp_filters
-from pilot.translate.network_filter.metadata_exchange import build_metadata_exchange
-from pilot.translate.network_filter.tcp_proxy import to_cluster
 from tests.support.listeners import WEB_POD, http_filters, listeners, service
 from tests.support.objects import make, pod, world
 from tests.support.world import World, proxy
@@ -176,14 +172,6 @@ def test_who_a_request_is_from_is_known_before_its_token_is_judged() -> None:
     found = listeners(service("web", "[{name: http, port: 80}]"), WEB_POD, policy(REQUEST_AUTHENTICATION, "r", HERE, JWT))
     names = [n.rpartition(".")[2] for n in http_filters(found["virtualInbound"])]
     assert names == ["metadata_exchange", "jwt_authn", "grpc_stats", "fault", "cors", "router"]
-
-
-def test_a_filter_of_a_policy_stands_between_the_peer_and_the_protocol() -> None:
-    checks = build_metadata_exchange(("check",))
-    options = NetworkOptions(exchange=True, mongo=True, policies=((Phase.STATS, checks), (Phase.AUTHZ, checks)))
-    built = build_tcp_filters(to_cluster("c"), Protocol.MONGO, options, inbound=True)
-    assert [f.name.rpartition(".")[2] for f in built] == ["metadata_exchange", "metadata_exchange", "metadata_exchange", "mongo_proxy", "tcp_proxy"]
-    assert built[1:3] == [checks, checks]
 
 
 def test_filters_of_one_phase_keep_their_order() -> None:

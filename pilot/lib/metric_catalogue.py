@@ -1,17 +1,22 @@
-"""Every metric that the process may expose, once: name, kind, meaning, labels (in alphabetical order), bucket bounds."""
+"""Every metric that the process may expose is declared here, once."""
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 
 class Declared(NamedTuple):
-    """`name` is exactly what is exposed. `buckets`: the finite bounds of a histogram. `limit`: how many series there may be."""
+    """A metric. `name` is exactly what is exposed, and `labels` are in alphabetical order. `buckets`: the finite bounds of a histogram.
+
+    `foreign`: the labels whose values clients and users choose. There are `limit` series with such values; what comes after them counts
+    together.
+    """
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    foreign: tuple[str, ...] = ()
     limit: int = 1000
 
 
@@ -25,21 +30,21 @@ _DECLARED = (
     Declared("pilot_log_lines_dropped", "counter", "Lines of logs that were not written, because nobody read them."),
     Declared("istio_build", "gauge", "Always 1; the labels are the component and its tag.", ("component", "tag")),
     # connections
-    Declared("pilot_xds", "gauge", "Proxies that are connected, by their version.", ("version",), limit=100),
+    Declared("pilot_xds", "gauge", "Proxies that are connected, by their version.", ("version",), foreign=("version",), limit=100),
     Declared("pilot_total_xds_internal_errors", "counter", "Streams that ended by an error of ours."),
-    Declared("pilot_total_xds_rejects", "counter", "Responses that a proxy refused (NACK), by type.", ("type",), limit=50),
-    Declared("pilot_xds_cds_reject", "gauge", "1 for a proxy that refused its clusters.", ("err", "node")),
-    Declared("pilot_xds_eds_reject", "gauge", "1 for a proxy that refused its endpoints.", ("err", "node")),
-    Declared("pilot_xds_lds_reject", "gauge", "1 for a proxy that refused its listeners.", ("err", "node")),
-    Declared("pilot_xds_rds_reject", "gauge", "1 for a proxy that refused its routes.", ("err", "node")),
-    Declared("pilot_xds_expired_nonce", "counter", "Requests that answer an older response than the last, by type.", ("type",), limit=50),
+    Declared("pilot_total_xds_rejects", "counter", "Responses that a proxy refused (NACK), by type.", ("type",), foreign=("type",), limit=50),
+    Declared("pilot_xds_cds_reject", "gauge", "1 for a proxy that refused its clusters.", ("err", "node"), foreign=("err", "node")),
+    Declared("pilot_xds_eds_reject", "gauge", "1 for a proxy that refused its endpoints.", ("err", "node"), foreign=("err", "node")),
+    Declared("pilot_xds_lds_reject", "gauge", "1 for a proxy that refused its listeners.", ("err", "node"), foreign=("err", "node")),
+    Declared("pilot_xds_rds_reject", "gauge", "1 for a proxy that refused its routes.", ("err", "node"), foreign=("err", "node")),
+    Declared("pilot_xds_expired_nonce", "counter", "Requests that answer an older response than the last, by type.", ("type",), foreign=("type",), limit=50),
     Declared("pilot_xds_write_timeout", "counter", "Responses that could not be written in time."),
     Declared("pilot_xds_recv_max", "gauge", "Bytes of the largest request so far."),
     # pushes
-    Declared("pilot_xds_pushes", "counter", "Responses sent, by type, and sends that failed (<type>_senderr).", ("type",), limit=50),
-    Declared("pilot_xds_push_time", "histogram", "Seconds to make and send one response.", ("type",), _PUSH, limit=50),
+    Declared("pilot_xds_pushes", "counter", "Responses sent, by type, and sends that failed (<type>_senderr).", ("type",), foreign=("type",), limit=50),
+    Declared("pilot_xds_push_time", "histogram", "Seconds to make and send one response.", ("type",), _PUSH, ("type",), 50),
     Declared("pilot_xds_send_time", "histogram", "Seconds to write one response to its stream.", (), (0.01, 0.1, 1, 3, 5, 10, 20, 30)),
-    Declared("pilot_xds_config_size_bytes", "histogram", "Bytes of one response, by type URL.", ("type",), (1, 1e4, 1e6, 4e6, 1e7, 4e7), limit=50),
+    Declared("pilot_xds_config_size_bytes", "histogram", "Bytes of one response, by type URL.", ("type",), (1, 1e4, 1e6, 4e6, 1e7, 4e7), ("type",), 50),
     Declared("pilot_debounce_time", "histogram", "Seconds from the first event of a batch to its push.", (), _PUSH),
     Declared("pilot_pushcontext_init_seconds", "histogram", "Seconds to commit a batch.", (), (0.01, 0.1, 0.5, 1, 3, 5)),
     Declared("pilot_proxy_queue_time", "histogram", "Seconds that a proxy's push waited for its turn.", (), _QUEUE),
@@ -51,7 +56,7 @@ _DECLARED = (
     Declared("pilot_virt_services", "gauge", "VirtualServices known."),
     Declared("pilot_k8s_cfg_events", "counter", "Events of mesh configuration, by kind.", ("event", "type")),
     Declared("pilot_k8s_reg_events", "counter", "Events of the service registry, by kind.", ("event", "type")),
-    Declared("pilot_total_rejected_configs", "counter", "Objects that were refused or ignored.", ("name", "type"), limit=10_000),
+    Declared("pilot_total_rejected_configs", "counter", "Objects that were refused or ignored.", ("name", "type"), foreign=("name",), limit=10_000),
     Declared("pilot_config_problems", "gauge", "Problems of users' objects, by what is wrong and how bad it is.", ("code", "severity")),
     Declared("pyistiod_graph_nodes", "gauge", "Derived values that are kept: what connected proxies need, and what the next sweep frees."),
     Declared("pilot_derivation_failures", "counter", "Bugs: derivations that raised, by name; the last good value stays.", ("derivation",)),

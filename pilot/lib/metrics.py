@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Hi
 
 from pilot.lib.build_info import BuildInfo, build_info
 from pilot.lib.exposition import render
-from pilot.lib.metric_catalogue import CATALOGUE
+from pilot.lib.metric_catalogue import CATALOGUE, Declared
 from pilot.lib.xds_types import short_name
 
 OTHER = "other"
@@ -162,13 +162,13 @@ class Metrics:
     def _at(self, *series: str) -> Any:
         """Returns the series of a name and its label values, in the catalogue's order; it is created with its first use.
 
-        Label values are cut. Beyond the limit of a metric, new values count together as `OTHER`: clients choose some of them.
+        Label values are cut. Beyond the limit of a metric, the values that clients and users choose are `OTHER`.
         """
         found = self._series.get(series)
         if found is None:
             series = (series[0], *(label[:LABEL_LENGTH] for label in series[1:]))
             if series not in self._series and self._sizes[series[0]] >= CATALOGUE[series[0]].limit:
-                series = (series[0], *(OTHER for _ in series[1:]))
+                series = _folded(CATALOGUE[series[0]], series)
             found = self._series.get(series)
         if found is None:
             self._sizes[series[0]] += 1
@@ -186,3 +186,8 @@ class Metrics:
             self._families[name] = family
             self._exact[name.removesuffix("_total") if declared.kind == "counter" else name] = name
         return family.labels(*labels) if labels else family
+
+
+def _folded(declared: Declared, series: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the series that counts for all others with the same values of our own."""
+    return (series[0], *(OTHER if label in declared.foreign else value for label, value in zip(declared.labels, series[1:], strict=True)))

@@ -153,3 +153,21 @@ def test_long_labels_are_cut(metrics: Metrics) -> None:
     metrics.connected("x" * 1_000_000)
     metrics.connected("x" * 1_000_001)
     assert lines(metrics, "pilot_xds{") == [f'pilot_xds{{version="{"x" * 200}"}} 2']
+
+
+def test_beyond_the_limit_only_what_others_chose_is_folded(metrics: Metrics) -> None:
+    limit = CATALOGUE["pilot_total_rejected_configs"].limit
+    for number in range(limit):
+        metrics.rejected_config("gateway", f"shop/{number}")
+    for kind in ("gateway", "sidecar", "sidecar"):
+        metrics.rejected_config(kind, "shop/one-more")
+    found = lines(metrics, "pilot_total_rejected_configs{")
+    assert len(found) == limit + 2
+    assert 'pilot_total_rejected_configs{name="other",type="gateway"} 1' in found
+    assert 'pilot_total_rejected_configs{name="other",type="sidecar"} 2' in found
+
+
+def test_what_is_ours_alone_is_never_folded(metrics: Metrics) -> None:
+    for number in range(1200):
+        metrics.derivation_failed(f"derivation_{number}")
+    assert len(lines(metrics, "pilot_derivation_failures{")) == 1200

@@ -128,14 +128,12 @@ class ControlPlane:
     # -- the parts -----------------------------------------------------------------------------------------------------
 
     def _make_parts(self) -> Iterator[Part]:
-        """Yields what starts, in this order: readiness first of all, so that something answers 503; proxies last of all."""
+        """Yields what starts, in this order: readiness first of all, so that something answers 503; nothing is followed before proxies can
+        connect, because parts stop in reverse and configuration stands still while streams drain."""
         ingest, serve = self.settings.ingest, self.settings.serve
         yield from self._make_http_ports()
         mesh_files = MeshFiles(ingest.mesh_config, ingest.networks_config, self._batch, self.problems)
         yield Part("the first load", FirstLoad(mesh_files, self.files, self._batch, self._clock).start)
-        yield Part("following the mesh config", mesh_files.start, mesh_files.stop)
-        for files in self.files:
-            yield Part(f"following {files.folder}", files.start, files.stop)
         sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.pusher.sweep))
         yield Part("the sweeper", sweeper.start, sweeper.stop)
         memory = Sweeper(self._clock, GIVE_BACK_SECONDS, (GiveBack(find_trim()),))
@@ -143,6 +141,9 @@ class ControlPlane:
         for name, address, handlers, connections in self._grpc_services():
             if address is not None:
                 yield self._port(name, GrpcPort(make_server(serve, handlers), address, connections, self.settings.process.shutdown_duration))
+        yield Part("following the mesh config", mesh_files.start, mesh_files.stop)
+        for files in self.files:
+            yield Part(f"following {files.folder}", files.start, files.stop)
 
     def _grpc_services(self) -> tuple[GrpcServices, ...]:
         """Returns what each port of gRPC serves, and so whether its callers are identified."""

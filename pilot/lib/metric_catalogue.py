@@ -21,6 +21,7 @@ class Declared(NamedTuple):
 
 
 _PUSH = (0.01, 0.1, 0.5, 1, 3, 5, 10, 20, 30)
+_SIZES = (1, 1e4, 1e6, 4e6, 1e7, 4e7)
 _QUEUE = (0.1, 0.5, 1, 3, 5, 10, 20, 30)
 
 _DECLARED = (
@@ -32,19 +33,19 @@ _DECLARED = (
     # connections
     Declared("pilot_xds", "gauge", "Proxies that are connected, by their version.", ("version",), foreign=("version",), limit=100),
     Declared("pilot_total_xds_internal_errors", "counter", "Streams that ended by an error of ours."),
-    Declared("pilot_total_xds_rejects", "counter", "Responses that a proxy refused (NACK), by type.", ("type",), foreign=("type",), limit=50),
+    Declared("pilot_total_xds_rejects", "counter", "Responses that a proxy refused (NACK), by type.", ("type",), (), ("type",), 50),
     Declared("pilot_xds_cds_reject", "gauge", "1 for a proxy that refused its clusters.", ("err", "node"), foreign=("err", "node")),
     Declared("pilot_xds_eds_reject", "gauge", "1 for a proxy that refused its endpoints.", ("err", "node"), foreign=("err", "node")),
     Declared("pilot_xds_lds_reject", "gauge", "1 for a proxy that refused its listeners.", ("err", "node"), foreign=("err", "node")),
     Declared("pilot_xds_rds_reject", "gauge", "1 for a proxy that refused its routes.", ("err", "node"), foreign=("err", "node")),
-    Declared("pilot_xds_expired_nonce", "counter", "Requests that answer an older response than the last, by type.", ("type",), foreign=("type",), limit=50),
+    Declared("pilot_xds_expired_nonce", "counter", "Requests that answer an older response than the last, by type.", ("type",), (), ("type",), 50),
     Declared("pilot_xds_write_timeout", "counter", "Responses that could not be written in time."),
     Declared("pilot_xds_recv_max", "gauge", "Bytes of the largest request so far."),
     # pushes
-    Declared("pilot_xds_pushes", "counter", "Responses sent, by type, and sends that failed (<type>_senderr).", ("type",), foreign=("type",), limit=50),
+    Declared("pilot_xds_pushes", "counter", "Responses sent, by type, and sends that failed (<type>_senderr).", ("type",), (), ("type",), 50),
     Declared("pilot_xds_push_time", "histogram", "Seconds to make and send one response.", ("type",), _PUSH, ("type",), 50),
     Declared("pilot_xds_send_time", "histogram", "Seconds to write one response to its stream.", (), (0.01, 0.1, 1, 3, 5, 10, 20, 30)),
-    Declared("pilot_xds_config_size_bytes", "histogram", "Bytes of one response, by type URL.", ("type",), (1, 1e4, 1e6, 4e6, 1e7, 4e7), ("type",), 50),
+    Declared("pilot_xds_config_size_bytes", "histogram", "Bytes of one response, by type URL.", ("type",), _SIZES, ("type",), 50),
     Declared("pilot_debounce_time", "histogram", "Seconds from the first event of a batch to its push.", (), _PUSH),
     Declared("pilot_pushcontext_init_seconds", "histogram", "Seconds to commit a batch.", (), (0.01, 0.1, 0.5, 1, 3, 5)),
     Declared("pilot_proxy_queue_time", "histogram", "Seconds that a proxy's push waited for its turn.", (), _QUEUE),

@@ -10,9 +10,12 @@ from pilot.lib.duration import Duration
 FOREVER = Duration(2**63 - 1)
 
 
-def setting(default: Any, about: str, *, flag: str = "", short: str = "", env: str = "") -> Any:
-    """Returns a field of a section: its default, one sentence, the flag (and its letter) and the environment variable that set it."""
-    return dataclasses.field(default=default, metadata={"about": about, "flag": flag, "short": short, "env": env})
+def setting(default: Any, about: str, *, flag: str = "", short: str = "", env: str = "", repeated: bool = False) -> Any:
+    """Returns a field of a section: its default, one sentence, the flag (and its letter) and the environment variable that set it.
+
+    `repeated`: every use of the flag gives one value of a tuple, in which a comma is nothing special.
+    """
+    return dataclasses.field(default=default, metadata={"about": about, "flag": flag, "short": short, "env": env, "repeated": repeated})
 
 
 def section(default: Any, title: str = "") -> Any:
@@ -30,6 +33,7 @@ class Declared(NamedTuple):
     flag: str
     short: str
     env: str
+    repeated: bool
 
 
 def declared(sections: Any, path: tuple[str, ...] = (), title: str = "") -> Iterator[Declared]:

@@ -1,7 +1,7 @@
 """Flags and environment → settings.
 
 A flag wins over its variable, a variable over the default. The type of the default says how the text is read: Go's syntax for
-booleans, integers and durations; tuples are parts between commas.
+booleans, integers and durations; tuples are the parts between commas, or the uses of a flag that is repeated.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded:
                 warnings.append(f"environment variable {d.env} is ignored: {error}")
         if texts := given.get(d.flag):
             try:
-                values[d.path] = read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default)
+                values[d.path] = _read_all(texts, d)
             except ValueError as error:
                 raise flags.FlagError(f"invalid argument for --{d.flag}: {error}") from None
     shown = {d.flag: show(values[d.path]) for d in known if d.flag}
@@ -70,6 +70,13 @@ def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section
         for f in dataclasses.fields(empty)  # type: ignore[arg-type]
     }
     return dataclasses.replace(empty, **changes)  # type: ignore[type-var]
+
+
+def _read_all(texts: Sequence[str], d: Declared) -> Any:
+    """Returns the value of a flag that was given once or more. The last use counts, but tuples gather all of them."""
+    if d.repeated:
+        return tuple(filter(None, texts))
+    return read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default)
 
 
 def read(text: str, default: Any) -> Any:

@@ -23,8 +23,8 @@ class IngestSettings:
 
     registries: tuple[str, ...] = setting(("Kubernetes",), "Service registries to read; only Kubernetes exists.", flag="registries")
     config_dirs: tuple[str, ...] = setting(
-        (), "Folders of YAML and JSON files to read and to follow: FOLDER holds the own cluster's objects, CLUSTER=FOLDER what runs in another.",
-        flag="configDir"
+        (), "Folder of YAML and JSON files to read and to follow: FOLDER holds the own cluster's objects, CLUSTER=FOLDER what runs in another. "
+        "Repeat the flag for further folders.", flag="configDir", repeated=True
     )
     largest_file: int = setting(
         64 * 1024 * 1024, "Bytes of a file of configuration; one that has more is not read.", env="PILOT_MAX_CONFIG_FILE_BYTES"

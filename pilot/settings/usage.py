@@ -29,7 +29,7 @@ def usage() -> str:
 def _describe(s: Declared) -> str:
     names = f"--{s.flag}" + (f", -{s.short}" if s.short else "")
     more = "; ".join(text for text in (f"default {show(s.default)}" if show(s.default) else "", f"variable {s.env}" if s.env else "") if text)
-    return f"  {names} {_placeholder(s.default)}".rstrip() + f"\n        {s.about}" + (f" ({more})" if more else "") + "\n"
+    return f"  {names} {'TEXT' if s.repeated else _placeholder(s.default)}".rstrip() + f"\n        {s.about}" + (f" ({more})" if more else "") + "\n"
 
 
 def _placeholder(default: Any) -> str:

@@ -12,7 +12,7 @@ import aiohttp
 import grpc
 import pytest
 
-from pilot.app import ControlPlane, StartError
+from pilot.app import ControlPlane, StartError, ports
 from pilot.app.control_plane import SWEEP_SECONDS
 from pilot.app.first_load import HeldClock
 from pilot.derive import Database, derived
@@ -198,3 +198,18 @@ spec: {host: one.example.com}
         it.clock.advance(2)
         assert list(it.plane.problems) == []
         assert await it.metric('pilot_config_problems{code="host-not-found",severity="warning"} 0')
+
+
+async def test_configuration_stands_still_while_streams_drain(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def following() -> list[str]:
+        return sorted(name for task in asyncio.all_tasks() if (name := task.get_name()).startswith((f"read {tmp_path}", f"watch {tmp_path}")))
+
+    seen: list[list[str]] = []
+
+    async def drain(*_: object) -> None:
+        seen.append(following())
+
+    monkeypatch.setattr(ports, "drain", drain)
+    async with running(tmp_path):
+        assert following() == [f"read {tmp_path}", f"watch {tmp_path}"]
+    assert seen == [[]]

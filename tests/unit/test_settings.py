@@ -40,6 +40,7 @@ def test_defaults() -> None:
         (["--shutdownDuration", "1m30s"], "process.shutdown_duration", Duration(90_000_000_000)),
         (["--log_target", "stdout", "--log_target", "a,b"], "log.targets", ("stdout", "a", "b")),
         (["--configDir", "-odd-"], "ingest.config_dirs", ("-odd-",)),
+        (["--configDir", "a, b", "--configDir=west=c,d", "--configDir="], "ingest.config_dirs", ("a, b", "west=c,d")),
         (["--unknown", "value", "--domain", "d"], "mesh.registry.domain", "d"),
         (["--unknown=value", "--domain", "d"], "mesh.registry.domain", "d"),
         (["--unknown", "--domain", "d"], "mesh.registry.domain", "d"),

@@ -80,7 +80,7 @@ class Session(abc.ABC):
             view = view_of(subscription.type_url)
             if view is None or not subscription.is_behind(view):
                 continue
-            answer = self._answer(subscription, view)
+            answer = self._answer(subscription, view, view_of)
             if answer is not None:
                 return answer
             subscription.sent = view
@@ -151,7 +151,7 @@ class Session(abc.ABC):
             subscription.last_error, subscription.in_flight = message, False
         return Received(rejected=(request.error_detail.code, message))
 
-    def _answer(self, subscription: Subscription, view: View) -> Answer | None:
+    def _answer(self, subscription: Subscription, view: View, view_of: ViewOf) -> Answer | None:
         changes = view.since(subscription.sent) if subscription.sent not in (None, view) else ()
         if subscription.wildcard:
             if not (changes or subscription.owed or subscription.owes_all):
@@ -160,14 +160,15 @@ class Session(abc.ABC):
         if subscription.owes_all:
             selection = view.select(subscription.wanted)
             return self._named(subscription, view, [selection.batch], selection.missing, changes)
-        return self._changed(subscription, view, changes)
+        return self._changed(subscription, view, changes, view_of)
 
-    def _changed(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer | None:
+    def _changed(self, subscription: Subscription, view: View, changes: Sequence[Change], view_of: ViewOf) -> Answer | None:
         """Those of the changed resources that were asked for, and those that are owed."""
         selections = [change.wanted_by(subscription.wanted) for change in changes]
         gone = [name for selection in selections for name in selection.missing]
         if subscription.type.has_stand_in and subscription.sent is not None and subscription.sent.groups != view.groups:
-            gone = [name for name in gone if name in subscription.owed]  # of another plan: their clusters go too
+            clusters = view_of(CLUSTER)  # of another plan, in which most of their clusters are gone too
+            gone = [name for name in gone if name in subscription.owed or (clusters is not None and clusters.get(name) is not None)]
         if owed := subscription.owed.difference(*(change.names for change in changes)):
             selections.append(view.pick(owed))
             gone += selections[-1].missing

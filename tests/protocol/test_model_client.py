@@ -6,73 +6,107 @@ from collections.abc import Callable
 
 import pytest
 
-from pilot.serve.session import Session
-from tests.support.model_client import NAMED, TYPES, ModelClient
+from pilot.lib.xds_types import short_name
+from pilot.serve.session import Session, ViewOf
+from pilot.serve.snapshot import Snapshot, View
+from tests.support.model_client import TYPES, ModelClient
 from tests.support.streams import World, delta, sotw
 
 NAMES = {"cds": "abcxyz", "eds": "abc", "lds": "lmn", "rds": "rstu"}
+HIDDEN = {"cds": {"b", "y"}, "eds": {"b"}, "lds": {"n"}, "rds": {"u"}}
+"""What proxies of the other plan do not get."""
 
 
-class Game:
-    """One client, one world, and chance."""
+class Player:
+    """One client and its session, at a view of its own."""
 
-    def __init__(self, make: Callable[[], Session], chance: random.Random) -> None:
-        self.make, self.chance, self.world = make, chance, World()
-        for kind in TYPES:
-            self.world.change(kind, [])
+    def __init__(self, make: Callable[[], Session]) -> None:
+        self.make, self.is_other, self.sent = make, False, 0
         self.session = make()
         self.client = ModelClient(self.session)
-        self.sent = 0
 
-    def step(self) -> None:
-        move = self.chance.choices((self.edit, self.send, self.read, self.route, self.release, self.reconnect), (6, 8, 8, 2, 2, 0.3))[0]
-        move()
-
-    def edit(self) -> None:
-        kind = self.chance.choice(TYPES)
-        group = self.chance.choice(("", "", "g:")) if kind == "cds" else ""
-        names = [group + name for name in NAMES[kind] if self.chance.random() < 0.3]
-        self.world.change(kind, [f"{name}={self.chance.randint(1, 3)}" if self.chance.random() < 0.7 else f"{name}-" for name in names])
-
-    def send(self) -> bool:
-        answer = self.session.next_answer(self.world.view)
+    def send(self, view_of: ViewOf) -> bool:
+        answer = self.session.next_answer(view_of)
         if answer is None:
             return False
         self.sent += 1
         nonce = f"n{self.sent}"
-        self.client.inbox.append(self.session.encode(answer, "v", nonce))
+        self.client.send(short_name(answer.type_url), nonce, self.session.encode(answer, "v", nonce))
         self.session.sent(answer, nonce, 0.0)
         return True
-
-    def read(self) -> None:
-        if self.client.inbox:
-            self.client.read()
-
-    def route(self) -> None:
-        self.client.name_routes({name for name in NAMES["rds"] if self.chance.random() < 0.5})
-
-    def release(self) -> None:
-        self.session.release()
 
     def reconnect(self) -> None:
         self.session = self.make()
         self.client.connect(self.session)
 
-    def settle(self) -> None:
+
+class Game:
+    """Some clients, one world with two plans of it, and chance."""
+
+    def __init__(self, make: Callable[[], Session], chance: random.Random, players: int) -> None:
+        self.make, self.chance, self.world = make, chance, World()
+        self.others: dict[str, tuple[View, View]] = {}
+        for kind in TYPES:
+            self.world.change(kind, [])
+        self.players = [Player(make) for _ in range(players)]
+
+    def step(self) -> None:
+        player = self.chance.choice(self.players)
+        moves = (self.edit, self.send, self.read, self.route, self.release, self.reconnect, self.replan)
+        self.chance.choices(moves, (6, 8, 8, 2, 2, 0.3, 0.5))[0](player)
+
+    def edit(self, _: Player) -> None:
+        kind = self.chance.choice(TYPES)
+        group = self.chance.choice(("", "", "g:")) if kind == "cds" else ""
+        names = [group + name for name in NAMES[kind] if self.chance.random() < 0.3]
+        self.world.change(kind, [f"{name}={self.chance.randint(1, 3)}" if self.chance.random() < 0.7 else f"{name}-" for name in names])
+
+    def view_of(self, player: Player) -> ViewOf:
+        return self.other_view if player.is_other else self.world.view
+
+    def other_view(self, type_url: str) -> View:
+        """The present view of the other plan, made once for all of its proxies."""
+        view = self.world.view(type_url)
+        assert view is not None
+        known = self.others.get(type_url)
+        if known is None or known[0] is not view:
+            shown = (r for name, r in view.union().items() if name not in HIDDEN[short_name(type_url)])
+            known = self.others[type_url] = view, View(("other", type_url), (Snapshot(shown),))
+        return known[1]
+
+    def send(self, player: Player) -> bool:
+        return player.send(self.view_of(player))
+
+    def read(self, player: Player) -> None:
+        if player.client.inbox:
+            player.client.read()
+
+    def route(self, player: Player) -> None:
+        player.client.name_routes({name for name in NAMES["rds"] if self.chance.random() < 0.5})
+
+    def release(self, player: Player) -> None:
+        player.session.release()
+
+    def reconnect(self, player: Player) -> None:
+        player.reconnect()
+
+    def replan(self, player: Player) -> None:
+        player.is_other = not player.is_other
+
+    def settle(self, player: Player) -> None:
         """Let everything arrive."""
         for _ in range(100):
-            while self.send() or self.client.inbox:
-                self.read()
-            if not any(s.held for s in self.session.subscriptions.values()):
+            while self.send(player) or player.client.inbox:
+                self.read(player)
+            if not any(s.held for s in player.session.subscriptions.values()):
                 return
-            self.session.release()
+            player.session.release()
         raise AssertionError("it never ends")
 
-    def expected(self, kind: str) -> dict[str, str]:
-        content = {name: resource for name, resource in self.merged(kind).items() if kind not in NAMED or name in self.client.names[kind]}
-        if kind == "eds":
-            return dict.fromkeys(self.client.names[kind], "") | content
-        return content
+    def expected(self, player: Player, kind: str) -> dict[str, str]:
+        hidden, names = HIDDEN[kind] if player.is_other else set(), player.client.names.get(kind)
+        content = {n: c for n, c in self.merged(kind).items() if n not in hidden and (names is None or n in names)}
+        return dict.fromkeys(names or (), "") | content if kind == "eds" else content
 
     def merged(self, kind: str) -> dict[str, str]:
         """The first group of a name has it."""
@@ -83,16 +117,18 @@ class Game:
 
 
 @pytest.mark.parametrize("make", [sotw, delta])
-def test_in_the_end_a_proxy_has_what_it_should(make: Callable[[], Session], seed: int) -> None:
-    for number in range(400):
-        game = Game(make, random.Random(seed + number))
-        for _ in range(60):
+def test_in_the_end_each_proxy_has_what_it_should_and_the_server_knows_it(make: Callable[[], Session], seed: int) -> None:
+    for number in range(200):
+        game = Game(make, random.Random(seed + number), players=3)
+        for _ in range(150):
             game.step()
-        game.settle()
-        for kind in TYPES:
-            have, expected = game.client.have[kind], game.expected(kind)
-            if make is sotw and kind == "rds":  # a state-of-the-world response cannot say that a named resource is gone
-                have = {name: content for name, content in have.items() if name in expected}
-            assert have == expected, (kind, seed + number)
-        assert not game.client.warming, seed + number
-        assert not game.send(), seed + number
+        for player in game.players:
+            game.settle(player)
+            for kind in TYPES:
+                have, expected = player.client.have[kind], game.expected(player, kind)
+                if make is sotw and kind == "rds":  # a state-of-the-world response cannot say that a named resource is gone
+                    have = {name: content for name, content in have.items() if name in expected}
+                assert have == expected, (kind, seed + number)
+            assert not player.client.warming, seed + number
+            assert not game.send(player), seed + number
+            player.client.check()

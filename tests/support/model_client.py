@@ -30,6 +30,7 @@ class ModelClient:
         self.session, self.delta = session, isinstance(session, DeltaSession)
         self.inbox: deque[bytes] = deque()
         self.nonces: dict[str, str] = {}
+        self.last_sent: dict[str, str] = {}
         self.asked: set[str] = set()
         for kind in TYPES:
             if kind not in NAMED or self.names[kind]:
@@ -37,6 +38,21 @@ class ModelClient:
 
     def name_routes(self, names: set[str]) -> None:
         self._rename("rds", names)
+
+    def send(self, kind: str, nonce: str, data: bytes) -> None:
+        """A response is on its way to the client."""
+        self.last_sent[kind] = nonce
+        self.inbox.append(data)
+
+    def check(self) -> None:
+        """What the session knows of the client, which has read everything, is true."""
+        subscriptions = self.session.subscriptions
+        assert {short_name(url) for url in subscriptions} == {kind for kind in self.asked if self.delta or kind not in NAMED or self.names[kind]}
+        for kind in map(short_name, subscriptions):
+            subscription, names = subscriptions[BY_SHORT_NAME[kind]], self.names.get(kind, {"*"})
+            assert set(subscription.names) == names, kind
+            assert subscription.nonce_sent == subscription.nonce_acked == self.last_sent.get(kind, ""), kind
+            assert (subscription.in_flight, subscription.last_error) == (False, ""), kind
 
     def read(self) -> None:
         """Take the next response: use it, acknowledge it, and ask for what follows from it."""
@@ -71,12 +87,19 @@ class ModelClient:
                     request.initial_resource_versions[name] = ""
         else:
             request = self._request(kind, resource_names=sorted(self.names.get(kind, ())), response_nonce=self.nonces.get(kind, ""))
+            if kind not in self.nonces or (kind in NAMED and not self.names[kind]):  # it begins a subscription, or ends one
+                self.last_sent.pop(kind, None)
         self.asked.add(kind)
         self.session.receive(request)
 
     def _acknowledge(self, kind: str) -> None:
         names = {} if self.delta else {"resource_names": sorted(self.names.get(kind, ()))}
-        self.session.receive(self._request(kind, response_nonce=self.nonces[kind], **names))
+        if not self.delta and kind in NAMED and not self.names[kind]:  # it names nothing, which ends the subscription
+            self.last_sent.pop(kind, None)
+        received = self.session.receive(self._request(kind, response_nonce=self.nonces[kind], **names))
+        is_open = self.delta or kind not in NAMED or bool(self.names[kind])
+        is_last = self.nonces[kind] == self.last_sent.get(kind)
+        assert received == (is_open and is_last, is_open and not is_last, None)
 
     def _request(self, kind: str, **fields: Any) -> Any:
         make: Any = discovery_pb2.DeltaDiscoveryRequest if self.delta else discovery_pb2.DiscoveryRequest

@@ -44,14 +44,22 @@ def service(db: Mesh, ref: ServiceRef) -> Service | None:
     """Returns the service of that name, None where nothing declares it."""
     key = kubernetes_key(ref, db.settings.registry.domain)
     if key is not None:
-        declared = (cluster_service(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
+        declared = (_declared(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
         if found := [s for s in declared if s is not None]:
             return merge_clusters(found)
     return merge_services(entry_services(db, ref))
 
 
 def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
-    """Returns the service as one cluster declares it, None where that does not. No node of its own."""
+    """Returns the service as one cluster declares it, None where that does not. No node of its own: where no other cluster has Services, it is
+    the one of that name, which is built already."""
+    if service_clusters(db) != (key.cluster,):
+        return _declared(db, key)
+    ref = ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
+    return service(db, ref) if services.get(db, key) is not None else None
+
+
+def _declared(db: Mesh, key: RegistryKey) -> Service | None:
     row = services.get(db, key)
     return build_kubernetes_service(row, key.cluster, namespace_annotations(db, key.cluster, key.namespace), service_rules(db)) if row else None
 

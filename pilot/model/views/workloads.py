@@ -56,9 +56,8 @@ def proxy_locality(db: Mesh, node_id: str) -> Locality:
     return _locality(_own_labels(db, node_id), find_proxy(db, node_id))
 
 
-@derived
 def proxy_network(db: Mesh, node_id: str) -> str:
-    """Returns the network that a proxy's node names, "" for none: only by its own word endpoints are out of its reach."""
+    """Returns the network that a proxy's node names, "" for none: only by its own word endpoints are out of its reach. No node of its own."""
     return find_proxy(db, node_id).text("NETWORK")
 
 

@@ -11,6 +11,7 @@ import grpc
 import h2.config
 import h2.connection
 import h2.events
+import h2.settings
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
@@ -23,6 +24,8 @@ from pilot.settings.process import ServeSettings
 from tests.support.ads import NODE, Client, serving
 from tests.support.streams import delta, sotw
 
+PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+HEADERS = [(":method", "POST"), (":scheme", "http"), (":path", PATH), (":authority", "x"), ("content-type", "application/grpc"), ("te", "trailers")]
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 
 
@@ -107,19 +110,43 @@ async def test_a_connection_is_asked_to_go_at_the_age_of_the_setting() -> None:
                     received += data
 
 
+async def test_a_connection_has_as_many_streams_as_the_setting_says() -> None:
+    async with serving(settings=ServeSettings(max_streams=2)) as server:
+        said, refused = await asyncio.to_thread(streams_of, server.port, 3)
+        assert said == 2
+        assert refused == [5], "the third stream"
+
+
+def streams_of(port: int, streams: int) -> tuple[int, list[int]]:
+    """Opens streams on one connection and leaves them open; returns how many the server allows, and which it refuses."""
+    client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    client.initiate_connection()
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(client.data_to_send())
+        while not any(isinstance(event, h2.events.RemoteSettingsChanged) for event in client.receive_data(connection.recv(65536))):
+            pass
+        said = client.remote_settings.max_concurrent_streams
+        client.remote_settings[h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS] = 100  # a client that does not obey
+        client.remote_settings.acknowledge()
+        for number in range(1, 2 * streams, 2):
+            client.send_headers(number, HEADERS)
+        connection.sendall(client.data_to_send())
+        while not (refused := [event.stream_id for event in client.receive_data(connection.recv(65536)) if isinstance(event, h2.events.StreamReset)]):
+            connection.sendall(client.data_to_send())
+    return said, refused
+
+
 def statuses_of(port: int, streams: int) -> Counter[str]:
     """Opens streams on one connection, all in one go and without a request, and then half-closes them; the statuses that they end with."""
     client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     client.initiate_connection()
-    path = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
-    headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "x", "content-type": "application/grpc", "te": "trailers"}
     found: Counter[str] = Counter()
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(client.data_to_send())
         while not isinstance(client.remote_settings.max_concurrent_streams, int) or client.remote_settings.max_concurrent_streams < streams:
             client.receive_data(connection.recv(65536))
         for number in range(1, 2 * streams, 2):
-            client.send_headers(number, list(headers.items()), end_stream=True)
+            client.send_headers(number, HEADERS, end_stream=True)
         connection.sendall(client.data_to_send())
         while found.total() < streams:
             for event in client.receive_data(connection.recv(65536)):

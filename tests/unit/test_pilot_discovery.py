@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pathlib
+import re
 import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 
 import aiohttp
@@ -25,7 +28,7 @@ from pilot.settings.declaration import declared
 from pilot.settings.document import document
 from pilot.settings.parse import load
 from tests.support.logs import logging_as_before
-from tests.support.processes import free_port
+from tests.support.processes import eventually, free_port
 
 __all__ = ["logging_as_before"]
 PROGRAM = pathlib.Path(sys.executable).parent / "pilot-discovery"
@@ -93,6 +96,33 @@ def test_it_logs_its_flags_serves_and_ends_on_a_signal(tmp_path: pathlib.Path) -
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+def test_a_reader_of_the_log_who_stops_stops_no_process_and_what_is_lost_is_counted(tmp_path: pathlib.Path) -> None:
+    http, monitoring = free_port(), free_port()
+    entry = {"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": {"name": "wrong", "namespace": "shop"}}
+    for file in range(180):  # lines of 1 KB: more than the pipe, what waits and what is being written can hold
+        fields = {f"field-{number}-{'x' * 1000}": 1 for number in range(100)}
+        (tmp_path / f"{file}.json").write_text(json.dumps({**entry, "spec": fields}))
+    given = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", monitoringAddr=f"127.0.0.1:{monitoring}")
+    process = subprocess.Popen([PROGRAM, "discovery", *given], stdout=subprocess.PIPE)
+
+    def ready() -> bool:
+        with urllib.request.urlopen(f"http://127.0.0.1:{http}/ready") as answer:
+            return bool(answer.status == 200)
+
+    try:
+        eventually(ready, 120, "ready although nobody reads its log")
+        with urllib.request.urlopen(f"http://127.0.0.1:{monitoring}/metrics") as answer:
+            counted = re.search(r"^pilot_log_lines_dropped (\S+)$", answer.read().decode(), re.MULTILINE)
+    finally:
+        process.terminate()
+        log, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert counted is not None
+    told = sum(int(count) for count in re.findall(rb"(\d+) lines are missing here", log))
+    assert told >= int(counted[1]) > 100
+    assert told + len(re.findall(rb"unknown-field", log)) == 180 * 100
 
 
 def where(plane: ControlPlane, port: str) -> str:

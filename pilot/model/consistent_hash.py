@@ -1,4 +1,4 @@
-"""Which hash settings of a DestinationRule count for a destination."""
+"""The hash settings of a DestinationRule that count for a destination."""
 from __future__ import annotations
 
 from collections.abc import Iterable

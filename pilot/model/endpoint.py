@@ -7,7 +7,7 @@ import msgspec
 
 
 class Health(enum.StrEnum):
-    """UNKNOWN: nobody says, as of a ServiceEntry's endpoint; it counts as healthy."""
+    """UNKNOWN is what nobody says anything of, such as a ServiceEntry's endpoint; it counts as healthy."""
 
     UNKNOWN = "Unknown"
     HEALTHY = "Healthy"
@@ -17,7 +17,7 @@ class Health(enum.StrEnum):
 
 
 class Locality(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """Envoy's three levels, "" where unknown."""
+    """A locality has Envoy's three levels, "" where unknown."""
 
     region: str = ""
     zone: str = ""

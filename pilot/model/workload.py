@@ -12,7 +12,7 @@ UNIX = "unix://"
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """`addresses`: IPs, all of one Pod, else one: an IP, a DNS name, "unix://" and a path, or "" where only its network is known.
+    """A workload. `addresses` are the IPs of a Pod, else one: an IP, a DNS name, "unix://" and a path, or "" where only its network is known.
 
     `labels`: its own and where it runs. `ports`: port numbers by the names that selecting services use. `ready`: may be selected.
     `service_account` is a SPIFFE identity. `workload`: its name in telemetry. `hostname`: its own part of its DNS name, where it

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pilot.lib.duration import Duration
 from pilot.model.facets import FeaturesFacet, SpanTagsFacet
-from pilot.model.views.classify import features_of, listening, outbound_facet, outbound_listening, tags
+from pilot.model.views.classify import features_of, listening_facet, outbound_facet, outbound_listeners_facet, span_tags_facet
 from pilot.model.views.policies import policy_label_keys
 from pilot.translate.profile import plan
 from pilot.translate.tracing import build_tracing
@@ -62,7 +62,7 @@ def test_policies_ask_for_labels_of_their_namespace_and_those_of_the_root_for_al
 def test_proxies_of_a_class_are_equal() -> None:
     made, node = connected(service("web", "[{name: http, port: 80}]"), WEB_POD)
     other = made.connect(proxy("sidecar", "web-1", "a", "10.9.0.2", {"app": "web", "team": "blue"}))
-    assert outbound_listening(made.mesh, node) == outbound_listening(made.mesh, other)
+    assert outbound_listeners_facet(made.mesh, node) == outbound_listeners_facet(made.mesh, other)
 
 
 @pytest.mark.parametrize(
@@ -92,26 +92,26 @@ def test_proxies_of_a_class_are_equal() -> None:
 )
 def test_how_it_listens(metadata: dict[str, Any], field: str, value: Any) -> None:
     made, node = connected(**metadata)
-    assert getattr(listening(made.mesh, node), field) == value
+    assert getattr(listening_facet(made.mesh, node), field) == value
 
 
 def test_its_addresses() -> None:
     made, node = connected(ips=("fd00::1",))
-    found = listening(made.mesh, node)
+    found = listening_facet(made.mesh, node)
     assert (found.ipv4, found.ipv6) == (False, True)
 
 
 def test_its_spans() -> None:
     made = world()
     labels = {"service.istio.io/canonical-name": "shop", "service.istio.io/canonical-revision": "v7"}
-    found = tags(made.mesh, made.connect(proxy("sidecar", "x", "a", "10.9.0.1", labels, MESH_ID=None)))
+    found = span_tags_facet(made.mesh, made.connect(proxy("sidecar", "x", "a", "10.9.0.1", labels, MESH_ID=None)))
     assert (found.service, found.revision, found.namespace, found.mesh_id) == ("shop", "v7", "a", "unknown")
 
 
 def test_spans_as_no_envoy_takes_them() -> None:
     custom = {"": {"literal": {"value": "x"}}, "a": {"literal": {"value": ""}}, "b": {"header": {"name": "x"}}}
     made, node = connected(PROXY_CONFIG={"tracing": {"sampling": -5, "customTags": custom}})
-    found = listening(made.mesh, node).tracing
+    found = listening_facet(made.mesh, node).tracing
     assert found is not None
     assert found.sampling == 1.0
     assert [t.tag for t in build_tracing(replace(found, istio_tags=False), SpanTagsFacet()).custom_tags] == ["b"]

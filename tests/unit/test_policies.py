@@ -9,9 +9,9 @@ import pytest
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import LISTENER
 from pilot.model.facets import PolicySubjectKey
-from pilot.model.views.classify import inbound_facet, outbound_listening
+from pilot.model.views.classify import inbound_facet, outbound_listeners_facet
 from pilot.model.views.policies import PEER_AUTHENTICATION, POLICIES, REQUEST_AUTHENTICATION, policies_of, proxy_policies
-from pilot.model.views.router import front
+from pilot.model.views.router import gateway_listeners_facet
 from pilot.translate.filter_phase import Phase, in_order
 from tests.support.listeners import WEB_POD, http_filters, listeners, service
 from tests.support.objects import make, pod, world
@@ -90,7 +90,7 @@ def test_a_policy_with_targets_is_for_the_router_of_that_gateway(spec: str, name
     router = made.connect(proxy("router", "edge-0", HERE, "10.9.0.1", labels))
     unnamed = made.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"istio": "edge"}))
     sidecar = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.3", labels))
-    assert bool(front(made.mesh, router).listening.policies.of(REQUEST_AUTHENTICATION)) is counts
+    assert bool(gateway_listeners_facet(made.mesh, router).listening.policies.of(REQUEST_AUTHENTICATION)) is counts
     assert not proxy_policies(made.mesh, unnamed).applied
     assert not proxy_policies(made.mesh, sidecar).applied
 
@@ -106,7 +106,7 @@ def test_workloads_with_the_same_policies_share_what_is_built() -> None:
 def test_a_policy_for_servers_leaves_the_outbound_side_alone() -> None:
     made = world(policy(PEER_AUTHENTICATION, "p", HERE, "mtls: {mode: STRICT}"), policy(REQUEST_AUTHENTICATION, "r", HERE, JWT))
     node = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.1", {"app": "web"}))
-    assert not outbound_listening(made.mesh, node).listening.policies.applied
+    assert not outbound_listeners_facet(made.mesh, node).listening.policies.applied
     assert [kind for kind, _ in inbound_facet(made.mesh, node).listening.policies.applied] == [REQUEST_AUTHENTICATION]
     assert [kind for kind, _ in inbound_facet(made.mesh, node).policies.applied] == [PEER_AUTHENTICATION]
 

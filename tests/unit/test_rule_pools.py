@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.model.config.object import ObjectKey
-from pilot.model.views.rule_pools import Defaults, Rule, build_pools, merge_entries
+from pilot.model.views.rule_pools import Rule, RuleDefaults, build_pools, merge_entries
 
 A, B = frozenset({("app", "a")}), frozenset({("app", "b")})
 
@@ -59,15 +59,15 @@ def test_without_regard_to_exports_all_are_merged() -> None:
     ],
 )
 def test_pools(export_to: tuple[str, ...], local: bool, exported: bool, private: bool) -> None:
-    pools = build_pools([rule("1", *export_to)], "ns", Defaults("ns", False, True))
+    pools = build_pools([rule("1", *export_to)], "ns", RuleDefaults("ns", False, True))
     assert (bool(pools.local), bool(pools.exported), bool(pools.private)) == (local, exported, private)
-    assert not build_pools([rule("1", *export_to)], "ns", Defaults("root", False, True)).private
+    assert not build_pools([rule("1", *export_to)], "ns", RuleDefaults("root", False, True)).private
     if "~" in export_to:
         assert not any(e.visible_in("elsewhere") for e in pools.exported)
 
 
 def test_the_mesh_may_keep_rules_private() -> None:
-    pools = build_pools([rule("1")], "ns", Defaults("ns", True, True))
+    pools = build_pools([rule("1")], "ns", RuleDefaults("ns", True, True))
     assert pools.local
     assert not pools.exported
     assert pools.private

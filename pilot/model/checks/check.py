@@ -1,4 +1,4 @@
-"""What a check is, and how its problems are told."""
+"""Checks of objects against others, and how their problems are told."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
@@ -12,7 +12,7 @@ from pilot.model.problem import Problem
 
 
 class Check(NamedTuple):
-    """`problems(db, key)` is looked at for each of the keys that `keys(db)` lists. `name`: what the keys are of."""
+    """A check looks at `problems(db, key)` for each of the keys that `keys(db)` lists. `name` says what the keys are of."""
 
     name: str
     keys: Derived[[], tuple[Any, ...]]

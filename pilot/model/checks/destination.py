@@ -1,4 +1,4 @@
-"""Where traffic is sent to: the service, its port and its subset have to be there."""
+"""Destinations of traffic: the service, its port and its subset have to be there."""
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a DestinationRule is for: its host, ports, subsets and credentials have to be there, and no older rule may say the same."""
+"""DestinationRules: their host, ports, subsets and credentials have to be there, and no older rule may say the same."""
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a Gateway is for: routers that its selector selects, ports that they are reached at, and credentials."""
+"""Gateways: the routers that they select, the ports that these are reached at, and the credentials have to be there."""
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What the mesh config and the mesh networks name: services of extension providers, providers, and gateways of networks."""
+"""The mesh config and the mesh networks: services of extension providers, providers, and gateways of networks have to be there."""
 from __future__ import annotations
 
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Workloads that a selector is meant for."""
+"""Selectors have to select workloads."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

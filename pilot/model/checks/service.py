@@ -1,4 +1,4 @@
-"""What a Kubernetes Service names: namespaces that it is exported to, and the service that it is another name of."""
+"""Kubernetes Services: the namespaces that they are exported to have to be there, and an alias may not lead back to itself."""
 from __future__ import annotations
 
 from pilot.derive import derived

@@ -1,4 +1,4 @@
-"""What a ServiceEntry is for: workloads that it selects, and host names that nothing older of its namespace has."""
+"""ServiceEntries: they have to select workloads, and nothing older of their namespace may have their host names."""
 from __future__ import annotations
 
 from pilot.derive import derived

@@ -1,4 +1,4 @@
-"""What a Sidecar names: its workloads, the hosts that it imports and its egress proxy; and which Sidecars compete."""
+"""Sidecars: their workloads, the hosts that they import and their egress proxies have to be there, and none may compete with another."""
 from __future__ import annotations
 
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""What a VirtualService names and claims: gateways, destinations, delegates, and hosts that an older one has."""
+"""VirtualServices: their gateways, destinations and delegates have to be there, and no older one may have their hosts."""
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a WorkloadEntry names: the WorkloadGroup that it was registered for."""
+"""WorkloadEntries: the WorkloadGroup that they were registered for has to be there."""
 from __future__ import annotations
 
 from pilot.derive import derived

@@ -17,7 +17,7 @@ ClientTLSMode = Literal["DISABLE", "SIMPLE", "MUTUAL", "ISTIO_MUTUAL"]
 
 
 class DestinationRule(Strict, frozen=True):
-    """What happens to traffic after routing. `export_to` empty: the mesh default."""
+    """A rule says what happens to traffic after routing. An empty `export_to` means the mesh default."""
 
     host: str = ""
     traffic_policy: TrafficPolicy | None = None
@@ -27,7 +27,7 @@ class DestinationRule(Strict, frozen=True):
 
 
 class PortTrafficPolicy(Strict, frozen=True):
-    """What replaces the whole policy for one port."""
+    """The policy of one port replaces the whole policy there."""
 
     port: PortSelector | None = None
     load_balancer: LoadBalancerSettings | None = None
@@ -53,7 +53,7 @@ class RetryBudget(Strict, frozen=True):
 
 
 class TrafficPolicy(Strict, frozen=True):
-    """Every part absent: nothing said at this level."""
+    """A part that is absent is not said at this level."""
 
     load_balancer: LoadBalancerSettings | None = None
     connection_pool: ConnectionPoolSettings | None = None
@@ -94,7 +94,7 @@ class HTTPCookie(Strict, frozen=True):
 
 
 class ConsistentHashLB(OneOf, frozen=True):
-    """One hash key, at most one algorithm."""
+    """It has one hash key and at most one algorithm."""
 
     groups: ClassVar = (("http_header_name", "http_cookie", "use_source_ip", "http_query_parameter_name"), ("ring_hash", "maglev"),)
 
@@ -161,7 +161,7 @@ class ConnectionPoolSettings(Strict, frozen=True):
 
 
 class OutlierDetection(Strict, frozen=True):
-    """Percentages are 0 to 100; wrappers absent: not said."""
+    """Percentages are 0 to 100. What is None is not said."""
 
     consecutive_errors: Int32 = 0  # deprecated
     split_external_local_origin_errors: bool = False
@@ -202,7 +202,7 @@ class Failover(Strict, frozen=True):
 
 
 class LocalityLoadBalancerSetting(Strict, frozen=True):
-    """At most one of distribute, failover with or without failover_priority."""
+    """It has `distribute`, or `failover` with or without `failover_priority`."""
 
     distribute: tuple[Distribute, ...] = ()
     failover: tuple[Failover, ...] = ()

@@ -5,7 +5,7 @@ from pilot.model.config.base import Int32, Lenient
 
 
 class EndpointConditions(Lenient, frozen=True):
-    """None: not said."""
+    """A condition that is None is not said."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -37,7 +37,7 @@ class SliceEndpoint(Lenient, frozen=True):
 
 
 class EndpointPort(Lenient, frozen=True):
-    """`port` None: all ports, which no mesh can use."""
+    """Without `port` it stands for all ports, which no mesh can use."""
 
     name: str = ""
     protocol: str = "TCP"
@@ -46,7 +46,7 @@ class EndpointPort(Lenient, frozen=True):
 
 
 class EndpointSlice(Lenient, frozen=True):
-    """`address_type`: IPv4, IPv6 or FQDN."""
+    """`address_type` is IPv4, IPv6 or FQDN."""
 
     address_type: str = "IPv4"
     endpoints: tuple[SliceEndpoint, ...] = ()

@@ -1,4 +1,4 @@
-"""MeshConfig: what holds for the whole mesh. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/"""
+"""MeshConfig holds for the whole mesh. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/"""
 from __future__ import annotations
 
 from typing import ClassVar, Literal

@@ -1,4 +1,4 @@
-"""MeshNetworks: which endpoints are in which network, and the gateways between them."""
+"""MeshNetworks says which endpoints are in which network, and has the gateways between them."""
 from __future__ import annotations
 
 from typing import ClassVar

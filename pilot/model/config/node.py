@@ -14,6 +14,6 @@ class NodeStatus(Lenient, frozen=True):
 
 
 class Node(Lenient, frozen=True):
-    """Its locality is in the labels of the object."""
+    """A node's locality is in the labels of the object."""
 
     status: NodeStatus = NodeStatus()

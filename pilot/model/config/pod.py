@@ -48,7 +48,7 @@ class OwnerReference(Lenient, frozen=True):
 
 
 class Pod(Lenient, frozen=True):
-    """The fields of its spec, its `status`, and of its metadata what else tells of it (the last three)."""
+    """A Pod has the fields of its spec, its `status`, and the last three of its metadata."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()

@@ -65,7 +65,7 @@ class ProxyStatsMatcher(Strict, frozen=True):
 
 
 class Server(Strict, frozen=True):
-    """Hosts are "[namespace/]name"; namespace "." is that of the Gateway, "*" any."""
+    """The header `server` of responses."""
 
     disabled: bool | None = None
     value: str = ""
@@ -142,7 +142,7 @@ class ProxyImage(Strict, frozen=True):
 
 
 class ProxyConfig(Strict, frozen=True):
-    """With the built-in defaults. `tracing_service_name`, where it is set, takes the place of `service_cluster`."""
+    """The defaults are those that are built in. `tracing_service_name`, where it is set, takes the place of `service_cluster`."""
 
     config_path: str = "./etc/istio/proxy"
     binary_path: str = "/usr/local/bin/envoy"

@@ -9,7 +9,7 @@ from pilot.model.config.base import Lenient
 
 
 class Secret(Lenient, frozen=True):
-    """`data` decoded, with what `stringData` lays over it."""
+    """`data` is decoded, and `stringData` is laid over it."""
 
     type: str = "Opaque"
     data: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""How policies choose what they apply to."""
+"""Selectors and targets, by which policies choose what they apply to."""
 from __future__ import annotations
 
 from pilot.model.config.base import Strict

@@ -31,7 +31,7 @@ class ServiceStatus(Lenient, frozen=True):
 
 
 class Service(Lenient, frozen=True):
-    """The fields of its spec, and its `status`. `cluster_ip` "None": headless."""
+    """A Service has the fields of its spec, and its `status`. With `cluster_ip` "None" it is headless."""
 
     type: str = "ClusterIP"
     selector: dict[str, str] = {}

@@ -13,7 +13,7 @@ Resolution = Literal["NONE", "STATIC", "DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS"]
 
 
 class ServiceEntry(Strict, frozen=True):
-    """A service that no Kubernetes Service declares. `status` is not of the spec: addresses that a controller allocated."""
+    """A service that no Kubernetes Service declares. `status`, which is not of the spec, has addresses that a controller allocated."""
 
     hosts: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()

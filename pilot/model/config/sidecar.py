@@ -13,7 +13,7 @@ OutboundMode = Literal["REGISTRY_ONLY", "ALLOW_ANY"]
 
 
 class Sidecar(Strict, frozen=True):
-    """What a proxy accepts and what it reaches."""
+    """A Sidecar says what a proxy accepts and what it reaches."""
 
     workload_selector: WorkloadSelector | None = None
     ingress: tuple[IstioIngressListener, ...] = ()
@@ -23,7 +23,7 @@ class Sidecar(Strict, frozen=True):
 
 
 class IstioIngressListener(Strict, frozen=True):
-    """`default_endpoint`: "127.0.0.1:PORT", "[::1]:PORT", "0.0.0.0:PORT", "[::]:PORT" or "unix://PATH"; ":PORT" is as ""."""
+    """`default_endpoint` is "127.0.0.1:PORT", "[::1]:PORT", "0.0.0.0:PORT", "[::]:PORT" or "unix://PATH"; ":PORT" is as ""."""
 
     port: SidecarPort | None = None
     bind: str = ""

@@ -13,7 +13,7 @@ UnmatchedPreflights = Literal["UNSPECIFIED", "FORWARD", "IGNORE"]
 
 
 class VirtualService(Strict, frozen=True):
-    """How requests to some hosts are routed. `gateways` empty means ("mesh",); order of the routes is their priority."""
+    """It says how requests to some hosts are routed. Empty `gateways` mean ("mesh",); the order of the routes is their priority."""
 
     hosts: tuple[str, ...] = ()
     gateways: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class VirtualService(Strict, frozen=True):
 
 
 class Destination(Strict, frozen=True):
-    """Where traffic goes: `host` as its author wrote it (short names are of the namespace of the object)."""
+    """Traffic goes to `host`, which is as its author wrote it: short names are of the namespace of the object."""
 
     host: str = ""
     subset: str = ""
@@ -32,7 +32,7 @@ class Destination(Strict, frozen=True):
 
 
 class HTTPRoute(Strict, frozen=True):
-    """One rule: conditions, and what to do with a request that meets them."""
+    """A rule has conditions, and says what to do with a request that meets one of them."""
 
     name: str = ""
     match: tuple[HTTPMatchRequest, ...] = ()
@@ -53,7 +53,7 @@ class HTTPRoute(Strict, frozen=True):
 
 
 class Delegate(Strict, frozen=True):
-    """The VirtualService (without hosts) whose routes take the place of this one. `namespace` "": that of the root."""
+    """The VirtualService (without hosts) whose routes take the place of this one. Without `namespace` it is in that of the root."""
 
     name: str = ""
     namespace: str = ""
@@ -81,7 +81,7 @@ class TCPRoute(Strict, frozen=True):
 
 
 class HTTPMatchRequest(Strict, frozen=True):
-    """Conditions that all hold. A StringMatch without any kind in `headers` means: the header is there."""
+    """All of the conditions must hold. A StringMatch without any kind in `headers` means that the header is there."""
 
     name: str = ""
     uri: StringMatch | None = None
@@ -198,7 +198,7 @@ class CorsPolicy(Strict, frozen=True):
 
 
 class Delay(OneOf, frozen=True):
-    """`percentage` absent: `percent`; neither: all requests."""
+    """Without `percentage` it is `percent` of the requests, and without either all of them."""
 
     groups: ClassVar = (("fixed_delay", "exponential_delay"),)
 
@@ -236,6 +236,6 @@ class PortSelector(Strict, frozen=True):
 
 
 class Percent(Strict, frozen=True):
-    """0 to 100."""
+    """`value` is 0 to 100."""
 
     value: float = 0.0

@@ -7,7 +7,7 @@ REGISTRATION_GROUP = "istio.io/autoRegistrationGroup"  # annotation: the Workloa
 
 
 class WorkloadEntry(Strict, frozen=True):
-    """A workload outside of Kubernetes. `address`: an IP, a name, or "unix://" and a path."""
+    """A workload outside of Kubernetes. `address` is an IP, a name, or "unix://" and a path."""
 
     address: str = ""
     ports: dict[str, UInt32] = {}
@@ -24,12 +24,12 @@ class EntryCondition(Lenient, frozen=True):
 
 
 class EntryStatus(Lenient, frozen=True):
-    """`conditions`: that of type Healthy is by the health checks of the workload's own proxy."""
+    """The condition of type Healthy is by the health checks of the workload's own proxy."""
 
     conditions: tuple[EntryCondition, ...] = ()
 
 
 class WorkloadEntryObject(WorkloadEntry, frozen=True):
-    """One that is an object of its own, with its status."""
+    """A workload entry that is an object of its own, with its status."""
 
     status: EntryStatus = EntryStatus()

@@ -18,7 +18,7 @@ from pilot.model.views.kinds.service_entries import service_entries
 OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
 
 # What an entry says about addresses: its age, the hosts that want some, the ones they have by its status, the addresses it occupies.
-Request = tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]
+AddressRequest = tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]
 
 
 @derived
@@ -27,7 +27,7 @@ def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
 
 
 @derived
-def _request(db: Mesh, key: ObjectKey) -> Request | None:
+def _request(db: Mesh, key: ObjectKey) -> AddressRequest | None:
     row: Object[ServiceEntry] | None = service_entries.get(db, key)
     if row is None:
         return None
@@ -38,7 +38,7 @@ def _request(db: Mesh, key: ObjectKey) -> Request | None:
     return age(row), hosts, tuple((a.host.lower(), a.value) for a in status), ()
 
 
-_requests: Gather[ObjectKey, [], Request] = Gather("address_requests", _entries, _request, hub=True)
+_requests: Gather[ObjectKey, [], AddressRequest] = Gather("address_requests", _entries, _request, hub=True)
 
 
 @hub
@@ -61,7 +61,7 @@ def wants_addresses(o: Object[ServiceEntry]) -> bool:
     return o.spec.resolution != "NONE" and not o.spec.addresses and o.labels.get(OPT_OUT, "").lower() != "false"
 
 
-def allocate(requests: Mapping[ObjectKey, Request], *prefixes: str) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
+def allocate(requests: Mapping[ObjectKey, AddressRequest], *prefixes: str) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
     """Returns the addresses of each host of each entry: those of the statuses, else one of each prefix that nobody has."""
     out: dict[tuple[ObjectKey, str], tuple[str, ...]] = {}
     taken: set[str] = set()

@@ -89,7 +89,7 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
     return InboundFacet(
         scope=outbound_facet(db, node_id).scope,
         listening=replace(
-            listening(db, node_id),
+            listening_facet(db, node_id),
             side="inbound",
             policies=in_scope(policies, "inbound"),
             exact_balance=proxy.flag("INBOUND_LISTENER_EXACT_BALANCE"),
@@ -98,12 +98,12 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
         targets=service_targets(db, node_id),
         ips=proxy.ips,
         tls_files=_tls_files(proxy),
-        tags=tags(db, node_id),
+        tags=span_tags_facet(db, node_id),
         secret_servers=_secret_servers(proxy),
     )
 
 
-def tags(db: Mesh, node_id: str) -> SpanTagsFacet:
+def span_tags_facet(db: Mesh, node_id: str) -> SpanTagsFacet:
     """Returns how the spans of a proxy name its workload. No node of its own."""
     proxy, labels = find_proxy(db, node_id), proxy_labels(db, node_id)
     return SpanTagsFacet(
@@ -116,7 +116,7 @@ def tags(db: Mesh, node_id: str) -> SpanTagsFacet:
 
 
 @derived
-def listening(db: Mesh, node_id: str) -> ListeningFacet:
+def listening_facet(db: Mesh, node_id: str) -> ListeningFacet:
     """Returns how a proxy listens on either side, without the policies of a side."""
     proxy, mesh = find_proxy(db, node_id), mesh_config(db)
     config = proxy_config(db, node_id)
@@ -139,12 +139,12 @@ def listening(db: Mesh, node_id: str) -> ListeningFacet:
     )
 
 
-def outbound_listening(db: Mesh, node_id: str) -> OutboundListenersFacet:
+def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
     """Returns what the outbound listeners of a sidecar depend on. No node of its own."""
     outbound, proxy = outbound_facet(db, node_id), find_proxy(db, node_id)
     return OutboundListenersFacet(
         scope=outbound.scope,
-        listening=replace(listening(db, node_id), policies=in_scope(proxy_policies(db, node_id), "outbound")),
+        listening=replace(listening_facet(db, node_id), policies=in_scope(proxy_policies(db, node_id), "outbound")),
         labels=outbound.labels,
         auto_addresses=uses_auto_addresses(proxy, db.settings.registry.ip_autoallocate),
         cluster=addressed_as(db, proxy),

@@ -1,6 +1,6 @@
-"""Which DestinationRule a client's traffic to a service follows.
+"""The DestinationRule that a client's traffic to a service follows.
 
-Looked for in the client's namespace, then the service's, then the root namespace; in each the most specific host counts, and the
+It is looked for in the client's namespace, then the service's, then the root namespace; in each the most specific host counts, and the
 rules of one host are merged. https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration
 
 A rule is handed on as the tuple of the objects that it is merged from, oldest first, () for none: a small hashable value by which
@@ -22,7 +22,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
 from pilot.model.views.kinds.destination_rules import destination_rules
 from pilot.model.views.mesh import mesh_config
-from pilot.model.views.rule_pools import Defaults, Pools, Rule, RuleEntry, build_pools
+from pilot.model.views.rule_pools import Pools, Rule, RuleDefaults, RuleEntry, build_pools
 
 MergedRuleKey = tuple[ObjectKey, ...]
 NO_RULES: tuple[RuleEntry, ...] = ()
@@ -44,10 +44,10 @@ class MergedRule(msgspec.Struct, frozen=True):
 
 
 @hub
-def rule_defaults(db: Mesh) -> Defaults:
+def rule_defaults(db: Mesh) -> RuleDefaults:
     """Returns what the mesh config and the settings say about the reach of rules."""
     mesh = mesh_config(db)
-    return Defaults(mesh.root_namespace, "." in mesh.default_destination_rule_export_to, db.settings.registry.merge_rules_by_export)
+    return RuleDefaults(mesh.root_namespace, "." in mesh.default_destination_rule_export_to, db.settings.registry.merge_rules_by_export)
 
 
 @derived

@@ -1,4 +1,4 @@
-"""From a ServiceEntry to services of the mesh: one for each of its hosts."""
+"""ServiceEntries as services of the mesh, one for each host."""
 from __future__ import annotations
 
 import ipaddress

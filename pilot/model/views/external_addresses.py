@@ -1,4 +1,4 @@
-"""Where a Kubernetes Service is reached from outside of its cluster."""
+"""The addresses at which Kubernetes Services are reached from outside of their cluster."""
 from __future__ import annotations
 
 import json
@@ -15,7 +15,7 @@ from pilot.model.views.kinds.services import services
 NODE_SELECTOR = "traffic.istio.io/nodeSelector"
 
 
-class External(NamedTuple):
+class ExternalAddress(NamedTuple):
     """An IP address or host name, and the port there."""
 
     address: str
@@ -23,19 +23,19 @@ class External(NamedTuple):
 
 
 @derived
-def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[External, ...]:
+def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[ExternalAddress, ...]:
     """Returns the addresses of a Service for one of its ports: of its load balancer and its external IPs, else of the nodes that its annotation
     selects."""
     row = services.get(db, key)
     if row is None:
         return ()
     if own := own_addresses(row.spec):
-        return tuple(External(a, port) for a in own)
+        return tuple(ExternalAddress(a, port) for a in own)
     selector = node_selector(row)
     if selector is None:
         return ()
     mapped = next((p.node_port for p in row.spec.ports if p.port == port), port)
-    return tuple(External(a, mapped) for labels, a in _nodes(db, key.cluster) if selector.items() <= labels)
+    return tuple(ExternalAddress(a, mapped) for labels, a in _nodes(db, key.cluster) if selector.items() <= labels)
 
 
 def own_addresses(spec: Service) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ from pilot.model.views.gateway_servers import (
 )
 
 
-class Slot(NamedTuple):
-    """What servers are merged by; the protocol is as written, so that HTTPS and TLS on one port stay apart."""
+class MergeKey(NamedTuple):
+    """Servers of one key share a listener. The protocol is as written, so that HTTPS and TLS on one port stay apart."""
 
     number: int
     protocol: str
@@ -40,12 +40,10 @@ class Slot(NamedTuple):
 def merge(gateways: Iterable[tuple[ObjectKey, Sequence[Server]]], targets: Sequence[TargetPort], quic: bool) -> MergedGateway:
     """Returns the servers of Gateways, oldest first, merged. With `quic` HTTPS servers whose port is exposed over UDP answer HTTP/3 too."""
     merger = _Merger(targets, quic)
-    names = []
     for name, servers in gateways:
-        names.append(name)
         for position, server in enumerate(servers):
             merger.add(ServerKey(name, position), server)
-    return merger.result(tuple(names))
+    return merger.result()
 
 
 def resolve_port(number: int, targets: Sequence[TargetPort]) -> int:
@@ -59,10 +57,10 @@ class _Merger:
     def __init__(self, targets: Sequence[TargetPort], quic: bool) -> None:
         self.targets, self.quic = targets, quic
         self.numbers: set[int] = set()
-        self.slots: dict[Slot, list[MergedServer]] = {}
-        self.shared: dict[Slot, GatewayRouteKey | None] = {}  # the route of plain HTTP servers
-        self.datagram: dict[Slot, list[MergedServer]] = {}
-        self.plain: dict[int, Slot] = {}  # by port number
+        self.by_key: dict[MergeKey, list[MergedServer]] = {}
+        self.shared: dict[MergeKey, GatewayRouteKey | None] = {}  # the route of plain HTTP servers
+        self.datagram: dict[MergeKey, list[MergedServer]] = {}
+        self.plain: dict[int, MergeKey] = {}  # by port number
         self.routes: dict[GatewayRouteKey, list[ServerKey]] = {}
         self.tls_hosts: dict[int, dict[str, str]] = {}  # by port number: host → bind address
         self.http3: set[GatewayRouteKey] = set()
@@ -80,8 +78,8 @@ class _Merger:
             return
         if server.tls is not None and server.tls.mode == "AUTO_PASSTHROUGH":
             self.auto_passthrough = True
-        slot = Slot(number, server.port.protocol, server.bind)
-        reason = self._place(MergedServer(key, route), server, slot)
+        at = MergeKey(number, server.port.protocol, server.bind)
+        reason = self._place(MergedServer(key, route), server, at)
         if reason:
             self.rejected.append(Rejection(key, reason))
 
@@ -97,73 +95,72 @@ class _Merger:
             taken.update((h.lower(), server.bind) for h in names)
         return repeated
 
-    def _place(self, merged: MergedServer, server: Server, slot: Slot) -> str:
+    def _place(self, merged: MergedServer, server: Server, at: MergeKey) -> str:
         """Puts a server where it belongs; returns the reason where it cannot be, else ""."""
-        if slot.number not in self.numbers:
-            self.numbers.add(slot.number)
-            self._open(merged, server, slot)
+        if at.number not in self.numbers:
+            self.numbers.add(at.number)
+            self._open(merged, server, at)
             return ""
-        current = self.plain.get(slot.number)
+        current = self.plain.get(at.number)
         if current is not None:
-            return self._join_plain(merged, server, slot, current)
+            return self._join_plain(merged, server, at, current)
         if not is_tls(server):
-            self._open(merged, server, slot, datagram=False)
+            self._open(merged, server, at, datagram=False)
             return ""
-        return self._join_tls(merged, server, slot)
+        return self._join_tls(merged, server, at)
 
-    def _join_plain(self, merged: MergedServer, server: Server, slot: Slot, current: Slot) -> str:
-        if current.bind == slot.bind:
-            if not _compatible(parse_protocol(slot.protocol), parse_protocol(current.protocol)):
-                return f"port {slot.number} is {current.protocol} already"
+    def _join_plain(self, merged: MergedServer, server: Server, at: MergeKey, current: MergeKey) -> str:
+        if current.bind == at.bind:
+            if not _compatible(parse_protocol(at.protocol), parse_protocol(current.protocol)):
+                return f"port {at.number} is {current.protocol} already"
             self._append(merged, current)
-        elif slot not in self.slots:
-            self._open(merged, server, slot)
+        elif at not in self.by_key:
+            self._open(merged, server, at)
         else:
-            self.shared[slot] = merged.route
-            self._append(merged, slot)
-            self._advertise(merged, server, slot)
+            self.shared[at] = merged.route
+            self._append(merged, at)
+            self._advertise(merged, server, at)
         return ""
 
-    def _append(self, merged: MergedServer, slot: Slot) -> None:
-        self.slots[slot].append(merged)
+    def _append(self, merged: MergedServer, at: MergeKey) -> None:
+        self.by_key[at].append(merged)
         if merged.route is not None:
             self.routes.setdefault(merged.route, []).append(merged.key)
 
-    def _join_tls(self, merged: MergedServer, server: Server, slot: Slot) -> str:
+    def _join_tls(self, merged: MergedServer, server: Server, at: MergeKey) -> str:
         if merged.route is not None:
             if merged.route in self.routes:
-                return f"port {slot.number} already has a server of this port name"
+                return f"port {at.number} already has a server of this port name"
             self.routes[merged.route] = [merged.key]
-        self.slots.setdefault(slot, []).append(merged)
-        self._advertise(merged, server, slot)
+        self.by_key.setdefault(at, []).append(merged)
+        self._advertise(merged, server, at)
         return ""
 
-    def _open(self, merged: MergedServer, server: Server, slot: Slot, datagram: bool = True) -> None:
+    def _open(self, merged: MergedServer, server: Server, at: MergeKey, datagram: bool = True) -> None:
         if not is_tls(server):
-            self.plain[slot.number] = slot
+            self.plain[at.number] = at
         if merged.route is not None:
             self.routes[merged.route] = [merged.key]
-        self.slots[slot] = [merged]
-        self.shared[slot] = merged.route
+        self.by_key[at] = [merged]
+        self.shared[at] = merged.route
         if datagram:
-            self._advertise(merged, server, slot)
+            self._advertise(merged, server, at)
 
-    def _advertise(self, merged: MergedServer, server: Server, slot: Slot) -> None:
+    def _advertise(self, merged: MergedServer, server: Server, at: MergeKey) -> None:
         """Lets a server answer HTTP/3 too, where that is on and the server's port is exposed over UDP."""
         assert server.port is not None
         eligible = self.quic and server.tls is not None and protocol_of(server) is Protocol.HTTPS and not passes_through(server)
         if eligible and any(t.udp and t.number == server.port.number for t in self.targets):
-            self.datagram.setdefault(slot, []).append(merged)
+            self.datagram.setdefault(at, []).append(merged)
             if merged.route is not None:
                 self.http3.add(merged.route)
 
-    def result(self, gateways: tuple[ObjectKey, ...]) -> MergedGateway:
+    def result(self) -> MergedGateway:
         ports = tuple(
-            MergedPort(slot.number, slot.protocol, slot.bind, self.shared.get(slot), tuple(found), tuple(self.datagram.get(slot, ())))
-            for slot, found in self.slots.items()
+            MergedPort(at.number, at.protocol, at.bind, self.shared.get(at), tuple(found), tuple(self.datagram.get(at, ())))
+            for at, found in self.by_key.items()
         )
         return MergedGateway(
-            gateways,
             ports,
             tuple((name, tuple(keys)) for name, keys in self.routes.items()),
             frozenset(self.http3),

@@ -80,11 +80,9 @@ class Rejection(NamedTuple):
 class MergedGateway(msgspec.Struct, frozen=True, cache_hash=True):
     """All servers of a router. `ports` and `routes` (with their servers) are in the order of their first server.
 
-    `http3`: the routes that advertise HTTP/3. `gateways`: every Gateway that selects the router, also those with no server left.
-    `auto_passthrough`: some server forwards by SNI alone, to any service of the mesh.
+    `http3` has the routes that advertise HTTP/3. `auto_passthrough` tells that some server forwards by SNI alone, to any service of the mesh.
     """
 
-    gateways: tuple[ObjectKey, ...] = ()
     ports: tuple[MergedPort, ...] = ()
     routes: tuple[tuple[GatewayRouteKey, tuple[ServerKey, ...]], ...] = ()
     http3: frozenset[GatewayRouteKey] = frozenset()

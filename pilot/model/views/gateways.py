@@ -42,7 +42,7 @@ def server(db: Mesh, key: ServerKey) -> Server | None:
 
 
 @derived
-def selection(db: Mesh, node_id: str) -> GatewaySelectionKey:
+def gateway_selection_key(db: Mesh, node_id: str) -> GatewaySelectionKey:
     """Returns the Gateways that select the router of that node id, and its own service ports."""
     proxy = find_proxy(db, node_id)
     labels = frozenset(proxy_labels(db, node_id).items())

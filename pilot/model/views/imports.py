@@ -141,7 +141,7 @@ def _add(db: Mesh, found: dict[str, ImportKey], item: ImportKey) -> None:
 
 # -- where virtual services lead to ----------------------------------------------------------------------------------------
 
-class Leads(NamedTuple):
+class Lead(NamedTuple):
     """A host name that a virtual service leads to, with the ports that its routes name, () for all.
 
     `namespaces`: the only ones whose proxies are led there, () for all.
@@ -192,15 +192,15 @@ def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: 
 
 
 @derived
-def _leads_of(db: Mesh, key: ObjectKey, _: str) -> tuple[Leads, ...] | None:
+def _leads_of(db: Mesh, key: ObjectKey, _: str) -> tuple[Lead, ...] | None:
     found = virtual_service(db, key)
     return find_leads(found.spec) or None if found is not None else None
 
 
-_leads: Gather[ObjectKey, [str], tuple[Leads, ...]] = Gather("leads", virtual_service_keys, _leads_of)
+_leads: Gather[ObjectKey, [str], tuple[Lead, ...]] = Gather("leads", virtual_service_keys, _leads_of)
 
 
-def find_leads(spec: VirtualService) -> tuple[Leads, ...]:
+def find_leads(spec: VirtualService) -> tuple[Lead, ...]:
     """Returns where the routes of a virtual service lead to. A destination without a port means all of the service's ports."""
     found: dict[tuple[str, tuple[str, ...]], set[int]] = {}
 
@@ -215,4 +215,4 @@ def find_leads(spec: VirtualService) -> tuple[Leads, ...]:
             add(to, namespaces)
     for weighted in (w for routes in (*(r.route for r in spec.tcp), *(r.route for r in spec.tls)) for w in routes):
         add(weighted.destination, ())
-    return tuple(Leads(host, () if 0 in ports else tuple(sorted(ports)), namespaces) for (host, namespaces), ports in found.items())
+    return tuple(Lead(host, () if 0 in ports else tuple(sorted(ports)), namespaces) for (host, namespaces), ports in found.items())

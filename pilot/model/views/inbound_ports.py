@@ -49,7 +49,7 @@ def inbound_ports(db: Mesh, inbound: InboundFacet) -> list[InboundPort]:
     return [*(_of_services(n, t) for n, t in added if n not in declared), *declared.values()]
 
 
-def named_ports(db: Mesh, inbound: InboundFacet) -> frozenset[int]:
+def declared_port_numbers(db: Mesh, inbound: InboundFacet) -> frozenset[int]:
     """Returns the ports that a Sidecar's ingress listeners name, else those that services lead to, whether captured or not."""
     sidecar = find_sidecar(db, inbound.scope.sidecar)
     if sidecar is not None and sidecar.ingress:

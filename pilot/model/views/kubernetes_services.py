@@ -1,4 +1,4 @@
-"""From a Kubernetes Service to a service of the mesh."""
+"""Kubernetes Services as services of the mesh."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

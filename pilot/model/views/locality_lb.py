@@ -1,4 +1,4 @@
-"""Whose word on localities counts for a service: the rule's, its own, or the mesh's.
+"""Settings of localities: for a service the rule's count, else its own, else the mesh's.
 
 https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
 """
@@ -12,7 +12,7 @@ from pilot.model.service import Service
 
 
 class EffectiveLocality(NamedTuple):
-    """`setting` None: localities do not count. `forced`: endpoints have priorities even where nothing ejects failing ones."""
+    """Without `setting` localities do not count. `forced` endpoints have priorities even where nothing ejects failing ones."""
 
     setting: LocalityLoadBalancerSetting | ZoneAwareLoadBalancerSetting | None = None
     forced: bool = False

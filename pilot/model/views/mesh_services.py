@@ -24,7 +24,7 @@ _WITH_SERVICE = (
 )
 
 
-class Provider(NamedTuple):
+class ProviderPort(NamedTuple):
     """A port of a service that an extension provider names."""
 
     hostname: str
@@ -41,11 +41,11 @@ def find_service(db: Mesh, name: str) -> ServiceRef | None:
 
 
 @derived
-def secret_provider(db: Mesh) -> Provider | None:
+def secret_provider(db: Mesh) -> ProviderPort | None:
     """Returns the SDS server of the mesh, the first of its extension providers that is one; None also where that names no known service."""
     provider = next((p.sds for p in mesh_config(db).extension_providers if p.sds is not None), None)
     ref = find_service(db, provider.service) if provider is not None else None
-    return Provider(ref.hostname, provider.port) if ref is not None and provider is not None else None
+    return ProviderPort(ref.hostname, provider.port) if ref is not None and provider is not None else None
 
 
 @derived

@@ -21,7 +21,7 @@ Mode = Literal["UNKNOWN", "DISABLE", "PERMISSIVE", "STRICT"]
 
 
 class WorkloadMtls(msgspec.Struct, frozen=True):
-    """What one workload accepts: on its ports by number, and on any other."""
+    """A workload accepts `mode` on its ports, but for those that `ports` has by number."""
 
     mode: Mode = "PERMISSIVE"
     ports: Mapping[int, Mode] = {}

@@ -85,7 +85,7 @@ def _cidrs(networks: MeshNetworks) -> Iterable[Cidr]:
 # -- gateways --------------------------------------------------------------------------------------------------------------
 
 class NetworkGateway(NamedTuple):
-    """A way into a network. `port` 0: none for mesh mTLS by SNI; `cluster` "": of any."""
+    """A way into a network. `port` is 0 where mesh mTLS by SNI cannot use it; `cluster` is "" for a way into any."""
 
     address: str
     port: int
@@ -95,7 +95,7 @@ class NetworkGateway(NamedTuple):
 
 
 class NetworkGateways(msgspec.Struct, frozen=True):
-    """All gateways by address and port. `scale`: what weights are multiplied by, so that they divide among gateways evenly."""
+    """All gateways by address and port. Weights are multiplied by `scale`, so that they divide among gateways evenly."""
 
     gateways: tuple[NetworkGateway, ...] = ()
     scale: int = 1

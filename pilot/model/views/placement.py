@@ -1,4 +1,4 @@
-"""Whether it matters anywhere where a proxy runs. Where it does not, proxies of different zones, nodes and networks are alike."""
+"""The facts of a proxy's place that matter anywhere. Proxies of different zones, nodes and networks are alike where these do not."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ TOPOLOGY = frozenset((label.REGION, label.ZONE, label.SUBZONE, label.CLUSTER, la
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Which facts of a proxy's place endpoints may depend on. `labels`: keys whose values decide who is near."""
+    """The facts of a proxy's place that endpoints may depend on. `labels` are the keys whose values decide who is near."""
 
     locality: bool = False
     node: bool = False
@@ -28,7 +28,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Nearness(msgspec.Struct, frozen=True):
-    """What one object asks for."""
+    """The facts of a proxy's place that one object asks for."""
 
     locality: bool = False
     labels: frozenset[str] = frozenset()

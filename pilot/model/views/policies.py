@@ -1,4 +1,4 @@
-"""Which policies apply to a workload: the one place where they are merged from the mesh over the namespace to the workload.
+"""The policies that apply to a workload: the one place where they are merged from the mesh over the namespace to the workload.
 
 A kind of policy is an entry of `POLICIES`; what comes out is keys only, so that workloads with the same policies share what is built.
 """
@@ -27,10 +27,10 @@ GATEWAY_API, GATEWAY_NAME = "gateway.networking.k8s.io", "gateway.networking.k8s
 
 
 class PolicyKind(NamedTuple):
-    """How the objects of a kind apply.
+    """The way in which the objects of a kind apply.
 
-    `scopes`: what of a proxy they change. `one_a_level`: only the oldest counts of those for the mesh, for the namespace and for the
-    workload, else all count. `root_selects`: one of the root namespace may select workloads, of all namespaces.
+    `scopes` are the parts of a proxy that they change. With `one_a_level` only the oldest counts of those for the mesh, for the namespace and for the
+    workload, else all count. With `root_selects` one of the root namespace may select workloads, of all namespaces.
     """
 
     objects: KindView[Any]

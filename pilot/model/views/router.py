@@ -10,9 +10,9 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig
 from pilot.model.facets import Labels, ListeningFacet, ScopeFacet, SecretServersFacet, SpanTagsFacet, TlsFilesFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.classify import listening, outbound_facet, tags
+from pilot.model.views.classify import listening_facet, outbound_facet, span_tags_facet
 from pilot.model.views.gateway_servers import GatewaySelectionKey
-from pilot.model.views.gateways import selection
+from pilot.model.views.gateways import gateway_selection_key
 from pilot.model.views.policies import in_scope, proxy_policies
 from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.virtual_services import virtual_service, virtual_services_for
@@ -38,7 +38,7 @@ _UNSET = ConnectionSettings()
 
 
 class TopologyFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """What stands in front of a router: trusted proxies that add to X-Forwarded-For, and whether they speak the PROXY protocol."""
+    """The front of a router: trusted proxies that add to X-Forwarded-For, and whether they speak the PROXY protocol."""
 
     trusted_proxies: int = 0
     forward_client_cert: str = "SANITIZE_SET"
@@ -70,11 +70,11 @@ class GatewayListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_onl
 
 
 @derived
-def routing(db: Mesh, node_id: str) -> GatewayRoutesFacet:
+def gateway_routes_facet(db: Mesh, node_id: str) -> GatewayRoutesFacet:
     """Returns what the routes of a router depend on."""
-    outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
+    outbound, selected = outbound_facet(db, node_id), gateway_selection_key(db, node_id)
     asked = frozenset().union(*(_asked_labels(db, outbound.scope.namespace, g) for g in selected.gateways))
-    headers = listening(db, node_id).headers
+    headers = listening_facet(db, node_id).headers
     return GatewayRoutesFacet(
         scope=outbound.scope,
         selected=selected,
@@ -86,9 +86,9 @@ def routing(db: Mesh, node_id: str) -> GatewayRoutesFacet:
 
 
 @derived
-def front(db: Mesh, node_id: str) -> GatewayListenersFacet:
+def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
     """Returns what the listeners of a router depend on."""
-    outbound, listens = outbound_facet(db, node_id), listening(db, node_id)
+    outbound, listens = outbound_facet(db, node_id), listening_facet(db, node_id)
     return GatewayListenersFacet(
         scope=outbound.scope,
         listening=msgspec.structs.replace(
@@ -97,7 +97,7 @@ def front(db: Mesh, node_id: str) -> GatewayListenersFacet:
             policies=in_scope(proxy_policies(db, node_id), "gateway"),
             connections=at_the_edge(listens.connections),
         ),
-        tags=tags(db, node_id),
+        tags=span_tags_facet(db, node_id),
         labels=outbound.labels,
         topology=topology_of(proxy_config(db, node_id)),
         tls_files=outbound.tls_files,

@@ -12,8 +12,8 @@ from pilot.model.facets import Labels
 PUBLIC, OWN = "*", "."
 
 
-class Defaults(NamedTuple):
-    """`private`: a rule without exportTo is for its own namespace. `by_export`: only rules of equal exportTo are merged."""
+class RuleDefaults(NamedTuple):
+    """With `private` a rule without exportTo is for its own namespace; with `by_export` only rules of equal exportTo are merged."""
 
     root_namespace: str
     private: bool
@@ -21,7 +21,7 @@ class Defaults(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A rule as written: `selector` None where it has none, which then is for all workloads."""
+    """A rule as written. Without `selector` it is for all workloads."""
 
     key: ObjectKey
     export_to: frozenset[str]
@@ -46,7 +46,7 @@ class RuleEntry(NamedTuple):
 
 
 class Pools(msgspec.Struct, frozen=True):
-    """`local`: for clients of the rules' own namespace; `exported`: those that others may see; `private`: the rest, where the
+    """`local` is for clients of the rules' own namespace; `exported` has those that others may see; `private` has the rest, where the
     namespace is the root namespace."""
 
     local: tuple[RuleEntry, ...] = ()
@@ -59,7 +59,7 @@ class Pools(msgspec.Struct, frozen=True):
         return entries
 
 
-def build_pools(rules: list[Rule], namespace: str, defaults: Defaults) -> Pools:
+def build_pools(rules: list[Rule], namespace: str, defaults: RuleDefaults) -> Pools:
     """Returns the pools of the rules of one host and namespace, which are given in order of precedence."""
 
     def is_local(rule: Rule) -> bool:

@@ -1,4 +1,4 @@
-"""What the mesh config and the settings say to every service."""
+"""The part of the mesh config and the settings that every service depends on."""
 from __future__ import annotations
 
 import msgspec

@@ -147,7 +147,7 @@ def _aged(found: Service, port: Port, number: int) -> Aged:
     return (found.created, found.hostname), ServiceTarget(found.ref, port, number)
 
 
-def siblings(db: Mesh, node_id: str) -> SiblingsKey | None:
+def siblings_key(db: Mesh, node_id: str) -> SiblingsKey | None:
     """Returns the endpoints like a proxy's own, None unless its node asks for them (ENABLE_SELF_DISCOVERY). No node of its own."""
     proxy = find_proxy(db, node_id)
     if not proxy.flag(SELF_DISCOVERY):

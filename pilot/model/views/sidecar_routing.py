@@ -5,7 +5,7 @@ import msgspec
 
 from pilot.model.facets import Labels, ScopeFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.classify import listening, outbound_facet, uses_auto_addresses
+from pilot.model.views.classify import listening_facet, outbound_facet, uses_auto_addresses
 from pilot.model.views.clusters import addressed_as
 from pilot.model.views.proxies import find_proxy
 from pilot.model.virtual_addresses import AddressFamiliesFacet
@@ -23,9 +23,9 @@ class SidecarRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=T
     forwarded_host: bool = False  # a rewritten request names its first host in X-Forwarded-Host
 
 
-def sidecar_routing(db: Mesh, node_id: str) -> SidecarRoutesFacet:
+def sidecar_routes_facet(db: Mesh, node_id: str) -> SidecarRoutesFacet:
     """Returns what the outbound routes of a sidecar depend on. No node of its own."""
-    proxy, outbound, listens = find_proxy(db, node_id), outbound_facet(db, node_id), listening(db, node_id)
+    proxy, outbound, listens = find_proxy(db, node_id), outbound_facet(db, node_id), listening_facet(db, node_id)
     headers = listens.headers
     return SidecarRoutesFacet(
         scope=outbound.scope,

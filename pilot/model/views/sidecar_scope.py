@@ -1,4 +1,4 @@
-"""What a sidecar may reach: the Sidecar object that applies to it, its egress listeners and its outbound traffic policy.
+"""The reach of a sidecar: the Sidecar object that applies to it, its egress listeners and its outbound traffic policy.
 
 The services that the listeners import are in `imports`.
 """
@@ -22,7 +22,7 @@ from pilot.model.views.mesh import mesh_config
 class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
     """One egress listener. Without `port` it stands for every port of what it imports.
 
-    `match_port`: only services that have the listener's port count, and only with that port.
+    With `match_port` only services that have the listener's port count, and only with that port.
     """
 
     hosts: EgressHostsKey
@@ -36,8 +36,8 @@ class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class OutboundPolicy(msgspec.Struct, frozen=True, cache_hash=True):
-    """What happens to traffic for unknown destinations: REGISTRY_ONLY, ALLOW_ANY or ALLOW_ANY_DYNAMIC_DNS, and where a Sidecar
-    sends it instead."""
+    """`mode` says what happens to traffic for unknown destinations: REGISTRY_ONLY, ALLOW_ANY or ALLOW_ANY_DYNAMIC_DNS. A Sidecar may send it
+    to `egress_proxy` instead."""
 
     mode: str
     egress_proxy: Destination | None = None

@@ -32,7 +32,7 @@ K = TypeVar("K")
 
 
 class Binding(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a VirtualService is bound to. `export_to`: namespaces, {"*"} for all, {} for none."""
+    """The hosts, gateways and namespaces that a VirtualService is bound to. `export_to` is {"*"} for all namespaces, {} for none."""
 
     key: ObjectKey
     created: str
@@ -75,7 +75,7 @@ def virtual_service(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
 
 
 class Delegated(NamedTuple):
-    """What a rule with a delegate becomes, or why it becomes nothing."""
+    """The rules that a rule with a delegate becomes, or the reason why it becomes nothing."""
 
     rules: tuple[HTTPRoute, ...] = ()
     reason: str = ""

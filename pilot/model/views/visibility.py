@@ -1,4 +1,4 @@
-"""Which namespaces may see a service: exportTo, the mesh's defaults, and the mesh's limits for ServiceEntries."""
+"""The namespaces that may see a service: exportTo, the mesh's defaults, and the mesh's limits for ServiceEntries."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

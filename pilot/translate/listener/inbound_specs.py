@@ -8,7 +8,7 @@ from pilot.model.config.sidecar import IstioIngressListener
 from pilot.model.facets import InboundFacet, ListeningFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Protocol
-from pilot.model.views.inbound_ports import InboundPort, inbound_ports, named_ports
+from pilot.model.views.inbound_ports import InboundPort, declared_port_numbers, inbound_ports
 from pilot.model.views.mtls import Mode, WorkloadMtls, accepted
 from pilot.model.views.policies import PEER_AUTHENTICATION
 from pilot.model.views.services import service
@@ -26,7 +26,7 @@ def passthrough_specs(db: Mesh, inbound: InboundFacet) -> Iterator[InboundChains
     mtls = accepted_mtls(db, inbound)
     pattern = listener_defaults(db).inbound_stat_name
     yield _passthrough(0, mtls.mode, pattern)
-    named = named_ports(db, inbound)
+    named = declared_port_numbers(db, inbound)
     for number in sorted(mtls.ports.keys() - named):
         yield _passthrough(number, mtls.at(number), pattern)
 

@@ -9,8 +9,8 @@ from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import outbound_facet
 from pilot.model.views.gateway_servers import GatewaySelectionKey
-from pilot.model.views.gateways import merged_gateway, selection
-from pilot.model.views.router import front, routing
+from pilot.model.views.gateways import gateway_selection_key, merged_gateway
+from pilot.model.views.router import gateway_listeners_facet, gateway_routes_facet
 from pilot.translate.cluster.defaults import without_place
 from pilot.translate.cluster.outbound import outbound_clusters
 from pilot.translate.cluster.passthrough import credential_server_clusters, router_fixed_clusters
@@ -24,7 +24,7 @@ from pilot.translate.route.gateway import gateway_route_configurations
 
 def gateway_plan(db: Mesh, node_id: str) -> Plan:
     """Returns the groups of one router. No node of its own."""
-    outbound, selected = outbound_facet(db, node_id), selection(db, node_id)
+    outbound, selected = outbound_facet(db, node_id), gateway_selection_key(db, node_id)
     routed = routed_only(outbound, selected) if db.settings.gateways.filter_clusters else outbound
     passes = _passes(db, selected)
     return Plan({
@@ -34,8 +34,8 @@ def gateway_plan(db: Mesh, node_id: str) -> Plan:
             *((Group(sni_endpoints_of, (outbound,)),) if passes else ()),
             *own_endpoints(db, node_id),
         ),
-        LISTENER: (Group(gateway_listeners, (selected, front(db, node_id))),),
-        ROUTE: (Group(gateway_route_configurations, (routing(db, node_id),)),),
+        LISTENER: (Group(gateway_listeners, (selected, gateway_listeners_facet(db, node_id))),),
+        ROUTE: (Group(gateway_route_configurations, (gateway_routes_facet(db, node_id),)),),
     })
 
 

@@ -7,9 +7,9 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity
-from pilot.model.views.gateways import merged_gateway, selection
+from pilot.model.views.gateways import gateway_selection_key, merged_gateway
 from pilot.model.views.proxies import routers
-from pilot.model.views.router import front
+from pilot.model.views.router import gateway_listeners_facet
 from pilot.translate.listener.gateway import covered_servers, repeated_names
 
 _GATEWAY = GroupKind(NETWORKING, "Gateway")
@@ -19,18 +19,18 @@ _VIRTUAL_SERVICE = GroupKind(NETWORKING, "VirtualService")
 @derived
 def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
     """Returns the servers that are left out of a router's merged gateway, and conditions of TLS rules that have no filter chain there."""
-    selected = selection(db, node_id)
+    selected = gateway_selection_key(db, node_id)
     servers = (
         _warning("gateway-conflict", _GATEWAY, r.key.gateway, f"spec.servers[{r.key.position}]", r.reason)
         for r in merged_gateway(db, selected).rejected
     )
     names = (
         _warning("duplicate-host", _VIRTUAL_SERVICE, r.virtual_service, f"spec.tls[{r.rule}].match[{r.match}].sniHosts", _taken(r.names))
-        for r in repeated_names(db, selected, front(db, node_id))
+        for r in repeated_names(db, selected, gateway_listeners_facet(db, node_id))
     )
     covered = (
         _warning("gateway-conflict", _GATEWAY, key.gateway, f"spec.servers[{key.position}]", "an older server of the port has its address")
-        for key in covered_servers(db, selected, front(db, node_id))
+        for key in covered_servers(db, selected, gateway_listeners_facet(db, node_id))
     )
     return (*servers, *covered, *names)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.model.facets import OutboundListenersFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.classify import inbound_facet, outbound_facet, outbound_listening
-from pilot.model.views.sidecar_routing import sidecar_routing
+from pilot.model.views.classify import inbound_facet, outbound_facet, outbound_listeners_facet
+from pilot.model.views.sidecar_routing import sidecar_routes_facet
 from pilot.translate.endpoint.assignment import endpoints_of
 from pilot.translate.listener.inbound import inbound_listeners
 from pilot.translate.listener.outbound import http_listeners, http_listeners_of_others, serves_headless, tcp_listeners, tcp_listeners_of_others
@@ -19,7 +19,7 @@ from pilot.translate.profile.sidecar_routes import route_configurations
 def sidecar_plan(db: Mesh, node_id: str) -> Plan:
     """Returns the groups of one sidecar. No node of its own."""
     outbound, inbound = outbound_facet(db, node_id), inbound_facet(db, node_id)
-    listens = outbound_listening(db, node_id)
+    listens = outbound_listeners_facet(db, node_id)
     return Plan({
         CLUSTER: sidecar_cluster_groups(db, outbound, inbound),
         ENDPOINT: (Group(endpoints_of, (outbound,)), *own_endpoints(db, node_id)),
@@ -27,7 +27,7 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
             *_outbound_listeners(db, listens, inbound.tags, inbound.ips[0]),
             Group(inbound_listeners, (inbound,)),
         ),
-        ROUTE: (Group(route_configurations, (listens, sidecar_routing(db, node_id))),),
+        ROUTE: (Group(route_configurations, (listens, sidecar_routes_facet(db, node_id))),),
     })
 
 

@@ -23,7 +23,7 @@ class Notices:
         self._services = db.watch(service_refs)
 
     def committed(self, commit: Commit) -> None:
-        """A batch of changes is in the tables."""
+        """Called when a batch of changes is in the tables."""
         catalogue, metrics = self._db.catalogue, self._metrics
         woken = self._discovery.wake(commit.hit, push_reasons(catalogue, commit))
         count_updates(metrics, catalogue, commit)
@@ -35,13 +35,13 @@ class Notices:
         _log.info("%d changes, %d proxies concerned", len(commit.edits), woken)
 
     def noticed(self, problem: Problem) -> None:
-        """A user's mistake that was not there before."""
+        """Called with a user's mistake that was not there before."""
         log_problem(problem)
         if problem.severity is Severity.ERROR and problem.object.name:
             kind, namespace, name = problem.object
             self._metrics.rejected_config(self._db.catalogue.short_name(kind).lower(), f"{namespace}/{name}" if namespace else name)
 
     def failed(self, node: Node, error: Exception) -> None:
-        """A bug of ours: what depends on the derivation keeps its last good value."""
+        """Called with a bug of ours: what depends on the derivation keeps its last good value."""
         self._metrics.derivation_failed(str(node.fn))
         _log.error("cannot derive %r", node.key, exc_info=error)

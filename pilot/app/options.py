@@ -42,6 +42,6 @@ def parse_aliases(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def check_sources(settings: IngestSettings) -> None:
-    """StartError where the settings name no source of configuration that there is."""
+    """Raises StartError where the settings name no source of configuration that there is."""
     if settings.registries != ("Kubernetes",):
         raise StartError(f"--registries: {','.join(settings.registries)!r} is not known, only Kubernetes is")

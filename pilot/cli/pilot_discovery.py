@@ -76,7 +76,7 @@ def discovery(argv: Sequence[str]) -> int:
 
 
 def request(argv: Sequence[str]) -> int:
-    """Print what the monitoring port of a running server answers; 1 for a status above 399 that is not 404."""
+    """Prints what the monitoring port of a running server answers; returns 1 for a status above 399 that is not 404."""
     if not 2 <= len(argv) <= 3:
         raise FlagError("request takes METHOD PATH [BODY]")
     method, path, *body = argv

@@ -15,7 +15,7 @@ _COMMANDS = (proxy_status, proxy_config, explain, problems)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line. Each command sets `run`: (client, arguments) → text to print."""
+    """Returns the parser of the command line. Each command sets `run`: (client, arguments) → text to print."""
     parser = argparse.ArgumentParser(prog="pilotctl", description="Ask a running pilot-discovery what it knows.")
     parser.add_argument("--address", default=DEFAULT_ADDRESS, metavar="URL", help="its monitoring port (default %(default)s)")
     parser.add_argument("--version", action="version", version=f"pilotctl {build_info().version}")
@@ -26,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status: 0, or 1 with one sentence on standard error."""
+    """Runs one command; returns the exit status: 0, or 1 with one sentence on standard error."""
     arguments = build_parser().parse_args(argv)
     try:
         text = arguments.run(Client(arguments.address), arguments)

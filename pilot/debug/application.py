@@ -18,7 +18,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(sources: Sources) -> web.Application:
-    """All of the monitoring port: /metrics, /version and the debug pages."""
+    """Returns the whole monitoring port: /metrics, /version and the debug pages."""
     app = web.Application(middlewares=[not_found])
     app.router.add_route("*", "/metrics", _metrics(sources))
     app.router.add_route("*", "/version", _version(sources))
@@ -27,7 +27,7 @@ def application(sources: Sources) -> web.Application:
 
 
 def add_debug(app: web.Application, sources: Sources) -> None:
-    """The pages below /debug, unless ENABLE_DEBUG_ON_HTTP is false. The index alone is for everybody."""
+    """Adds the pages below /debug, unless ENABLE_DEBUG_ON_HTTP is false. The index alone is for everybody."""
     if not sources.settings.pages:
         return
     app.router.add_route("*", "/debug", _index(sources))
@@ -45,7 +45,7 @@ async def not_found(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def is_loopback(request: web.Request) -> bool:
-    """Whether the peer is on this machine."""
+    """Returns whether the peer is on this machine."""
     try:
         address = ipaddress.ip_address((request.remote or "").partition("%")[0])
     except ValueError:

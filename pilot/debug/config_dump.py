@@ -25,7 +25,7 @@ Plain = dict[str, Any]
 
 
 def config_dump(sources: Sources, query: Query) -> Any:
-    """All that proxyID watches; endpoints only with include_eds; `types` (cds,lds …): those resources alone, as a list."""
+    """Returns all that proxyID watches, endpoints only with include_eds; with `types` (cds,lds …) those resources alone, as a list."""
     connection = asked_connection(sources, query)
     if types := query.get("types"):
         return typed_dump(sources, connection, types.split(","))
@@ -35,7 +35,7 @@ def config_dump(sources: Sources, query: Query) -> Any:
 
 
 def only(short_type: str) -> Callable[[Sources, Query], Any]:
-    """The page of one type, such as edsz."""
+    """Returns the page of one type, such as edsz."""
 
     def page(sources: Sources, query: Query) -> Any:
         return typed_dump(sources, asked_connection(sources, query), [short_type])
@@ -44,7 +44,7 @@ def only(short_type: str) -> Callable[[Sources, Query], Any]:
 
 
 def typed_dump(sources: Sources, connection: Connection, short_types: Iterable[str]) -> Later:
-    """The resources of some types, one list, without Envoy's envelopes."""
+    """Returns the resources of some types, one list, without Envoy's envelopes."""
     urls = []
     for name in short_types:
         if name.lower() not in BY_SHORT_NAME:
@@ -55,7 +55,7 @@ def typed_dump(sources: Sources, connection: Connection, short_types: Iterable[s
 
 
 def resources_of(sources: Sources, connection: Connection, type_url: str) -> list[Resource]:
-    """What the proxy is to have of a type now; nothing of a type that it does not watch."""
+    """Returns what the proxy is to have of a type now; nothing of a type that it does not watch."""
     watch = connection.watches.get(type_url)
     if watch is None:
         return []
@@ -73,7 +73,7 @@ def asked_names(watch: Watch) -> frozenset[str]:
 
 
 def group_resources(db: Mesh, group: Group) -> Collection[Resource]:
-    """The resources of a group; where it fails, those that it had before."""
+    """Returns the resources of a group; where it fails, those that it had before."""
     try:
         found: Collection[Resource] = group.fn(db, *group.args).values()
     except Exception:  # a bug of a derivation, which was reported where it happened; proxies keep the last good value too
@@ -83,7 +83,7 @@ def group_resources(db: Mesh, group: Group) -> Collection[Resource]:
 
 
 def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoints: bool) -> Plain:
-    """The envelopes of the admin API around resources by short type name."""
+    """Returns the envelopes of the admin API around resources by short type name."""
     versioned = {"versionInfo": version}
     endpoints = [versioned | {"endpointConfig": plain(r)} for r in resources["eds"]] if with_endpoints else []
     listeners = [{"name": r.name, "activeState": versioned | {"listener": plain(r)}} for r in resources["lds"]]
@@ -105,7 +105,7 @@ def _dump(kind: str, **fields: Any) -> Plain:
 
 
 def plain(resource: Resource) -> Plain:
-    """A resource as canonical proto JSON with its "@type". Private keys are redacted; a message of a type that this process does
+    """Returns a resource as canonical proto JSON with its "@type". Private keys are redacted; a message of a type that this process does
     not know is its bytes in base64."""
     message = any_pb2.Any.FromString(resource.any)
     if message.type_url == BY_SHORT_NAME["sds"]:

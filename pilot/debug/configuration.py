@@ -13,30 +13,30 @@ _ISTIO = ".istio.io"
 
 
 def resourcesz(sources: Sources, query: Query) -> Any:
-    """The kinds that are read."""
+    """Returns the kinds that are read."""
     return [{"group": kind.id.group, "version": kind.versions[0], "kind": kind.id.name} for kind in sources.db.catalogue]
 
 
 def configz(sources: Sources, query: Query) -> Any:
-    """Every object of Istio's kinds, as Kubernetes would show it."""
+    """Returns every object of Istio's kinds, as Kubernetes would show it."""
     ours = [kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)]
     found = [(kind, [row for _, row in sorted(getattr(sources.db, kind.table).rows())]) for kind in ours]
     return Later(lambda: [to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for o in rows])
 
 
 def mesh(sources: Sources, query: Query) -> Any:
-    """The mesh config in force."""
+    """Returns the mesh config in force."""
     return plain(sources.db.mesh.peek("mesh"), whole=True)
 
 
 def problemz(sources: Sources, query: Query) -> Any:
-    """What is wrong with users' objects now, alone and with each other. `namespace`: only those of a namespace."""
+    """Returns what is wrong with users' objects now, alone and with each other; with `namespace`, only with those in it."""
     namespace = query.get("namespace")
     return [show_problem(p) for p in sources.problems() if namespace is None or p.object.namespace == namespace]
 
 
 def show_problem(p: Problem) -> dict[str, Any]:
-    """What is known of it."""
+    """Returns what is known of a problem."""
     group, kind = p.object.kind
     subject = {"group": group, "kind": kind, "namespace": p.object.namespace, "name": p.object.name}
     fields = {"severity": str(p.severity), "code": p.code, **subject, "path": p.path, "file": p.file, "line": p.line, "message": p.message}
@@ -44,7 +44,7 @@ def show_problem(p: Problem) -> dict[str, Any]:
 
 
 def to_kubernetes(api_version: str, o: Object[Any]) -> dict[str, Any]:
-    """An object with the metadata that is kept of it."""
+    """Returns an object with the metadata that is kept of it."""
     metadata: dict[str, Any] = {"name": o.name, "namespace": o.namespace, "creationTimestamp": o.created}
     metadata |= {"labels": dict(o.labels), "annotations": dict(o.annotations)}
     return {

@@ -18,7 +18,7 @@ from pilot.translate.profile.plan import Group
 
 
 def explain_page(sources: Sources, query: Query) -> Any:
-    """Of `resource` as proxyID has it; of every type that has one of that name, or of `type` (cds, lds …) alone."""
+    """Returns what `resource` of proxyID is made from: of every type that has one of that name, or of `type` (cds, lds …) alone."""
     connection = asked_connection(sources, query)
     name, wanted = query.get("resource", ""), query.get("type", "").lower()
     if not name:
@@ -51,7 +51,7 @@ def _explained(sources: Sources, connection: Connection, group: Group, name: str
 
 
 def _proxy_objects(sources: Sources, connection: Connection, group: Group, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The objects that make the proxy what the group is for, such as the services that select it; those of `known` left out."""
+    """Returns the objects that make the proxy what the group is for, such as the services that select it; those of `known` left out."""
     root = sources.db.find_node(plan, connection.proxy_key)
     facets = [node for argument in group.args if root is not None and (node := find_origin(root, argument)) is not None]
     objects = [_object(reason) for facet in facets for reason in explain(sources.db, facet).rows]
@@ -64,7 +64,7 @@ def _identity(o: dict[str, Any]) -> tuple[str, ...]:
 
 
 def show(explanation: Explanation) -> dict[str, Any]:
-    """Plain data: the objects with the derivations between, nearest first, and the lists that were consulted."""
+    """Returns plain data: the objects with the derivations between, nearest first, and the lists that were consulted."""
     return {
         "objects": [_object(reason) for reason in explanation.rows],
         "lists": sorted({_name(node) for node in explanation.lists}),
@@ -79,7 +79,7 @@ def _object(reason: Reason) -> dict[str, Any]:
 
 
 def _name(node: Node) -> str:
-    """Of a derivation; of an index of a table with what it goes by: "networking.istio.io/VirtualService by host"."""
+    """Returns the name of a derivation; that of a table's index has what it goes by: "networking.istio.io/VirtualService by host"."""
     name = str(node.fn)
     return f"{name} {node.args[0]}" if name.endswith(" by") else name
 

@@ -14,7 +14,7 @@ _NAMED = {"cluster": "cds", "listener": "lds", "route": "rds", "endpoint": "eds"
 
 
 def adsz(sources: Sources, query: Query) -> Any:
-    """Every connection, or that of proxyID, with what it watches. A `push` in the query sends everything again."""
+    """Returns every connection, or that of proxyID, with what it watches. A `push` in the query sends everything again."""
     if query.get("push"):
         return Text(f"Pushed to {sources.fleet.push_all()} servers\n")
     proxy_id = query.get("proxyID")
@@ -23,19 +23,19 @@ def adsz(sources: Sources, query: Query) -> Any:
 
 
 def connections(sources: Sources, query: Query) -> Any:
-    """Every connection, briefly."""
+    """Returns every connection, briefly."""
     return _clients([_client(connection) for connection in _sorted(sources)])
 
 
 def syncz(sources: Sources, query: Query) -> Any:
-    """What each proxy was sent and what it acknowledged, by nonce. `namespace`: only its proxies."""
+    """Returns what each proxy was sent and what it acknowledged, by nonce; with `namespace`, only of proxies in it."""
     namespace = query.get("namespace", "")
     shown = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
     return [_status(c) for c in sorted(shown, key=lambda c: (c.proxy.cluster_id, c.proxy.namespace, c.proxy.id, c.id))]
 
 
 def force_disconnect(sources: Sources, query: Query) -> Any:
-    """End the stream of proxyID; the proxy will come back."""
+    """Ends the stream of proxyID; the proxy will come back."""
     sources.fleet.disconnect(asked_connection(sources, query).id)
     return Text("OK")
 
@@ -90,5 +90,5 @@ def _resource_status(watch: Watch) -> dict[str, str]:
 
 
 def format_time(seconds: float) -> str:
-    """RFC 3339 of Unix seconds; 0 is Go's zero time."""
+    """Returns RFC 3339 of Unix seconds; 0 is Go's zero time."""
     return rfc3339(seconds) if seconds else _ZERO_TIME

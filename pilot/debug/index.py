@@ -19,7 +19,7 @@ _PROXY_PAGES = {"configuration": "config_dump", "endpoints": "edsz", "scope": "s
 
 
 def render_index(sections: Mapping[str, Iterable[Page]], sources: Sources | None) -> str:
-    """HTML. `sources`: None for a reader who may not see what is connected and configured."""
+    """Returns HTML. `sources`: None for a reader who may not see what is connected and configured."""
     connections = sorted(sources.fleet.connections(), key=lambda connection: connection.id) if sources is not None else []
     summary = _facts(sources) + _proxies(connections) if sources is not None else ""
     listed = "".join(f"<h2>{html.escape(title)}</h2>\n{_section(list(pages), connections)}" for title, pages in sections.items())
@@ -61,7 +61,7 @@ def _section(pages: Sequence[Page], connections: Sequence[Connection]) -> str:
 
 
 def _form(connections: Sequence[Connection]) -> str:
-    """What the pages of one proxy need to be told; their buttons send it."""
+    """Returns the form for what the pages of one proxy need to be told; their buttons send it."""
     options = "".join(f'<option value="{html.escape(connection.id)}">' for connection in connections[:_SHOWN_PROXIES])
     return f"""<form id="{_FORM}"><input type="hidden" name="pretty" value="">
 <label>proxy<input name="proxyID" list="proxies" required placeholder="pod.namespace, or a part of it"></label>

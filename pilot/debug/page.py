@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 
 def encode(value: Any, query: Query) -> Answer:
-    """Plain data as JSON, compact, or indented by four where the query has `pretty`."""
+    """Returns plain data as JSON, compact, or indented by four where the query has `pretty`."""
     if isinstance(value, Text):
         return Answer(200, "text/plain; charset=utf-8", value.text.encode(errors="backslashreplace"))
     try:
@@ -73,7 +73,7 @@ def _as_text(value: Any) -> Any:
 
 
 def find_connection(sources: Sources, proxy_id: str) -> Connection:
-    """The first whose id contains `proxy_id`."""
+    """Returns the first connection whose id contains `proxy_id`."""
     for connection in sources.fleet.connections():
         if proxy_id in connection.id:
             return connection
@@ -81,7 +81,7 @@ def find_connection(sources: Sources, proxy_id: str) -> Connection:
 
 
 def asked_connection(sources: Sources, query: Query) -> Connection:
-    """The connection that the query's proxyID names."""
+    """Returns the connection that the query's proxyID names."""
     proxy_id = query.get("proxyID", "")
     if not proxy_id:
         raise Refused(400, NO_PROXY_ID)

@@ -10,7 +10,7 @@ from pilot.settings.process import DebugSettings
 
 
 def page_list(sources: Sources, query: Query) -> Any:
-    """Every page by its name, with the queries that do something else; as istioctl completes them."""
+    """Returns every page by its name, with the queries that do something else; as istioctl completes them."""
     shown = sections(sources.settings).values()
     names = [page.path.removeprefix("/debug/") for pages in shown for page in pages if page.answer is not page_list]
     return sorted([*names, "adsz?push=true"])
@@ -54,5 +54,5 @@ _UNSAFE = {"Administration": (Page("/debug/force_disconnect", "End the stream of
 
 
 def sections(settings: DebugSettings) -> dict[str, tuple[Page, ...]]:
-    """The pages that are served, by title."""
+    """Returns the pages that are served, by title."""
     return _SECTIONS | _UNSAFE if settings.unsafe_admin else _SECTIONS

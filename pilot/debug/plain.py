@@ -11,7 +11,7 @@ from pilot.lib.duration import Duration
 
 
 def plain(value: Any, whole: bool = False) -> Any:
-    """A struct as a dict by JSON names; durations as "1.5s"; sets sorted. What is at its default is left out, but where `whole`
+    """Returns a struct as a dict by JSON names; durations as "1.5s"; sets sorted. What is at its default is left out, but where `whole`
     only what is empty."""
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.fields(value)

@@ -15,7 +15,7 @@ _BY_DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)
 
 
 def push_status(sources: Sources, query: Query) -> Any:
-    """As it is now: metric → key → proxy and message. Services without endpoints, and proxies that no service selects."""
+    """Returns metric → key → proxy and message, as it is now. There are services without endpoints, and proxies that no service selects."""
     db = sources.db
     empty: dict[str, Any] = {}
     unresolved: dict[str, Any] = {}

@@ -31,14 +31,14 @@ _DISTRIBUTION = {"": 0, "PreferSameZone": 1, "PreferSameNode": 2}
 
 
 def registryz(sources: Sources, query: Query) -> Any:
-    """Every service, oldest first."""
+    """Returns every service, oldest first."""
     db = sources.db
     found = [(s, service_accounts(db, ref)) for ref in service_refs(db) if (s := service(db, ref)) is not None]
     return Later(lambda: [show_service(s, accounts, db.settings.registry.cluster_id) for s, accounts in found])
 
 
 def endpoint_shardz(sources: Sources, query: Query) -> Any:
-    """Host → namespace → the endpoints by where they come from."""
+    """Returns host → namespace → the endpoints by where they come from."""
     db = sources.db
     found = []
     for ref in service_refs(db):
@@ -56,19 +56,19 @@ def endpoint_shardz(sources: Sources, query: Query) -> Any:
 
 
 def instancesz(sources: Sources, query: Query) -> Any:
-    """The ports of services that each connected proxy stands for."""
+    """Returns the ports of services that each connected proxy stands for."""
     db = sources.db
     return {c.proxy.id: [_target(sources, target) for target in service_targets(db, c.proxy_key)] for c in sources.fleet.connections()}
 
 
 def clusterz(sources: Sources, query: Query) -> Any:
-    """The clusters whose services are known, the own one first."""
+    """Returns the clusters whose services are known, the own one first."""
     own = sources.db.settings.registry.cluster_id
     return [{"id": cluster, "syncStatus": "synced"} for cluster in dict.fromkeys((own, *service_clusters(sources.db)))]
 
 
 def networkz(sources: Sources, query: Query) -> Any:
-    """The gateways between networks, those that have only a host name too."""
+    """Returns the gateways between networks, those that have only a host name too."""
     return [
         {"Network": g.network, "Cluster": g.cluster, "Addr": g.address, "Port": g.port, "HBONEPort": g.hbone_port}
         for g in all_network_gateways(sources.db).gateways
@@ -147,5 +147,5 @@ def _target(sources: Sources, target: ServiceTarget) -> dict[str, Any]:
 
 
 def _set(names: Iterable[str]) -> dict[str, Any]:
-    """A Go set in JSON."""
+    """Returns a Go set as it is in JSON."""
     return {name: {} for name in sorted(names)}

@@ -19,7 +19,7 @@ _DEFAULT = "default-sidecar"
 
 
 def sidecarz(sources: Sources, query: Query) -> Any:
-    """The scope of proxyID: which Sidecar applies, what it imports listener by listener, and what happens to the rest."""
+    """Returns the scope of proxyID: which Sidecar applies, what it imports listener by listener, and what happens to the rest."""
     db = sources.db
     node_id = asked_connection(sources, query).proxy_key
     scope, labels = scope_of(db, node_id), outbound_facet(db, node_id).labels

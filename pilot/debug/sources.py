@@ -56,9 +56,9 @@ class Fleet(Protocol):
     def version(self) -> str: ...
     def connections(self) -> Sequence[Connection]: ...
     def push_all(self) -> int:
-        """Send everything to everybody again; the number of proxies."""
+        """Sends everything to everybody again; returns the number of proxies."""
     def disconnect(self, connection_id: str) -> None:
-        """End one stream."""
+        """Ends one stream."""
 
 
 @dataclasses.dataclass(frozen=True)

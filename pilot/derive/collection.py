@@ -53,20 +53,20 @@ class Collection(Generic[K, R]):
         self._row.picks_from = self._rows
 
     def get(self, db: Database, key: K) -> R | None:
-        """The row, or None; an absent row is a read too."""
+        """Returns the row, or None; an absent row is a read too."""
         row = self._table(db).get(key)
         return self._row(db, key) if row is None and self._sources else row
 
     def keys(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
-        """Keys of the rows in a bucket of an index, sorted."""
+        """Returns the keys of the rows in a bucket of an index, sorted."""
         return self._bucket(db, index, bucket) if self._sources else self._table(db).keys(index, bucket)
 
     def buckets(self, db: Database, index: str) -> tuple[Any, ...]:
-        """The buckets of an index that hold any row, sorted."""
+        """Returns the buckets of an index that hold any row, sorted."""
         return self._held(db, index) if self._sources else self._table(db).buckets(index)
 
     def all_keys(self, db: Database) -> tuple[K, ...]:
-        """Every key, sorted."""
+        """Returns every key, sorted."""
         return self._every(db) if self._sources else self._table(db).all_keys()
 
     def _read_row(self, db: Database, key: K) -> R | None:
@@ -83,13 +83,13 @@ class Collection(Generic[K, R]):
         return self._join(db, self._table(db).all_keys(), self._rows(db).every)
 
     def _join(self, db: Database, own: tuple[K, ...], derived: tuple[K, ...]) -> tuple[K, ...]:
-        """Both lists, without the derived rows that a row of the table stands before."""
+        """Returns both lists, without the derived rows that a row of the table stands before."""
         table = self._table(db)
         seen = tuple(key for key in derived if table.get(key) is None)
         return tuple(sorted((*own, *seen))) if seen else own  # type: ignore[type-var]
 
     def derive_rows(self, db: Database) -> Rows:
-        """The rows of all sources, indexed; of the last value what did not change is taken over."""
+        """Returns the rows of all sources, indexed; of the last value what did not change is taken over."""
         by_key = {key: row for source in reversed(self._sources) for key, row in source(db).items()}
         node = db.find_node(self._rows)
         old: Rows = node.value if node is not None and node.value is not UNSET else NO_ROWS
@@ -115,7 +115,7 @@ class Collection(Generic[K, R]):
         return buckets
 
     def touch_changed(self, db: Database, old: Rows, new: Rows) -> list[Node]:
-        """Mark the rows, buckets, lists of buckets and lists of keys that differ to be read again; their nodes."""
+        """Marks the rows, buckets, lists of buckets and lists of keys that differ to be read again; returns their nodes."""
         reached: list[Node] = []
         for key in _changed_keys(old.by_key, new.by_key):
             db.touch(self._row, (key,), reached)
@@ -136,7 +136,7 @@ class _DerivedRows(Derived[[], Rows]):
         self._collection = collection
 
     def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
-        """The nodes of the rows, buckets and lists that differ; the node itself where it failed, now or before."""
+        """Returns the nodes of the rows, buckets and lists that differ; the node itself where it failed, now or before."""
         if before is UNSET or node.error is not None:
             return [node]
         return self._collection.touch_changed(db, before, node.value)

@@ -21,7 +21,7 @@ class Derived(Derivation[P, T]):
 
 
 def derived(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
-    """Declare `fn(db, *args)` as derived. Its value is shared between its readers: treat it as frozen."""
+    """Declares `fn(db, *args)` as derived. Its value is shared between its readers: treat it as frozen."""
     return Derived(fn, hub=False)
 
 
@@ -48,7 +48,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         self.keys, self.item = keys, item
 
     def _collect(self, db: Database, node: Node) -> dict[K, T]:
-        """Bring the items up to date: those of new keys, and those that the last commits reached."""
+        """Brings the items up to date: those of new keys, and those that the last commits reached."""
         gathered = node.gathered
         assert gathered is not None
         first = gathered.keys is None
@@ -85,7 +85,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         return old if value == old and list(value) == list(old) else value
 
     def _relist(self, db: Database, node: Node, listed: tuple[Hashable, ...]) -> dict[Node, None]:
-        """Take the new list of keys; the nodes of those that were not there before."""
+        """Takes the new list of keys; returns the nodes of those that were not there before."""
         assert node.gathered is not None
         old = node.gathered.items
         fresh: dict[Node, None] = {}

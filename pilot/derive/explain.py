@@ -27,7 +27,7 @@ class Explanation(NamedTuple):
 
 
 def explain(db: Database, node: Node, part: Any = UNSET) -> Explanation:
-    """Walk from a node to the rows that it, or what it read, was computed from. Rows that were looked for and absent are left out.
+    """Walks from a node to the rows that it, or what it read, was computed from. Rows that were looked for and absent are left out.
 
     `part`: an object inside the node's value, where only its origin is asked for: a node on the way that has it from one
     derivation is followed there, and not to the neighbours. Where that is an item of a gather, what its key names (named tuples)
@@ -60,7 +60,7 @@ def explain(db: Database, node: Node, part: Any = UNSET) -> Explanation:
 
 
 def find_origin(node: Node, value: Any) -> Node | None:
-    """The nearest node below (or this one) that computed this very object; hubs and rows are not entered."""
+    """Returns the nearest node below (or this one) that computed this very object; hubs and rows are not entered."""
     seen = {node: None}
     queue = [node]
     for at in queue:
@@ -74,7 +74,7 @@ def find_origin(node: Node, value: Any) -> Node | None:
 
 
 def _ways_to_part(db: Database, picked: Node) -> Iterator[Way]:
-    """The way to the innermost node below that made the picked value, alone or in a mapping; none where the value is None."""
+    """Returns the way to the innermost node below that made the picked value, alone or in a mapping; none where the value is None."""
     at = db.find_node(picked.fn.picks_from) if picked.fn.picks_from is not None else None
     way: Way = ()
     while at is not None and picked.value is not None:
@@ -90,7 +90,7 @@ def _holds(value: Any, part: Any) -> bool:
 
 
 def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[Way]:
-    """The nodes below a list of keys that are about one of the names: an argument is that name. Hubs are not entered."""
+    """Returns the nodes below a list of keys that are about one of the names: an argument is that name. Hubs are not entered."""
     ways: dict[Node, Way] = {keys: (keys,)}
     queue = [keys]
     for at in queue:
@@ -105,7 +105,7 @@ def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[Way]:
 
 
 def _names_in(value: Any) -> Iterator[Hashable]:
-    """The named tuples in a key: tuples, named tuples and structs are looked into."""
+    """Returns the named tuples in a key: tuples, named tuples and structs are looked into."""
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
             yield value

@@ -48,7 +48,7 @@ class Derivation(Generic[P, T]):
     else:
 
         def __call__(self, db, *args):
-            """The value at `args`, recorded as a read of the derivation that runs now, if any; raises its error."""
+            """Returns the value at `args`, recorded as a read of the derivation that runs now, if any; raises its error."""
             node = db._nodes[self].get(args)
             if node is None:
                 node = db.adopt(self, args)
@@ -61,7 +61,7 @@ class Derivation(Generic[P, T]):
             return node.value
 
     def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
-        """The nodes whose readers a commit is to look at, now that a hub's value changed. `before`: UNSET if it failed or never ran."""
+        """Returns the nodes whose readers a commit is to look at, now that a hub's value changed. `before`: UNSET if it failed or never ran."""
         return [node]
 
     def __repr__(self) -> str:
@@ -101,11 +101,11 @@ class Node:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The derivation and its arguments."""
+        """Returns the derivation and its arguments."""
         return (self.fn, *self.args)
 
     def read_by(self, reader: Node) -> None:
-        """Enter a reader."""
+        """Enters a reader."""
         readers = self.readers
         if not readers:
             self.readers = (reader,)
@@ -115,7 +115,7 @@ class Node:
             self.readers = {*readers, reader} if len(readers) >= FEW else (*readers, reader)
 
     def left_by(self, reader: Node) -> None:
-        """Take a reader out, if it is one."""
+        """Takes a reader out, if it is one."""
         readers = self.readers
         if isinstance(readers, set):
             readers.discard(reader)
@@ -123,7 +123,7 @@ class Node:
             self.readers = tuple(other for other in readers if other is not reader)
 
     def inputs(self) -> Iterable[Node]:
-        """The nodes that this one was computed from, in the order of their first read."""
+        """Returns the nodes that this one was computed from, in the order of their first read."""
         if self.gathered is None:
             return self.deps
         keys = self.gathered.keys
@@ -162,14 +162,14 @@ class Database:
     # -- reads ---------------------------------------------------------------------------------------------------------
 
     def adopt(self, fn: Derivation[..., Any], args: tuple[Any, ...]) -> Node:
-        """Create a node. It is an orphan, freed by the next `collect`, unless something reads or watches it."""
+        """Creates a node. It is an orphan, freed by the next `collect`, unless something reads or watches it."""
         node = self._nodes[fn][args] = Node(fn, args)
         if self._reads is None:
             self._orphans.append(node)
         return node
 
     def refresh(self, node: Node) -> None:
-        """Bring a node up to date: verify its inputs in the order of their first read, rerun it only if one changed."""
+        """Brings a node up to date: verifies its inputs in the order of their first read, and reruns it only if one changed."""
         if not node.stale:
             return
         if node.running:
@@ -181,7 +181,7 @@ class Database:
             self._run(node)
 
     def _verify(self, node: Node) -> bool:
-        """Whether no input changed since the node was verified; then it is verified now."""
+        """Returns whether no input changed since the node was verified; then it is verified now."""
         node.running = True
         try:
             for dep in node.deps:
@@ -222,7 +222,7 @@ class Database:
         node.stale, node.verified_at = False, self.revision
 
     def _link(self, node: Node, reads: dict[Node, None]) -> None:
-        """Make what was read the inputs of the node, in the place of what was read before."""
+        """Makes what was read the inputs of the node, in the place of what was read before."""
         for dep in reads:
             if dep.readers:
                 dep.read_by(node)
@@ -251,7 +251,7 @@ class Database:
     # -- writes --------------------------------------------------------------------------------------------------------
 
     def commit(self, edits: Iterable[tuple[Any, Hashable, Any]]) -> list[Node]:
-        """Apply one transaction of (table, key, row or None); the watched nodes whose value it may have changed.
+        """Applies one transaction of (table, key, row or None); returns the watched nodes whose value it may have changed.
 
         A watched node is reported once, and again only after it was refreshed.
         """
@@ -286,7 +286,7 @@ class Database:
         return list(hit)
 
     def _mark(self, todo: list[Node], hit: dict[Node, None], hubs: list[tuple[Node, Any]]) -> None:
-        """Mark the readers of changed nodes as stale, up to the next hubs, which are collected with their values until now."""
+        """Marks the readers of changed nodes as stale, up to the next hubs, which are collected with their values until now."""
         while todo:
             node = todo.pop()
             for reader in node.readers:
@@ -302,7 +302,7 @@ class Database:
                         hit[reader] = None
 
     def touch(self, fn: Derivation[..., Any], args: tuple[Any, ...], todo: list[Node]) -> None:
-        """What a table holds there changed: its node, if any, must run again, and its readers may be stale."""
+        """Takes note that what a table holds there changed: its node, if any, must run again, and its readers may be stale."""
         node = self._nodes[fn].get(args)
         if node is not None and node.verified_at >= 0:
             node.stale, node.verified_at = True, -1
@@ -311,14 +311,14 @@ class Database:
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
     def watch(self, fn: Derivation[..., Any], *args: Any) -> Node:
-        """Keep a derived value alive and have commits report it. The node's `value` is the last good one, or UNSET."""
+        """Keeps a derived value alive, and has commits report it. The node's `value` is the last good one, or UNSET."""
         node = self._nodes[fn].get(args) or self.adopt(fn, args)
         node.watchers += 1
         self.refresh(node)
         return node
 
     def unwatch(self, node: Node) -> None:
-        """Undo one `watch`."""
+        """Undoes one `watch`."""
         node.watchers -= 1
         if not node.watchers and not node.readers:
             self._orphans.append(node)
@@ -330,13 +330,13 @@ class Database:
             self._orphans.append(dep)
 
     def hold(self, node: Node) -> None:
-        """Watch a node that is there already. Only where nobody read it any more is it brought up to date now."""
+        """Watches a node that is there already. Only where nobody read it any more is it brought up to date now."""
         node.watchers += 1
         if node in self._parked:
             self.refresh(node)
 
     def _park_orphans(self) -> None:
-        """Take every node that nothing watched reaches out of the readers of its inputs."""
+        """Takes every node that nothing watched reaches out of the readers of its inputs."""
         orphans = self._orphans
         while orphans:
             node = orphans.pop()
@@ -350,14 +350,14 @@ class Database:
                 node.gathered = Gathered()
 
     def _unpark(self, node: Node) -> None:
-        """Enter a parked node among the readers of its inputs again, because it is read; its reader enters itself later."""
+        """Enters a parked node among the readers of its inputs again, because it is read; its reader enters itself later."""
         del self._parked[node]
         self._orphans.append(node)
         for dep in node.deps:
             dep.read_by(node)
 
     def collect(self) -> int:
-        """Free every node that nothing watched reaches; the number of nodes freed."""
+        """Frees every node that nothing watched reaches; returns the number of nodes freed."""
         self._park_orphans()
         freed = len(self._parked)
         for node in self._parked:
@@ -366,7 +366,7 @@ class Database:
         return freed + (self._free_cycles() if self._cyclic else 0)
 
     def _free_cycles(self) -> int:
-        """Free by reachability what reads itself in a circle, after a derivation did."""
+        """Frees by reachability what reads itself in a circle, after a derivation did."""
         live: set[Node] = set()
         todo = [node for node in self.live_nodes() if node.watchers]
         while todo:
@@ -383,11 +383,11 @@ class Database:
         return len(dead)
 
     def find_node(self, fn: Derivation[..., Any], *args: Any) -> Node | None:
-        """The node of a derived value where it exists now; creates and computes nothing."""
+        """Returns the node of a derived value where it exists now; creates and computes nothing."""
         return self._nodes[fn].get(args)
 
     def live_nodes(self) -> Iterator[Node]:
-        """Every live node, in no order."""
+        """Yields every live node, in no order."""
         return (node for nodes in self._nodes.values() for node in nodes.values())
 
     def __len__(self) -> int:

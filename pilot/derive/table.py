@@ -37,31 +37,31 @@ class Table(Generic[K, R]):
         db.tables[name] = self
 
     def get(self, key: K) -> R | None:
-        """The row, or None; an absent row is a read too."""
+        """Returns the row, or None; an absent row is a read too."""
         return self._row(self._db, key)
 
     def keys(self, index: str, bucket: Hashable) -> tuple[K, ...]:
-        """Keys of the rows in a bucket of an index, sorted."""
+        """Returns the keys of the rows in a bucket of an index, sorted."""
         return self._bucket(self._db, index, bucket)
 
     def buckets(self, index: str) -> tuple[Any, ...]:
-        """The buckets of an index that hold any row, sorted."""
+        """Returns the buckets of an index that hold any row, sorted."""
         return self._held(self._db, index)
 
     def all_keys(self) -> tuple[K, ...]:
-        """Every key, sorted."""
+        """Returns every key, sorted."""
         return self._every(self._db)
 
     def peek(self, key: K) -> R | None:
-        """The row, untracked: for the outside, never in a derivation."""
+        """Returns the row, untracked: for the outside, never in a derivation."""
         return self._rows.get(key)
 
     def peek_keys(self, index: str, bucket: Hashable) -> frozenset[K]:
-        """Keys of the rows in a bucket of an index, untracked: for the outside, never in a derivation."""
+        """Returns the keys of the rows in a bucket of an index, untracked: for the outside, never in a derivation."""
         return frozenset(self._buckets[index].get(bucket, ()))
 
     def rows(self) -> Iterator[tuple[K, R]]:
-        """Every key and row, untracked: for the outside, never in a derivation."""
+        """Yields every key and row, untracked: for the outside, never in a derivation."""
         return iter(self._rows.items())
 
     def __len__(self) -> int:
@@ -69,16 +69,16 @@ class Table(Generic[K, R]):
 
     @property
     def row_reader(self) -> Derived[Any, R | None]:
-        """The derivation behind `get`: what a row's node computes."""
+        """Returns the derivation behind `get`: what a row's node computes."""
         return self._row
 
     @property
     def indexes(self) -> Mapping[str, Index]:
-        """The functions (key, row) → buckets, by the name of the index."""
+        """Returns the functions (key, row) → buckets, by the name of the index."""
         return self._indexes
 
     def apply(self, key: K, row: R | None, todo: list[Node]) -> None:
-        """Set or (None) delete a row. For `Database.commit` only."""
+        """Sets or (None) deletes a row. For `Database.commit` only."""
         old = self._rows.get(key)
         if old is row or old == row:
             return

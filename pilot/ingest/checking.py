@@ -45,7 +45,7 @@ class Checking:
         self._timer: Timer | None = None
 
     def reached(self, nodes: Iterable[Node]) -> None:
-        """Take note of a commit: the watched nodes that it may have changed, of whatever kind."""
+        """Takes note of a commit: the watched nodes that it may have changed, of whatever kind."""
         for node in nodes:
             if node in self._subjects:
                 self._due[self._subjects[node]] = None
@@ -57,7 +57,7 @@ class Checking:
             self._timer = self._clock.call_later(self._quiet, self._ripe)
 
     def _ripe(self) -> None:
-        """The timer rang: look at some, or wait on for what came in since."""
+        """Called by the timer: looks at some, or waits on for what came in since."""
         self._timer = None
         rest = min(self._last + self._quiet, self._first + self._longest) - self._clock.time()
         if rest <= 1e-6:
@@ -74,7 +74,7 @@ class Checking:
             self._look_at(*subject)
 
     def _list(self, kind: _Kind) -> None:
-        """Take the new list of a kind's objects, and forget those that are gone."""
+        """Takes the new list of a kind's objects, and forgets those that are gone."""
         self._db.refresh(kind.keys)
         listed: dict[Hashable, None] = dict.fromkeys(() if kind.keys.value is UNSET else kind.keys.value)
         for key in [key for key in kind.problems if key not in listed]:

@@ -42,7 +42,7 @@ def _parse(text: str, own: str) -> ConfigFolder:
 
 
 def _check_apart(folder: ConfigFolder, other: ConfigFolder) -> None:
-    """Files that are in two of the folders would be read twice."""
+    """FlagError where one folder is in the other: its files would be read twice."""
     one, two = os.path.realpath(folder.path), os.path.realpath(other.path)
     if one == two or os.path.commonpath((one, two)) in (one, two):
         raise FlagError(f"invalid argument for --configDir: {folder.path} and {other.path} are one folder, or one is inside of the other")

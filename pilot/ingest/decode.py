@@ -71,7 +71,7 @@ def nowhere(_: str) -> int:
 def decode_document(
     plain: Any, file: str = "", line_of: Callable[[str], int] = nowhere, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE
 ) -> Decoded:
-    """Decode one document: an object, or a `List` of them.
+    """Decodes one document: an object, or a `List` of them.
 
     `line_of` gives the line of a path in the document, 0 where unknown. An object of another revision (label istio.io/rev) and an
     object of a kind that no mesh reads give neither an entry nor a problem.
@@ -105,7 +105,7 @@ def _join(prefix: str, path: str) -> str:
 
 
 def _decode(plain: Any, origin: Origin, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
-    """The entry, or the problems that refuse it with the row that it would be; nothing at all for what is not read."""
+    """Returns the entry, or the problems that refuse it with the row that it would be; nothing at all for what is not read."""
     kind = _identify(plain, catalogue)
     if not isinstance(kind, Kind):
         return None, kind, None
@@ -138,7 +138,7 @@ def _remote(kind: Kind, cluster: str) -> Problem:
 
 
 def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
-    """The metadata, as far as it is right where there are problems."""
+    """Returns the metadata, as far as it is right where there are problems."""
     metadata, wrong = shape.decode(plain or {}, Metadata)
     if metadata is None:
         namespace, name = _named(plain)
@@ -147,7 +147,7 @@ def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
 
 
 def _identify(plain: Any, catalogue: Catalogue) -> Kind | list[Problem]:
-    """The kind of an object; the problem, or none, where it is none that is read."""
+    """Returns the kind of an object; where it is none that is read the problem, if that is one."""
     if not isinstance(plain, dict):
         return [error("not-an-object", "", "expected an object with apiVersion, kind and metadata")]
     version, name = plain.get("apiVersion"), plain.get("kind")
@@ -189,7 +189,7 @@ def _check_metadata(metadata: Metadata) -> Iterable[Problem]:
 
 
 def _utc(timestamp: str) -> str:
-    """In UTC to the second, so that text order is time order."""
+    """Returns a timestamp in UTC to the second, so that text order is time order."""
     if not timestamp or _ZULU.fullmatch(timestamp):
         return timestamp
     moment = datetime.datetime.fromisoformat(timestamp)
@@ -199,7 +199,7 @@ def _utc(timestamp: str) -> str:
 
 
 def _check_fields(kind: Kind, plain: Mapping[str, Any]) -> Iterable[Problem]:
-    """Fields beside `spec`, for the kinds that are strict."""
+    """Yields problems of fields beside `spec`, for the kinds that are strict."""
     if issubclass(kind.spec, Lenient):
         return
     for field in plain.keys() - _FIELDS:
@@ -220,7 +220,7 @@ def _body(kind: Kind, plain: Mapping[str, Any]) -> Any:
 
 
 def _placed(kind: Kind, problems: Iterable[Problem]) -> Iterable[Problem]:
-    """Paths of a struct as paths of the object that it was made of."""
+    """Yields problems of a struct with paths in the object that it was made of."""
     for problem in problems:
         part = re.split(r"[.\[]", problem.path, maxsplit=1)[0]
         yield problem if part in kind.parts else next(iter(below("spec", (problem,))))

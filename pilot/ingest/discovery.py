@@ -62,7 +62,7 @@ class Discovery:
         return found.discovery_selectors if isinstance(found, MeshConfig) else self._selectors
 
     def _move(self, place: Place, was: bool, now: bool, out: dict[tuple[str, Hashable], Any]) -> None:
-        """Add to the edits what a namespace brings that is selected now, or takes away that is selected no more."""
+        """Adds to the edits what a namespace brings that is selected now, or takes away that is selected no more."""
         if now and not was:
             out.update(self._held.pop(place, {}))
         elif was and not now:

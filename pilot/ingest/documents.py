@@ -213,7 +213,7 @@ class _Builder:
 
 
 def _resolve(text: str) -> Any:
-    """What a plain scalar means."""
+    """Returns what a plain scalar means."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMERIC:

@@ -15,7 +15,7 @@ def push_reasons(catalogue: Catalogue, commit: Commit) -> Counter[str]:
 
 
 def count_updates(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None:
-    """Add the edits of a batch to the counter of updates."""
+    """Adds the edits of a batch to the counter of updates."""
     for (table, gone), count in Counter((table, row is None) for table, _, row in commit.edits).items():
         kind = catalogue.find_by_table(table)
         update: Update = "config" if kind is None else kind.update
@@ -23,7 +23,7 @@ def count_updates(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> Non
 
 
 def count_events(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None:
-    """Add a batch to the counters of events. Mesh config and networks are not objects and do not count."""
+    """Adds a batch to the counters of events. Mesh config and networks are not objects and do not count."""
     for (table, event), count in commit.events.items():
         kind = catalogue.find_by_table(table)
         if kind is not None and kind.registry_event:

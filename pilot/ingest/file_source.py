@@ -58,14 +58,14 @@ class FileSource:
         self._task: asyncio.Task[None] | None = None
 
     def load_initial(self) -> int:
-        """Read everything into the batch; return the number of files. OSError where there is no such folder."""
+        """Reads everything into the batch; returns the number of files. OSError where there is no such folder."""
         os.scandir(self.folder).close()
         self.rescan()
         self._last_good.retain(self._files)
         return len(self._files)
 
     async def start(self) -> None:
-        """Follow the folder from now on; what happened since `load_initial` is seen too."""
+        """Follows the folder from now on; what happened since `load_initial` is seen too."""
         self._task = asyncio.create_task(self._follow(), name=f"read {self.folder}")
         await self._watch.start()
 
@@ -77,15 +77,15 @@ class FileSource:
                 await self._task
 
     def rescan(self) -> None:
-        """Look at every file, and read those that changed."""
+        """Looks at every file, and reads those that changed."""
         self._batch.put(self._look_through(self.folder))
 
     def changed(self, paths: Iterable[str]) -> None:
-        """Something happened at these paths, whatever it was."""
+        """Takes note that something happened at these paths, whatever it was."""
         self._batch.put(self._look_at(paths))
 
     def retry(self) -> None:
-        """Look again at what could not be read."""
+        """Looks again at what could not be read."""
         self._batch.put(self._look_again())
 
     # -- beside the event loop -----------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class FileSource:
         return edits
 
     def _note_faults(self, top: str, faults: Mapping[str, OSError]) -> list[Edit]:
-        """Tell of the folders that cannot be read, and of those no more that can be again."""
+        """Tells of the folders that cannot be read, and of those no more that can be again."""
         edits: list[Edit] = []
         for folder in [f for f in self._unreadable_folders if f not in faults and (f == top or f.startswith(top + os.sep))]:
             self._unreadable_folders.discard(folder)
@@ -187,14 +187,14 @@ class FileSource:
         self._files[path] = signature
 
     def _parents(self, path: str) -> Iterator[str]:
-        """The folders that a file is in, but the whole one."""
+        """Yields the folders that a file is in, but the whole one."""
         while (path := os.path.dirname(path)) != self.folder:
             yield path
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _read(self, path: str, signature: folders.Signature) -> list[Edit]:
-        """Take the file as it is now. One that cannot be read or parsed leaves what it gave before."""
+        """Takes the file as it is now. One that cannot be read or parsed leaves what it gave before."""
         self._unreadable_files.discard(path)
         try:
             data, signature = read_file(path, self._limit)
@@ -230,7 +230,7 @@ class FileSource:
     # -- over restarts -------------------------------------------------------------------------------------------------
 
     def _restore(self, path: str) -> list[Edit]:
-        """Declare what a file had in force before the restart, if it is read for the first time."""
+        """Declares what a file had in force before the restart, if it is read for the first time."""
         entries = self._last_good.load(path) if path not in self._files else ()
         if not entries:
             return []

@@ -24,7 +24,7 @@ UNKNOWN = Signature(-1, -1, -1)
 
 
 def is_configuration(name: str) -> bool:
-    """Whether a file of that name is one: neither hidden nor temporary, with a known suffix."""
+    """Returns whether a file of that name holds configuration: neither hidden nor temporary, with a known suffix."""
     return name.endswith(SUFFIXES) and not name.startswith((".", "#", "~"))
 
 
@@ -49,7 +49,7 @@ def sign(path: str) -> Signature | None:
 
 
 def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signature]]:
-    """Every configuration file at any depth, in no order. Links to files are followed, links to folders are not.
+    """Yields every configuration file at any depth, in no order. Links to files are followed, links to folders are not.
 
     A folder that goes away meanwhile is empty; one that cannot be read is left out, and added to `faults`.
     """
@@ -70,7 +70,7 @@ def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signatu
 
 
 def is_linked(path: str, folder: str) -> bool:
-    """Is a path below `folder` a link to another folder, or does it lead through one?"""
+    """Returns whether a path below `folder` is a link to another folder, or leads through one."""
     if os.path.islink(path) and os.path.isdir(path):
         return True
     while len(path := os.path.dirname(path)) > len(folder):
@@ -87,7 +87,7 @@ def known_part(path: str) -> str:
 
 
 def place_of(path: str, folder: str) -> str | None:
-    """What to look at again when something happened at a path below `folder`: a file, a folder, or nothing (None)."""
+    """Returns what to look at again when something happened at a path below `folder`: a file or a folder, None for nothing."""
     parent = folder
     for name in os.path.relpath(path, folder).split(os.sep):
         if name == _SWAPPED:

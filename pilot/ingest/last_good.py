@@ -47,7 +47,7 @@ class LastGood:
             self._entries.update(os.listdir(self._folder) if folder else ())
 
     def keep(self, path: str, objects: Mapping[Row, Object[Any]]) -> None:
-        """Write what a file that is wrong now has in force. A folder that cannot be written is told, and stops nothing."""
+        """Writes what a file that is wrong now has in force. A folder that cannot be written is told, and stops nothing."""
         if not self._folder:
             return
         data = msgspec.json.encode(_File([_plain(table, key, o) for (table, key), o in objects.items()]))
@@ -62,14 +62,14 @@ class LastGood:
             _log.error("cannot keep the last good objects in %s: %s", self._folder, fault.strerror or fault)
 
     def forget(self, path: str) -> None:
-        """Take away the entry of a file that is right, or gone."""
+        """Takes away the entry of a file that is right, or gone."""
         if not self._entries:
             return
         self._written.pop(path, None)
         self._drop(os.path.basename(self._entry(path)))
 
     def retain(self, paths: Iterable[str]) -> None:
-        """Take away the entries of all files but these."""
+        """Takes away the entries of all files but these."""
         for name in self._entries - {os.path.basename(self._entry(path)) for path in paths if self._entries}:
             self._drop(name)
 
@@ -131,7 +131,7 @@ def _decode_extension(kind: type, value: Any) -> Any:
 
 
 def _replace(path: str, data: bytes) -> None:
-    """Write a file as a whole: after a crash there is the old one or the new one."""
+    """Writes a file as a whole: after a crash there is the old one or the new one."""
     descriptor = os.open(f"{path}.next", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
         file.write(data)

@@ -61,7 +61,7 @@ class Ledger:
         return SourceLedger(self, rank, name)
 
     def replace(self, key: DocumentKey, decoded: Iterable[Decoded]) -> list[Edit]:
-        """Take what a document declares from now on, as a whole. A refused object stays as it was, where it was."""
+        """Takes what a document declares from now on, as a whole. A refused object stays as it was, where it was."""
         document = self._documents.get(key) or self._documents.setdefault(key, _Document())
         old, new = document.objects, {}
         problems: list[Problem] = []
@@ -85,13 +85,13 @@ class Ledger:
         return document.objects if document is not None else {}
 
     def fail(self, key: DocumentKey, *problems: Problem) -> None:
-        """Note that a document cannot be read: its objects stay as they are."""
+        """Notes that a document cannot be read: its objects stay as they are."""
         document = self._documents.get(key) or self._documents.setdefault(key, _Document())
         document.problems = problems
         self._report(key, document)
 
     def remove(self, key: DocumentKey) -> list[Edit]:
-        """Forget a document, with what it declared."""
+        """Forgets a document, with what it declared."""
         document = self._documents.get(key)
         if document is None:
             return []
@@ -101,7 +101,7 @@ class Ledger:
         return edits
 
     def _change(self, key: DocumentKey, document: _Document, new: dict[Row, Object[Any]]) -> list[Edit]:
-        """Set the objects of a document; return the edits of the rows whose winner changed with it."""
+        """Sets the objects of a document; returns the edits of the rows whose winner changed with it."""
         old, document.objects = document.objects, new
         edits: list[Edit] = []
         for row in [*new, *(row for row in old if row not in new)]:
@@ -124,7 +124,7 @@ class Ledger:
         return edits
 
     def _settle(self, row: Row, claims: list[DocumentKey], changed: _Document) -> None:
-        """Tell each claimant of a row but the first that it has lost it."""
+        """Tells each claimant of a row but the first that it has lost it."""
         changed.lost.pop(row, None)
         for index, key in enumerate(claims):
             document = self._documents[key]
@@ -152,7 +152,7 @@ class SourceLedger:
         self.turn = ledger.turn
 
     def replace(self, document: str, decoded: Iterable[Decoded]) -> list[Edit]:
-        """Take what a document declares from now on, as a whole. A refused object stays as it was, where it was."""
+        """Takes what a document declares from now on, as a whole. A refused object stays as it was, where it was."""
         return self._ledger.replace(self._key(document), decoded)
 
     def objects(self, document: str) -> Mapping[Row, Object[Any]]:
@@ -160,27 +160,27 @@ class SourceLedger:
         return self._ledger.objects(self._key(document))
 
     def fail(self, document: str, *problems: Problem) -> None:
-        """Note that a document cannot be read: its objects stay as they are."""
+        """Notes that a document cannot be read: its objects stay as they are."""
         self._ledger.fail(self._key(document), *problems)
 
     def remove(self, document: str) -> list[Edit]:
-        """Forget a document, with what it declared."""
+        """Forgets a document, with what it declared."""
         return self._ledger.remove(self._key(document))
 
     def put(self, row: Row, decoded: Decoded) -> list[Edit]:
-        """Take a single object. One that is refused stays as it was; one that is not read any more (of another revision) goes."""
+        """Takes a single object. One that is refused stays as it was; one that is not read any more (of another revision) goes."""
         if not (decoded.entries or decoded.problems):
             return self.drop(row)
         self._rows.add(row)
         return self._ledger.replace(self._key(row), (decoded,))
 
     def drop(self, row: Row) -> list[Edit]:
-        """Forget a single object."""
+        """Forgets a single object."""
         self._rows.discard(row)
         return self._ledger.remove(self._key(row))
 
     def retain(self, rows: Collection[Row]) -> list[Edit]:
-        """Forget the single objects that are not among these: what a complete list leaves out has gone unseen."""
+        """Forgets the single objects that are not among these: what a complete list leaves out has gone unseen."""
         gone = sorted(self._rows.difference(rows))
         return [edit for row in gone for edit in self.drop(row)]
 

@@ -20,7 +20,7 @@ _BUILT_IN = msgspec.to_builtins(DEFAULT_PROVIDERS)
 
 
 def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[Problem]]:
-    """The mesh config of the layers, lowest first, over the built-in defaults, and its problems; None where one is an error.
+    """Returns the mesh config of the layers, lowest first, over the built-in defaults, and its problems; None where one is an error.
 
     A field replaces that of a lower layer, except: `defaultConfig` and `defaultProviders` merge by field, `proxyMetadata` and
     `proxyHeaders` in it too, `extensionProviders` by name, `trustDomainAliases` add up.
@@ -38,7 +38,7 @@ def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[P
 
 
 def decode_mesh_networks(plain: Any) -> tuple[MeshNetworks | None, list[Problem]]:
-    """The mesh networks and their problems; None where one is an error."""
+    """Returns the mesh networks and their problems; None where one is an error."""
     plain, problems = shape.checked({} if plain is None else plain, MeshNetworks)
     if problems:
         return None, _of(NETWORKS, problems)
@@ -64,7 +64,7 @@ def _over(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(lower: Iterable[dict[str, Any]], upper: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Providers of both, those of `upper` in the place of their namesakes."""
+    """Returns the providers of both, those of `upper` in the place of their namesakes."""
     providers = {provider.get("name", ""): provider for provider in lower}
     providers.update((provider.get("name", ""), provider) for provider in upper)
     return list(providers.values())

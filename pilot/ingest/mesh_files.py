@@ -42,12 +42,12 @@ class MeshFiles:
             file.load(first=True)
 
     def retry(self) -> None:
-        """Look again at what could not be read."""
+        """Looks again at what could not be read."""
         for file in self._files:
             file.retry()
 
     async def start(self) -> None:
-        """Follow the files; their folders may come later."""
+        """Follows the files; their folders may come later."""
         for file in self._files:
             await file.start()
         self._retrying = asyncio.create_task(self._retry(), name="retry the mesh config")
@@ -83,12 +83,12 @@ class _MeshFile:
         await self._watch.stop()
 
     def retry(self) -> None:
-        """Look again at a file that could not be read."""
+        """Looks again at a file that could not be read."""
         if self._failed:
             self.load()
 
     def load(self, first: bool = False) -> None:
-        """Take the file as it is now, if it is another one."""
+        """Takes the file as it is now, if it is another one."""
         try:
             data = self._open()
         except (OSError, TooLarge) as fault:
@@ -102,7 +102,7 @@ class _MeshFile:
         self._put(value, first)
 
     def _fail(self, fault: OSError | TooLarge, first: bool) -> None:
-        """Tell why the file cannot be read. What was read before stays."""
+        """Tells why the file cannot be read. What was read before stays."""
         self._failed = True
         code = "file-too-large" if isinstance(fault, TooLarge) else "unreadable-file"
         reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
@@ -110,7 +110,7 @@ class _MeshFile:
         self._put(None, first)
 
     def _put(self, value: Any, first: bool) -> None:
-        """Set the row; where there is no right value the first one is the default."""
+        """Sets the row; where there is no right value the first one is the default."""
         if value is None and first:
             value = self._default
         if value is not None:

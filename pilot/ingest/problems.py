@@ -22,7 +22,7 @@ def log_problem(problem: Problem) -> None:
 
 
 def _ignore(code: str, severity: Severity, count: int) -> None:
-    """Counts that nobody wants."""
+    """Does nothing: these counts nobody wants."""
 
 
 class ProblemStore:
@@ -80,11 +80,11 @@ class ProblemStore:
                 self._on_count(*kind, self._counts[kind])
 
     def of(self, subject: ObjectRef) -> list[Problem]:
-        """Those of one object."""
+        """Returns the problems of one object."""
         return [problem for problem in self if problem.object == subject]
 
     def __iter__(self) -> Iterator[Problem]:
-        """All, each once, by source and document."""
+        """Yields all problems, each once, by source and document."""
         return iter(dict.fromkeys(problem for place in sorted(self._by_place) for problem in self._by_place.get(place, ())))
 
     def __len__(self) -> int:

@@ -48,7 +48,7 @@ class Reader:
         return found
 
     def forget(self, path: str) -> None:
-        """Keep nothing of a file any more."""
+        """Keeps nothing of a file any more."""
         self._last.pop(path, None)
 
     def _decode_chunk(self, path: str, chunk: Chunk) -> list[Decoded]:

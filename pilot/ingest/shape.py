@@ -19,7 +19,7 @@ _NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a n
 
 
 def decode_extension(kind: type, value: Any) -> Any:
-    """msgspec's hook for the types that JSON has not: durations."""
+    """Decodes the types that JSON has not, which are durations, for msgspec."""
     if kind is Duration:
         if not isinstance(value, str):
             raise ValueError(f"expected a duration like 1.5s, got {_name(value)}")
@@ -28,7 +28,7 @@ def decode_extension(kind: type, value: Any) -> Any:
 
 
 def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
-    """The value of that type, or (None, every place where the data is not of it), with paths relative to it.
+    """Returns the value of that type, or (None, every place where the data is not of it), with paths relative to it.
 
     A field that is null is absent, as for the API server.
     """
@@ -46,7 +46,7 @@ def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
 
 
 def checked(value: Any, kind: type[Any], any_spelling: bool = True) -> tuple[Any, list[Problem]]:
-    """The data without its nulls, and every place where it is not of the type.
+    """Returns the data without its nulls, and every place where it is not of the type.
 
     `any_spelling`: field names of the protobuf files (snake_case) are taken as their JSON names, as protobuf's JSON readers do.
     """
@@ -80,7 +80,7 @@ def _prune(value: Any, kind: mi.Type, any_spelling: bool) -> Any:
 
 
 def _present(kind: mi.Type) -> mi.Type:
-    """Of `X | None` the X; of more the union."""
+    """Returns X for `X | None`; a union of more stays."""
     if isinstance(kind, mi.UnionType):
         kinds = [t for t in kind.types if not isinstance(t, mi.NoneType)]
         return kinds[0] if len(kinds) == 1 else kind

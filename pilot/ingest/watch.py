@@ -36,7 +36,7 @@ class Watch:
         self._fault = ""
 
     async def start(self) -> None:
-        """Watch in the background from when this returns."""
+        """Watches in the background from when this returns."""
         watching = asyncio.Event()
         self._task = asyncio.create_task(self._run(watching), name=f"watch {self._folder}")
         await watching.wait()
@@ -69,7 +69,7 @@ class Watch:
             _log.error("cannot follow %s, trying again: %s", self._folder, text, exc_info=not isinstance(fault, OSError | RuntimeError))
 
     async def _follow(self, watching: asyncio.Event) -> None:
-        """Until stopped, or the folder is another one."""
+        """Follows until stopped, or the folder is another one."""
         inode = os.stat(self._folder).st_ino
         changes = awatch(
             self._folder,

@@ -5,17 +5,17 @@ import socket
 
 
 def is_ipv4(text: str) -> bool:
-    """Whether it is four decimal numbers with dots between."""
+    """Returns whether a text is four decimal numbers with dots between."""
     return _parses(socket.AF_INET, text)
 
 
 def is_ipv6(text: str) -> bool:
-    """Whether it is an IPv6 address, without brackets and without a zone."""
+    """Returns whether a text is an IPv6 address, without brackets and without a zone."""
     return ":" in text and _parses(socket.AF_INET6, text)
 
 
 def is_ip(text: str) -> bool:
-    """Whether it is an address of either family."""
+    """Returns whether a text is an address of either family."""
     return is_ipv4(text) or is_ipv6(text)
 
 

@@ -27,7 +27,7 @@ class BuildInfo(NamedTuple):
 
 @functools.cache
 def build_info() -> BuildInfo:
-    """What the installed distribution records (https://packaging.python.org/specifications/direct-url/)."""
+    """Returns what the installed distribution records of itself (https://packaging.python.org/specifications/direct-url/)."""
     try:
         distribution = importlib.metadata.distribution(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:

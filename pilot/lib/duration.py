@@ -17,7 +17,7 @@ class Duration(int):
 
     @classmethod
     def of(cls, seconds: float) -> Duration:
-        """Of seconds."""
+        """Returns the duration of that many seconds."""
         return cls(round(seconds * 1_000_000_000))
 
     @property
@@ -25,7 +25,7 @@ class Duration(int):
         return self / 1_000_000_000
 
     def __str__(self) -> str:
-        """In seconds as protobuf's JSON writes them: "1.5s"."""
+        """Returns the seconds as protobuf's JSON writes them: "1.5s"."""
         whole, part = divmod(abs(self), 1_000_000_000)
         text = f"{whole}.{part:09d}".rstrip("0").rstrip(".")
         return f"{'-' if self < 0 else ''}{text}s"
@@ -35,7 +35,7 @@ class Duration(int):
 
 
 def parse_duration(text: str) -> Duration:
-    """Of "1.5s", "100ms", "1h30m", "-1s" or "0" (https://pkg.go.dev/time#ParseDuration); ValueError for anything else."""
+    """Returns the duration of a text like "1.5s", "1h30m", "-1s" or "0" (https://pkg.go.dev/time#ParseDuration); ValueError for any other text."""
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         raise ValueError(f"invalid duration {text!r}")
@@ -46,7 +46,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def format_duration(duration: Duration) -> str:
-    """As people write it: "1h30m", "45s", "100ms", "1.5s"; `parse_duration` takes it back."""
+    """Returns a duration as people write it: "1h30m", "45s", "100ms", "1.5s"; `parse_duration` takes it back."""
     rest = abs(duration)
     if rest < 1_000_000_000:
         parts = [next((f"{rest // unit}{name}" for name, unit in _SMALL if rest % unit == 0))] if rest else ["0s"]

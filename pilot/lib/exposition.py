@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 
 
 def format_float(value: float) -> str:
-    """The shortest digits that read back as `value`, with an exponent below 1e-4 and from 1e6 on: `1`, `0.01`, `1e+06`."""
+    """Returns the shortest digits that read back as `value`, with an exponent below 1e-4 and from 1e6 on: `1`, `0.01`, `1e+06`."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -33,7 +33,7 @@ def format_float(value: float) -> str:
 
 
 def render(metrics: Iterable[Metric], names: Mapping[str, str]) -> bytes:
-    """The exposition of metrics, sorted by name. `names`: family name in prometheus-client → the name it was declared with."""
+    """Returns the exposition of metrics, sorted by name. `names`: family name in prometheus-client → the name it was declared with."""
     families = sorted(((names.get(m.name) or _own_name(m), m) for m in metrics), key=lambda family: family[0])
     return "".join(_family(name, metric) for name, metric in families if metric.samples).encode()
 
@@ -56,13 +56,13 @@ def _sample(name: str, sample: Sample) -> str:
 
 
 def _place(sample: Sample) -> tuple[list[tuple[str, str]], int]:
-    """Series by their labels; of a histogram the buckets, then the sum, then the count."""
+    """Returns the key that series are sorted by: their labels; in a histogram the buckets, then the sum, then the count."""
     labels = [label for label in sorted(sample.labels.items()) if label[0] != "le"]
     return labels, 2 if sample.name.endswith("_count") else 1 if sample.name.endswith("_sum") else 0
 
 
 def _ordered(labels: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Alphabetical; a bucket's bound comes last."""
+    """Returns the labels in alphabetical order; a bucket's bound comes last."""
     return sorted(labels.items(), key=lambda label: (label[0] == "le", label[0]))
 
 

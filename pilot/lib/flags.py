@@ -17,7 +17,7 @@ class FlagError(ValueError):
 
 
 def parse_bool(text: str) -> bool:
-    """A boolean as Go's strconv.ParseBool takes it."""
+    """Returns a boolean as Go's strconv.ParseBool takes it."""
     if text in TRUE:
         return True
     if text in FALSE:
@@ -26,14 +26,14 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
-    """A decimal integer, without the blanks and underscores that int() takes."""
+    """Returns a decimal integer, without the blanks and underscores that int() takes."""
     if not text.removeprefix("-").removeprefix("+").isascii() or not text.removeprefix("-").removeprefix("+").isdigit():
         raise FlagError(f"{text!r} is not an integer")
     return int(text)
 
 
 def parse_float(text: str) -> float:
-    """A finite decimal number."""
+    """Returns a finite decimal number."""
     try:
         value = float(text)
     except ValueError:
@@ -52,7 +52,7 @@ class Scanned(NamedTuple):
 
 
 def scan(argv: Sequence[str], known: Collection[str], switches: Collection[str], short: Mapping[str, str]) -> Scanned:
-    """Take a command line apart. `switches`: the known flags without a separate value; `short`: letter → name."""
+    """Takes a command line apart. `switches`: the known flags without a separate value; `short`: letter → name."""
     scanned = values, unknown, positional = Scanned({}, [], [])
     rest = list(reversed(argv))
     while rest:
@@ -81,7 +81,7 @@ def scan(argv: Sequence[str], known: Collection[str], switches: Collection[str],
 
 
 def _split(word: str, short: Mapping[str, str]) -> tuple[str, str | None]:
-    """A flag's full name, and its value where it is in the same word."""
+    """Returns a flag's full name, and its value where it is in the same word."""
     if word.startswith("--"):
         name, equals, value = word[2:].partition("=")
         return name, value if equals else None

@@ -14,7 +14,7 @@ def is_wildcard(host: str) -> bool:
 
 
 def is_server_name(host: str) -> bool:
-    """Can TLS be told apart by it? There a wildcard stands for whole labels, or for every name.
+    """Returns whether TLS can be told apart by a host. There a wildcard stands for whole labels, or for every name.
 
     https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/listener/v3/listener_components.proto#config-listener-v3-filterchainmatch
     """
@@ -22,7 +22,7 @@ def is_server_name(host: str) -> bool:
 
 
 def subset_of(host: str, other: str) -> bool:
-    """Is every name that `host` stands for one that `other` stands for?"""
+    """Returns whether every name that `host` stands for is one that `other` stands for."""
     if not is_wildcard(other):
         return host == other
     if is_wildcard(host):
@@ -31,17 +31,17 @@ def subset_of(host: str, other: str) -> bool:
 
 
 def matches(host: str, other: str) -> bool:
-    """Do the two have a name in common, as far as one of them covers the other?"""
+    """Returns whether one of two hosts covers the other."""
     return subset_of(host, other) or subset_of(other, host)
 
 
 def specificity(host: str) -> tuple[bool, int, str]:
-    """Sort key: exact names first, then longer ones, then by text."""
+    """Returns a sort key: exact names first, then longer ones, then by text."""
     return is_wildcard(host), -len(host), host
 
 
 def most_specific(host: str, candidates: Iterable[str]) -> str | None:
-    """Of the candidates the one that is closest to `host`: itself, else the longest wildcard that covers it; None for none."""
+    """Returns the candidate that is closest to `host`: itself, else the longest wildcard that covers it; None for none."""
     found: str | None = None
     for candidate in candidates:
         if candidate == host:
@@ -52,22 +52,22 @@ def most_specific(host: str, candidates: Iterable[str]) -> str | None:
 
 
 def full_name(host: str, namespace: str, domain: str) -> str:
-    """A host as a user writes it in a namespace: a name without a dot is a service there; `*`, addresses and "" stay."""
+    """Returns the full name of a host that a user wrote in a namespace: a name without a dot is a service there; `*`, addresses and "" stay."""
     if "." in host or host in ("", "*") or is_address(host):
         return host
     return f"{host}.{namespace}.svc.{domain}"
 
 
 def is_address(text: str) -> bool:
-    """Is it an IPv4 or IPv6 address?"""
+    """Returns whether a host is an IPv4 or IPv6 address."""
     return is_ip(text)
 
 
 def bracketed(host: str) -> str:
-    """As in an authority or a virtual host's domain: an IPv6 address in brackets."""
+    """Returns a host as it is in an authority or a virtual host's domain: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def with_port(host: str, port: int) -> str:
-    """`host:port`, an IPv6 address in brackets."""
+    """Returns `host:port`, an IPv6 address in brackets."""
     return f"{bracketed(host)}:{port}"

@@ -32,13 +32,13 @@ def cut(labels: Mapping[str, str], keys: Collection[str]) -> frozenset[tuple[str
 
 
 def canonical_service(labels: Mapping[str, str], workload: str) -> tuple[str, str]:
-    """The canonical name and revision of a workload: by the first label that says so, else its own name and "latest"."""
+    """Returns the canonical name and revision of a workload: by the first label that says so, else its own name and "latest"."""
     name = next((labels[k] for k in _NAMES if k in labels), workload)
     return name, next((labels[k] for k in _REVISIONS if k in labels), LATEST)
 
 
 def locality_label(labels: Mapping[str, str]) -> str:
-    """The locality that a workload's labels override its node's with, as "region/zone/subzone"; "" where they do not.
+    """Returns the locality that a workload's labels override its node's with, as "region/zone/subzone"; "" where they do not.
 
     A label cannot hold "/", so "." stands for it unless there is one.
     """
@@ -47,7 +47,7 @@ def locality_label(labels: Mapping[str, str]) -> str:
 
 
 def node_locality(labels: Mapping[str, str]) -> str:
-    """The locality of a Kubernetes node by its labels, as "region/zone/subzone"; "" where it has none."""
+    """Returns the locality of a Kubernetes node by its labels, as "region/zone/subzone"; "" where it has none."""
     region = labels.get(REGION) or labels.get(_OLD_REGION, "")
     zone = labels.get(ZONE) or labels.get(_OLD_ZONE, "")
     subzone = labels.get(SUBZONE, "")
@@ -55,13 +55,13 @@ def node_locality(labels: Mapping[str, str]) -> str:
 
 
 def split_locality(text: str) -> tuple[str, str, str]:
-    """Region, zone and subzone of "region/zone/subzone", "" where one is missing."""
+    """Returns region, zone and subzone of "region/zone/subzone", "" where one is missing."""
     parts = text.split("/")
     return parts[0], parts[1] if len(parts) > 1 else "", parts[2] if len(parts) > 2 else ""
 
 
 def with_topology(labels: Mapping[str, str], cluster: str, locality: str, node: str, network: str) -> dict[str, str]:
-    """The labels and, as labels, where the workload runs; of these only the network gives way to a label of the workload's own."""
+    """Returns the labels and, as labels, where the workload runs; of these only the network gives way to a label of the workload's own."""
     out = dict(labels)
     region, zone, subzone = split_locality(locality)
     where = {REGION: region, ZONE: zone, SUBZONE: subzone, CLUSTER: cluster, HOSTNAME: node}

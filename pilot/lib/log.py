@@ -22,12 +22,12 @@ MESSAGE_LENGTH = 8000
 
 
 def scope(name: str) -> logging.Logger:
-    """The logger of a scope."""
+    """Returns the logger of a scope."""
     return logging.getLogger(ROOT if name == "default" else f"{ROOT}.{name}")
 
 
 def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
-    """Send all logs to stdout, stderr or files, at levels as "scope:level,…". ValueError where one of them makes no sense."""
+    """Sends all logs to stdout, stderr or files, at levels as "scope:level,…". ValueError where one of them makes no sense."""
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # what no line shows costs half of making it
     logging._srcfile = None  # https://docs.python.org/3/howto/logging.html#optimization
     parsed = parse_levels(levels)
@@ -55,7 +55,7 @@ def watch_drops(on_drop: Callable[[int], None]) -> None:
 
 
 def parse_levels(text: str) -> dict[str, int]:
-    """ "default:info,ads:debug" as level numbers by scope; a level alone is that of "default"."""
+    """Returns the levels of a text like "default:info,ads:debug" as numbers by scope; a level alone is that of "default"."""
     levels: dict[str, int] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, colon, level = part.rpartition(":")
@@ -111,5 +111,5 @@ def level_name(record: logging.LogRecord) -> str:
 
 
 def scope_name(record: logging.LogRecord) -> str:
-    """ "" for the default scope."""
+    """Returns the name of a record's scope; "" for the default scope."""
     return record.name.removeprefix(ROOT).removeprefix(".")

@@ -49,7 +49,7 @@ class Metrics:
         self._at("istio_build", "pilot", build.tag).set(1)
 
     def count_nodes(self, count: Callable[[], int]) -> None:
-        """Ask `count` for the number of derived values whenever the metrics are read."""
+        """Asks `count` for the number of derived values whenever the metrics are read."""
         self._at("pyistiod_graph_nodes").set_function(count)
 
     # -- connections ---------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class Metrics:
         self._at("pilot_pushcontext_init_seconds").observe(took)
 
     def counted(self, services: int, virtual_services: int) -> None:
-        """How many there are after a commit."""
+        """There are that many after a commit."""
         self._at("pilot_services").set(services)
         self._at("pilot_virt_services").set(virtual_services)
 
@@ -146,7 +146,7 @@ class Metrics:
         self._at("pilot_log_lines_dropped").inc(count)
 
     def config_problems(self, code: str, severity: str, count: int) -> None:
-        """How many problems of a code there are now."""
+        """There are that many problems of a code now."""
         self._at("pilot_config_problems", code, severity).set(count)
 
     def derivation_failed(self, derivation: str) -> None:
@@ -156,7 +156,7 @@ class Metrics:
     # -- exposition ----------------------------------------------------------------------------------------------------
 
     def exposition(self) -> bytes:
-        """Everything observed so far, as text (`pilot.lib.exposition.CONTENT_TYPE`)."""
+        """Returns everything observed so far, as text (`pilot.lib.exposition.CONTENT_TYPE`)."""
         return render(self._registry.collect(), self._exact)
 
     def _at(self, *series: str) -> Any:

@@ -13,7 +13,7 @@ _OPTIONS.log_errors = False
 
 @functools.lru_cache(maxsize=4096)
 def find_fault(pattern: str) -> str:
-    """What is wrong with a pattern, "" where nothing is."""
+    """Returns what is wrong with a pattern, "" where nothing is."""
     if len(pattern) > MAX_LENGTH:
         return f"longer than {MAX_LENGTH} characters"
     try:

@@ -26,7 +26,7 @@ class Client:
         self.address = (address if "://" in address else f"http://{address}").rstrip("/")
 
     def get(self, page: str, **query: str) -> Any:
-        """The JSON of a page below /debug."""
+        """Returns the JSON of a page below /debug."""
         url = f"{self.address}/debug/{page}?{urllib.parse.urlencode(query, errors='surrogateescape')}"
         try:
             with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:

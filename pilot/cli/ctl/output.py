@@ -12,7 +12,7 @@ _GAP = "   "
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns as wide as their widest cell, the last as it is; no blanks at line ends. A cell stays on its line, whatever is in it."""
+    """Returns rows in columns as wide as their widest cell, without blanks at line ends. A cell stays on its line, whatever is in it."""
     cells = [tuple(head), *(tuple(one_line(str(cell)) for cell in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
@@ -28,5 +28,5 @@ def as_json(value: Any) -> str:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """The flag -o."""
+    """Adds the flag -o."""
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="table (default) or json")

@@ -35,7 +35,7 @@ def _row(proxy: dict[str, Any]) -> list[str]:
 
 
 def state(resource: dict[str, Any] | None) -> str:
-    """Of one type: "-" where it is not watched."""
+    """Returns the state of one type; "-" where the proxy does not watch it."""
     if resource is None:
         return "-"
     if resource.get("lastError"):

@@ -11,7 +11,7 @@ HEAD = ("SERVICE", "PORT", "SUBSET", "DIRECTION", "TYPE", "DESTINATION RULE")
 
 
 def rows(clusters: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """By service and port."""
+    """Returns a row for each cluster, by service and port."""
     return [row for _, row in sorted((_order(cluster), _row(cluster)) for cluster in clusters)]
 
 

@@ -8,7 +8,7 @@ HEAD = ("ENDPOINT", "STATUS", "WEIGHT", "LOCALITY", "CLUSTER")
 
 
 def rows(assignments: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """By cluster, in the order in which the proxy gets them."""
+    """Returns a row for each endpoint, by cluster, in the order in which the proxy gets them."""
     return [
         (address(endpoint["endpoint"]["address"]), _status(endpoint), str(endpoint.get("loadBalancingWeight", 1)), _locality(group), a["clusterName"])
         for a in sorted(assignments, key=lambda a: str(a["clusterName"]))
@@ -18,7 +18,7 @@ def rows(assignments: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def address(of: dict[str, Any]) -> str:
-    """`10.0.0.1:80`, `[fd00::1]:80`, a Unix socket's path, or the name of an internal listener."""
+    """Returns `10.0.0.1:80`, `[fd00::1]:80`, a Unix socket's path, or the name of an internal listener."""
     if socket := of.get("socketAddress"):
         host = socket.get("address", "")
         return f"[{host}]:{socket.get('portValue', 0)}" if ":" in host else f"{host}:{socket.get('portValue', 0)}"

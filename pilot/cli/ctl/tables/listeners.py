@@ -11,7 +11,7 @@ HEAD = ("LISTENER", "ADDRESS", "MATCH", "DESTINATION")
 
 
 def rows(listeners: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """By port and address; a row for each filter chain, the default one last."""
+    """Returns a row for each filter chain, by port and address, the default chain last."""
     found: list[tuple[str, ...]] = []
     for listener in sorted(listeners, key=_order):
         bound = ", ".join(address(at) for at in (listener.get("address", {}), *(more["address"] for more in listener.get("additionalAddresses", ()))))

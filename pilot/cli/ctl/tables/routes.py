@@ -13,7 +13,7 @@ _VALUE_MATCHES = {"exact": "=", "prefix": "=^", "suffix": "=$", "contains": "=~"
 
 
 def rows(configurations: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """By route configuration, virtual hosts and routes in their own order. Virtual hosts without routes have a row too."""
+    """Returns a row for each route, by route configuration, in their own order. Virtual hosts without routes have a row too."""
     return [
         (configuration["name"], host["name"], _domains(host.get("domains", [])), *_route(route))
         for configuration in sorted(configurations, key=lambda c: (_number(c["name"]), str(c["name"])))
@@ -76,7 +76,7 @@ def _redirected(redirect: dict[str, Any]) -> str:
 
 
 def short(cluster: str) -> str:
-    """A cluster's name for people: `reviews.default.svc.cluster.local:9080/v1`."""
+    """Returns a cluster's name for people: `reviews.default.svc.cluster.local:9080/v1`."""
     name = parse_cluster(cluster)
     if name is None or not name.host:
         return cluster

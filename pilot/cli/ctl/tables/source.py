@@ -5,7 +5,7 @@ from typing import Any
 
 
 def config_object(part: dict[str, Any], kind: str) -> str:
-    """`name.namespace` of the object of that kind (destination-rule, virtual-service) that its metadata names, or ""."""
+    """Returns `name.namespace` of the object of that kind (destination-rule, virtual-service) that its metadata names, or ""."""
     path = part.get("metadata", {}).get("filterMetadata", {}).get("istio", {}).get("config", "")
     match path.split("/"):
         case [*_, "namespaces", namespace, found, name] if found == kind:

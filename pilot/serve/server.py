@@ -14,6 +14,8 @@ def make_server(settings: ServeSettings, services: Sequence[Any]) -> aio.Server:
     """Returns a server of these services (generic RPC handlers) that is not started yet."""
     options = [
         ("grpc.so_reuseport", 0),  # a port that is in use is an error
+        # gRPC would ping whoever sends, to learn how wide a window requests need: a fifth of its cost, and requests are small (docs/adr/011)
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.max_concurrent_streams", settings.max_streams),
         # New streams wait for the event loop; beyond 1,000 gRPC would end some of them at random, CANCELLED and without a word
         ("grpc.server.max_pending_requests", settings.max_streams),

@@ -1,4 +1,4 @@
-"""What names a kind: API group and name together, because groups use the same names (two kinds are called Gateway)."""
+"""Kinds are named by API group and name together, because groups use the same names (two kinds are called Gateway)."""
 from __future__ import annotations
 
 from typing import NamedTuple

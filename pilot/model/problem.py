@@ -1,4 +1,4 @@
-"""What is wrong with something that a user wrote: a value, never raised."""
+"""Mistakes in what users wrote. A mistake is a value and is never raised."""
 from __future__ import annotations
 
 import enum
@@ -18,7 +18,7 @@ class Severity(enum.StrEnum):
 
 
 class ObjectRef(NamedTuple):
-    """What names an object of any kind. `namespace` is "" for cluster-scoped kinds; everything is "" for a file as a whole."""
+    """A reference to an object of any kind. `namespace` is "" for cluster-scoped kinds; everything is "" for a file as a whole."""
 
     kind: GroupKind = GroupKind("", "")
     namespace: str = ""

@@ -1,4 +1,4 @@
-"""Which protocol a port speaks, by what its declaration says about it."""
+"""The protocol that a port speaks, by what its declaration says about it."""
 from __future__ import annotations
 
 from pilot.model.service import Protocol

@@ -49,7 +49,7 @@ _TCP = frozenset({Protocol.TCP, Protocol.HTTPS, Protocol.TLS, Protocol.MONGO, Pr
 
 
 class Resolution(enum.StrEnum):
-    """How the endpoints of a service are found."""
+    """The way in which the endpoints of a service are found."""
 
     CLIENT_SIDE_LB = "ClientSideLB"  # EDS
     DNS_LB = "DNSLB"  # STRICT_DNS
@@ -65,7 +65,7 @@ class Registry(enum.StrEnum):
 
 
 class ServiceRef(NamedTuple):
-    """What names a service: two ServiceEntries of different namespaces may claim one hostname."""
+    """The name of a service. Two ServiceEntries of different namespaces may claim one hostname."""
 
     hostname: str
     namespace: str

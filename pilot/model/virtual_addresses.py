@@ -7,8 +7,8 @@ from pilot.model.service import Registry, Service
 
 
 class AddressFamiliesFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """Which of a service's virtual addresses a proxy may meet. `dual`: those of both families; `auto`: allocated ones; `cluster`: as in
-    `Service.addresses_in`, "" for the default ones."""
+    """A proxy may meet a service's virtual addresses of these families: with `dual` those of both at once, with `auto` allocated ones. `cluster`
+    is as in `Service.addresses_in`, "" for the default ones."""
 
     ipv4: bool = True
     ipv6: bool = False

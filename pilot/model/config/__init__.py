@@ -1,1 +1,1 @@
-"""What users write, a file a kind, in Istio's words."""
+"""The objects that users write, a file a kind, in Istio's words."""

@@ -1,4 +1,4 @@
-"""What every configuration struct shares: JSON names, strictness, and the number types of protobuf."""
+"""The base of every configuration struct: JSON names, strictness, and the number types of protobuf."""
 from __future__ import annotations
 
 from typing import Annotated, ClassVar

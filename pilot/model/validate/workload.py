@@ -54,13 +54,17 @@ def check_ports(entry: WorkloadEntry, ports: Collection[str] | None) -> Problems
 
 
 def validate_workload_group(o: Object[WorkloadGroup]) -> Problems:
-    group = o.spec
+    """Yields the problems of a group; one that is right is told that nothing comes of it."""
+    yield from tuple(below("spec", _validate_group(o.spec))) or (warning("no-effect", "spec", "workloads cannot register themselves here"),)
+
+
+def _validate_group(group: WorkloadGroup) -> Problems:
     if group.template is None:
-        yield error("missing-field", "spec.template", "a template is needed")
+        yield error("missing-field", "template", "a template is needed")
     if group.metadata is not None:
-        yield from rules.check_labels("spec.metadata.labels", group.metadata.labels)
+        yield from rules.check_labels("metadata.labels", group.metadata.labels)
     if group.probe is not None:
-        yield from below("spec.probe", _validate_probe(group.probe))
+        yield from below("probe", _validate_probe(group.probe))
 
 
 def _validate_probe(probe: ReadinessProbe) -> Problems:

@@ -1,1 +1,1 @@
-"""What follows from the tables, as derived functions."""
+"""The values that follow from the tables, as derived functions."""

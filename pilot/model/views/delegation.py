@@ -1,4 +1,4 @@
-"""How the routes of a delegate take the place of the route that names it.
+"""The routes of a delegate take the place of the route that names it.
 
 https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate: the delegate's conditions must be a subset
 of the root's; a route whose conditions are not is left out.

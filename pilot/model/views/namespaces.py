@@ -1,4 +1,4 @@
-"""What a namespace of a cluster says about the objects in it. One that no object declares says nothing."""
+"""Labels and annotations of the namespaces of a cluster. A namespace that no object declares has none."""
 from __future__ import annotations
 
 from collections.abc import Mapping

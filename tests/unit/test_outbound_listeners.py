@@ -137,6 +137,13 @@ def test_part_of_a_label_is_no_name_of_a_handshake() -> None:
     assert [c.get("serverNames") for c in conditions(listeners(entry(spec))["0.0.0.0_443"])] == [["*.y.com"], None]
 
 
+def test_an_address_that_stands_for_all_does_so_beside_that_of_the_other_family() -> None:
+    both = replace(WEB, ips=("10.1.0.1", "fd00::1"))
+    found = listeners(entry("hosts: [x.com], resolution: NONE, ports: [{number: 90, name: a}, {number: 443, name: tls, protocol: TLS}]"), by=both)
+    assert leads(found["0.0.0.0_90"])[0] == "routes 90"
+    assert [c.get("serverNames") for c in conditions(found["0.0.0.0_443"])] == [["x.com"], None]
+
+
 def test_names_and_networks_in_another_spelling_are_the_same() -> None:
     tls = "resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"
     found = listeners(entry(f"hosts: [X.com], {tls}", "a", day=1), entry(f"hosts: [x.com, y.com], {tls}", "b", day=2))["0.0.0.0_443"]

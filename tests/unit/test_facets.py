@@ -41,7 +41,8 @@ def test_arguments_of_derivations_are_keys_and_facets() -> None:
 
 
 def test_every_key_and_facet_is_found_from_the_facets() -> None:
-    found = {node.name for path in pathlib.Path("pilot").rglob("*.py") for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)}
+    trees = (ast.parse(path.read_text()) for path in pathlib.Path("pilot").rglob("*.py"))
+    found = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     named = {name for name in found if name.endswith(("Key", "Facet")) and not name.startswith("_")}
     assert len(named) > 30
     assert {name for name in named if f"`{name}`" not in (facets.__doc__ or "") and not hasattr(facets, name)} == set()

@@ -12,7 +12,7 @@ from pilot.settings.process import IngestSettings
 
 
 class Addresses(NamedTuple):
-    """Where to listen; None: not at all."""
+    """Says where to listen; an address is None where nothing is to listen."""
 
     http: Address | None
     grpc: Address | None

@@ -12,7 +12,7 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2, json_format
 
 from pilot.debug.page import Later, Query, Refused, asked_connection
-from pilot.debug.sources import Connection, Sources, Watch
+from pilot.debug.sources import Connection, Sources, WatchedType
 from pilot.derive import UNSET
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.inputs import Mesh
@@ -67,7 +67,7 @@ def resources_of(sources: Sources, connection: Connection, type_url: str) -> lis
     return list(found.values()) if "*" in names else [resource for name, resource in found.items() if name in names]
 
 
-def asked_names(watch: Watch) -> frozenset[str]:
+def asked_names(watch: WatchedType) -> frozenset[str]:
     """Returns the resources that a proxy names."""
     return frozenset(watch.names) - {"*"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from pilot.debug.page import Query, Text, asked_connection, find_connection
-from pilot.debug.sources import Connection, Sources, Watch
+from pilot.debug.sources import Connection, Sources, WatchedType
 from pilot.lib.clock import rfc3339
 from pilot.lib.xds_types import BY_SHORT_NAME
 
@@ -79,7 +79,7 @@ def _status(connection: Connection) -> dict[str, Any]:
     return {name: value for name, value in status.items() if value}
 
 
-def _resource_status(watch: Watch) -> dict[str, str]:
+def _resource_status(watch: WatchedType) -> dict[str, str]:
     shown = {
         "sent": watch.nonce_sent,
         "acked": watch.nonce_acked,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pilot.model.problem import Problem
 
 
-class Watch(Protocol):
-    """What a proxy subscribes to of one type. `names` is as the proxy asked, with "*" where it wants all; `sent_at` is
+class WatchedType(Protocol):
+    """Says what a proxy subscribes to of one type. `names` is as the proxy asked, with "*" where it wants all; `sent_at` is
     Unix seconds, 0 before the first response; nonces and `last_error` (of the last NACK, cleared by an ACK) are "" where there is none."""
 
     @property
@@ -46,7 +46,7 @@ class Connection(Protocol):
     @property
     def connected_at(self) -> float: ...
     @property
-    def watches(self) -> Mapping[str, Watch]: ...
+    def watches(self) -> Mapping[str, WatchedType]: ...
 
 
 class Fleet(Protocol):

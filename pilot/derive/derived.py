@@ -26,7 +26,7 @@ def derived(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
 
 
 def hub(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
-    """Like `derived`, for a value that reads a whole kind (every public service) and that many read.
+    """Declares like `derived` a value that reads a whole kind (every public service) and that many read.
 
     A commit brings it up to date at once, so that where it came out equal none of its readers is looked at. Explanations stop at it.
     """

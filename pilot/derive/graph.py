@@ -29,7 +29,7 @@ class CycleError(RuntimeError):
 
 
 class Derivation(Generic[P, T]):
-    """What a node computes, and how it is read.
+    """Says what a node computes, and how it is read.
 
     `gathers` marks one whose `compute` brings the node's `gathered` items up to date; `is_input` one that reads no other node and
     cannot fail. `picks_from`: the derivation whose value the values of this one are parts of.

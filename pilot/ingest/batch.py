@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from pilot.derive import Node, Table
-from pilot.ingest.discovery import Discovery, Edit
+from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.lib.duration import Duration
 from pilot.model.inputs import Mesh
 
@@ -32,7 +32,7 @@ class Clock(Protocol):
 
 
 class Commit(NamedTuple):
-    """What a batch did: the watched nodes that it reached, its edits, how many times edits came in for it, and when the first and the
+    """Says what a batch did: the watched nodes that it reached, its edits, how many times edits came in for it, and when the first and the
     last of them did, by the batch's clock; how many rows of a table it added, changed or deleted, and the seconds that it took."""
 
     hit: list[Node]
@@ -53,7 +53,7 @@ class Batch:
 
     def __init__(self, mesh: Mesh, clock: Clock, quiet: Duration, longest: Duration, on_commit: Callable[[Commit], None]) -> None:
         self._mesh, self._clock, self._on_commit = mesh, clock, on_commit
-        self._discovery = Discovery(mesh)
+        self._namespaces = NamespaceFilter(mesh)
         self._quiet, self._longest = quiet.seconds, longest.seconds
         self._edits: Edits = {}
         self._arrivals = 0
@@ -113,7 +113,7 @@ class Batch:
         """Commits a slice, or all that is left; returns whether more is left."""
         started = self._clock.time()
         part = committing.take(len(committing.rest) if whole else committing.size)
-        edits = self._discovery.admit((table, key, row) for (table, key), row in part)
+        edits = self._namespaces.admit((table, key, row) for (table, key), row in part)
         if edits:
             changes = [(getattr(self._mesh, table), key, row) for table, key, row in edits]
             for name, (table, key, row) in zip((name for name, _, _ in edits), changes, strict=True):

@@ -37,7 +37,7 @@ Row = tuple[str, ObjectKey | RegistryKey]
 
 
 class Origin(NamedTuple):
-    """Where documents come from. `cluster`: the one whose objects they are; `own`: its configuration counts, not only what runs in it;
+    """Says where documents come from. `cluster`: the one whose objects they are; `own`: its configuration counts, not only what runs in it;
     `revision`: objects with a label istio.io/rev of another one are left out."""
 
     cluster: str = "Kubernetes"
@@ -57,7 +57,7 @@ class Entry(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What a document gave. An object with an error is in `refused` instead of `entries`, by table and key where it has a name."""
+    """Holds what a document gave. An object with an error is in `refused` instead of `entries`, by table and key where it has a name."""
 
     entries: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -115,18 +115,18 @@ def _decode(plain: Any, origin: Origin, catalogue: Catalogue) -> tuple[Entry | N
     namespace = (metadata.namespace or "default") if kind.namespaced else ""
     subject = ObjectRef(kind.id, namespace, metadata.name)
     if not (origin.own or kind.per_cluster):
-        return None, _of(subject, [_remote(kind, origin.cluster)]), None
+        return None, _about(subject, [_remote(kind, origin.cluster)]), None
     key = RegistryKey(origin.cluster, namespace, metadata.name) if kind.per_cluster else ObjectKey(namespace, metadata.name)
     if problems:
         named = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
-        return None, _of(subject, problems), (kind.table, key) if named else None
+        return None, _about(subject, problems), (kind.table, key) if named else None
     body = _body(kind, plain)
     spec, wrong = shape.decode(body, kind.spec)
     if problems := [*_check_fields(kind, plain), *_placed(kind, wrong)]:
-        return None, _of(subject, problems), (kind.table, key)
+        return None, _about(subject, problems), (kind.table, key)
     annotations = {k: v for k, v in metadata.annotations.items() if "istio.io" in k or "kubernetes.io/ingress.class" in k}
     decoded = Object(kind.id, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp))
-    problems = _of(subject, kind.validate(decoded))
+    problems = _about(subject, kind.validate(decoded))
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, (kind.table, key)
     return Entry(kind.table, key, decoded), problems, None
@@ -161,11 +161,11 @@ def _identify(plain: Any, catalogue: Catalogue) -> Kind | list[Problem]:
     if kind is None:
         subject = ObjectRef(named, *_named(plain.get("metadata")))
         message = f"{version} {name} is not a kind that is supported: it has no effect"
-        return _of(subject, [warning("unknown-kind", "kind", message)]) if is_ours(group) else []
+        return _about(subject, [warning("unknown-kind", "kind", message)]) if is_ours(group) else []
     if number not in kind.versions:
         subject = ObjectRef(named, *_named(plain.get("metadata")))
         message = f"{named} is read in {', '.join(kind.versions)}, not {number}"
-        return _of(subject, [error("unknown-version", "apiVersion", message)])
+        return _about(subject, [error("unknown-version", "apiVersion", message)])
     return kind
 
 
@@ -226,5 +226,5 @@ def _placed(kind: Kind, problems: Iterable[Problem]) -> Iterable[Problem]:
         yield problem if part in kind.parts else next(iter(below("spec", (problem,))))
 
 
-def _of(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
+def _about(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
     return [msgspec.structs.replace(p, object=subject) for p in problems]

@@ -11,11 +11,11 @@ from typing import Any
 from pilot.ingest import folder as folders
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import OWN, Decoded, Origin, Row
-from pilot.ingest.discovery import Edit
 from pilot.ingest.documents import SyntaxFault
 from pilot.ingest.folder import UNKNOWN, shown
 from pilot.ingest.last_good import LastGood
 from pilot.ingest.ledger import SourceLedger
+from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.open_file import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.reading import Reader
 from pilot.ingest.watch import Watch

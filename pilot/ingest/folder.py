@@ -12,7 +12,7 @@ _SWAPPED = "..data"
 
 
 class Signature(NamedTuple):
-    """What changes with the content: time of the last write in nanoseconds, size and inode."""
+    """Changes with the content of a file: time of the last write in nanoseconds, size and inode."""
 
     modified: int
     size: int

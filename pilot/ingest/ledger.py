@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pilot.ingest.decode import Decoded, Row
-from pilot.ingest.discovery import Edit
 from pilot.ingest.folder import shown
+from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
 from pilot.model.config.object import Object
 from pilot.model.problem import Problem, Severity
@@ -33,7 +33,7 @@ class DocumentKey(NamedTuple):
 
 
 class _Document:
-    """What a document declares: its objects, its own problems, and the rows of it that another document has."""
+    """Holds what a document declares: its objects, its own problems, and the rows of it that another document has."""
 
     __slots__ = ("lost", "objects", "problems")
 
@@ -144,7 +144,7 @@ class Ledger:
 
 
 class SourceLedger:
-    """What one source says. It gives whole documents by name (`replace`, `fail`, `remove`), or single objects (`put`, `drop`, `retain`)."""
+    """Holds what one source says. It gives whole documents by name (`replace`, `fail`, `remove`), or single objects (`put`, `drop`, `retain`)."""
 
     def __init__(self, ledger: Ledger, rank: int, name: str) -> None:
         self._ledger, self._rank, self._name = ledger, rank, name

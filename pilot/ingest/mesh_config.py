@@ -30,20 +30,20 @@ def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[P
     for layer in layers:
         plain, problems = shape.checked({} if layer is None else layer, MeshConfig)
         if problems:
-            return None, _of(MESH, problems)
+            return None, _about(MESH, problems)
         merged = _over(merged, plain)
     merged["extensionProviders"] = _by_name(_BUILT_IN, merged.get("extensionProviders", ()))
     mesh, problems = shape.decode(merged, MeshConfig)
-    return _judged(mesh, _of(MESH, problems or validate_mesh_config(mesh)))
+    return _judged(mesh, _about(MESH, problems or validate_mesh_config(mesh)))
 
 
 def decode_mesh_networks(plain: Any) -> tuple[MeshNetworks | None, list[Problem]]:
     """Returns the mesh networks and their problems; None where one is an error."""
     plain, problems = shape.checked({} if plain is None else plain, MeshNetworks)
     if problems:
-        return None, _of(NETWORKS, problems)
+        return None, _about(NETWORKS, problems)
     networks, problems = shape.decode(plain, MeshNetworks)
-    return _judged(networks, _of(NETWORKS, problems or validate_mesh_networks(networks)))
+    return _judged(networks, _about(NETWORKS, problems or validate_mesh_networks(networks)))
 
 
 def _judged(value: T, problems: list[Problem]) -> tuple[T | None, list[Problem]]:
@@ -70,5 +70,5 @@ def _by_name(lower: Iterable[dict[str, Any]], upper: Iterable[dict[str, Any]]) -
     return list(providers.values())
 
 
-def _of(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
+def _about(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
     return [msgspec.structs.replace(p, object=subject) for p in problems]

@@ -1,4 +1,4 @@
-"""Why a process does not start."""
+"""Says why a process does not start."""
 
 
 class StartError(Exception):

@@ -15,7 +15,7 @@ from pilot.settings.process import DebugSettings, IngestSettings, LogSettings, P
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What flags and environment say. Durations are nanoseconds, as everywhere."""
+    """Holds what flags and environment say. Durations are nanoseconds, as everywhere."""
 
     process: ProcessSettings = section(ProcessSettings(), "Process")
     ingest: IngestSettings = section(IngestSettings(), "Configuration sources")

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.decode import Decoded, Row, decode_document
-from pilot.ingest.discovery import Edit
 from pilot.ingest.documents import read_documents
 from pilot.ingest.ledger import Ledger
+from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.model.config.object import Object

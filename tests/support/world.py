@@ -9,8 +9,8 @@ import yaml
 
 from pilot.derive import UNSET, Node
 from pilot.ingest.decode import OWN, Origin, decode_document
-from pilot.ingest.discovery import Discovery, Edit
 from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.model.config.mesh_networks import MeshNetworks
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.inputs import Mesh
@@ -60,7 +60,7 @@ class World:
         self.mesh.on_failure = lambda node, error: self.failures.append(f"{node}: {error!r}")
         mesh, problems = decode_mesh_config([yaml.safe_load(mesh_config)] if mesh_config else [])
         assert mesh is not None, problems
-        self.discovery = Discovery(self.mesh)
+        self.discovery = NamespaceFilter(self.mesh)
         self.commit([("mesh", "mesh", mesh), ("mesh", "networks", MeshNetworks())])
         self._watched: dict[Any, Any] = {}
         self._named: dict[str, set[Any]] = {}

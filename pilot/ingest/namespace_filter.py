@@ -1,4 +1,4 @@
-"""Which namespaces count: `discoverySelectors` of the mesh config.
+"""Keeps out of the tables what is in namespaces that do not count, by `discoverySelectors` of the mesh config.
 
 https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig
 Objects of any kind in a namespace that no selector selects never reach the tables. They are held back, so that a namespace that is
@@ -20,20 +20,20 @@ Edit = tuple[str, Hashable, Any]
 Selectors = tuple[LabelSelector, ...]
 
 
-class Place(NamedTuple):
+class ClusterNamespace(NamedTuple):
     """A namespace of a cluster."""
 
     cluster: str
     namespace: str
 
 
-class Discovery:
+class NamespaceFilter:
     """Decides about edits on their way to the tables. It sees every edit, in order."""
 
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
         self._selectors: Selectors = ()
-        self._held: dict[Place, dict[tuple[str, Hashable], Any]] = {}
+        self._held: dict[ClusterNamespace, dict[tuple[str, Hashable], Any]] = {}
 
     def admit(self, edits: Iterable[Edit]) -> list[Edit]:
         """Returns the edits that the tables are to have: those of selected namespaces, and all rows of a namespace that joins or leaves."""
@@ -61,7 +61,7 @@ class Discovery:
         found = given.get(("mesh", "mesh"))
         return found.discovery_selectors if isinstance(found, MeshConfig) else self._selectors
 
-    def _move(self, place: Place, was: bool, now: bool, out: dict[tuple[str, Hashable], Any]) -> None:
+    def _move(self, place: ClusterNamespace, was: bool, now: bool, out: dict[tuple[str, Hashable], Any]) -> None:
         """Adds to the edits what a namespace brings that is selected now, or takes away that is selected no more."""
         if now and not was:
             out.update(self._held.pop(place, {}))
@@ -70,24 +70,24 @@ class Discovery:
             out.update(dict.fromkeys(rows))
             self._held.setdefault(place, {}).update(rows)
 
-    def _place(self, table: str, key: Any) -> Place | None:
+    def _place(self, table: str, key: Any) -> ClusterNamespace | None:
         """Returns the namespace of an object; None for what is in none."""
         kind = self._mesh.catalogue.find_by_table(table)
         if kind is None or not kind.namespaced:
             return None
-        return Place(key.cluster if isinstance(key, RegistryKey) else self._mesh.settings.registry.cluster_id, key.namespace)
+        return ClusterNamespace(key.cluster if isinstance(key, RegistryKey) else self._mesh.settings.registry.cluster_id, key.namespace)
 
-    def _labels(self, place: Place) -> Mapping[str, str]:
+    def _labels(self, place: ClusterNamespace) -> Mapping[str, str]:
         """Returns the labels that a namespace had before the edits."""
         row = self._mesh.namespaces.peek(RegistryKey(place.cluster, "", place.namespace))
         return row.labels if row is not None else {}
 
-    def _known_places(self) -> set[Place]:
+    def _known_places(self) -> set[ClusterNamespace]:
         kinds = [kind.table for kind in self._mesh.catalogue if kind.namespaced]
         shown = {self._place(table, key) for table in kinds for key, _ in getattr(self._mesh, table).rows()}
         return {place for place in shown if place is not None} | self._held.keys()
 
-    def _rows(self, place: Place) -> dict[tuple[str, Hashable], Any]:
+    def _rows(self, place: ClusterNamespace) -> dict[tuple[str, Hashable], Any]:
         """Returns what the tables hold of a namespace."""
         own = place.cluster == self._mesh.settings.registry.cluster_id
         found: dict[tuple[str, Hashable], Any] = {}
@@ -99,11 +99,12 @@ class Discovery:
         return found
 
 
-def _labels_given(given: Mapping[tuple[str, Any], Any]) -> dict[Place, Mapping[str, str]]:
+def _labels_given(given: Mapping[tuple[str, Any], Any]) -> dict[ClusterNamespace, Mapping[str, str]]:
     """Returns the labels that edited namespaces have from now on."""
-    return {Place(key.cluster, key.name): row.labels if row is not None else {} for (table, key), row in given.items() if table == "namespaces"}
+    namespaces = ((key, row) for (table, key), row in given.items() if table == "namespaces")
+    return {ClusterNamespace(key.cluster, key.name): row.labels if row is not None else {} for key, row in namespaces}
 
 
-def _selected(selectors: Selectors, place: Place, labels: Mapping[str, str]) -> bool:
+def _selected(selectors: Selectors, place: ClusterNamespace, labels: Mapping[str, str]) -> bool:
     """Returns whether any selector selects a namespace; none at all select every one. Its name is a label of it, as in Kubernetes."""
     return not selectors or any(selects(selector, {NAMESPACE_NAME_LABEL: place.namespace, **labels}) for selector in selectors)

@@ -11,7 +11,7 @@ from tests.support.mesh_edits import FLAGS, course, draw, first_wrong, reached_k
 from tests.support.mesh_slots import SLOTS
 from tests.support.world import rows_of
 
-# Kinds that no derivation reads yet. Who reads one takes it out here.
+# Kinds that change nothing of what proxies are sent yet, but problems at most. Whoever changes that takes the kind out here.
 UNREAD = {"Secret", "ConfigMap", "WorkloadGroup"}
 
 

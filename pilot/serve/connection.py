@@ -9,8 +9,8 @@ from pilot.lib.log import scope
 from pilot.lib.xds_types import find_type
 from pilot.model.proxy import Proxy
 from pilot.serve.feed import Feed, Feeds
-from pilot.serve.session import Answer, Session
-from pilot.serve.snapshot import View
+from pilot.serve.session import Response, Session
+from pilot.serve.snapshot import TypeState
 from pilot.serve.subscription import Subscription
 from pilot.translate.profile.plan import Group, Plan
 
@@ -90,12 +90,12 @@ class Connection:
         self.changed.clear()
         return since
 
-    def next_answer(self, plan: Node, feeds: Feeds[Connection]) -> Answer | None:
+    def next_response(self, plan: Node, feeds: Feeds[Connection]) -> Response | None:
         """The first response that the proxy lacks by its plan."""
         if plan.value is not self._plan and plan.value is not UNSET:
             self._plan = plan.value
             self._follow(feeds)
-        return self.session.next_answer(lambda type_url: self._view(type_url, feeds))
+        return self.session.next_response(lambda type_url: self._state(type_url, feeds))
 
     def shares(self, type_url: str) -> bool:
         """Whether other connections get the same of a type."""
@@ -122,13 +122,13 @@ class Connection:
         for type_url in list(self._feeds):
             self._open(type_url, feeds)
 
-    def _view(self, type_url: str, feeds: Feeds[Connection]) -> View | None:
+    def _state(self, type_url: str, feeds: Feeds[Connection]) -> TypeState | None:
         feed = self._feeds.get(type_url)
         if feed is None or type_url in self._plan.named:
             feed = self._open(type_url, feeds)
             if feed is None:
                 return None
-        return feed.view if feed.stale else feed.seen
+        return feed.state if feed.stale else feed.seen
 
     def _open(self, type_url: str, feeds: Feeds[Connection]) -> Feed[Connection] | None:
         """The feed of what the plan has of a type for the names that are asked for now, in the place of the one before."""

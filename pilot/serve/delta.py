@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
-from pilot.serve.frames import Batch, Parts
-from pilot.serve.session import Answer, Received, Session, warms_of
-from pilot.serve.snapshot import Change, View
+from pilot.serve.frames import Parts, Payload
+from pilot.serve.session import Received, Response, Session, warms_of
+from pilot.serve.snapshot import Change, TypeState
 from pilot.serve.subscription import Subscription
 
 STAR = "*"
@@ -67,18 +67,18 @@ class DeltaSession(Session):
         if type_url == CLUSTER and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:
             endpoints.owes_all = True
 
-    def _parts(self, batch: Batch) -> Parts:
-        return batch.delta
+    def _parts(self, payload: Payload) -> Parts:
+        return payload.delta
 
-    def _everything(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer:
+    def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[Change]) -> Response:
         gone = {name for change in changes for name in change.removed}
         if subscription.owes_all:
-            gone |= {name for name in subscription.retained if view.get(name) is None}
-            batches = [snapshot.batch for snapshot in view.snapshots]
+            gone |= {name for name in subscription.retained if state.get(name) is None}
+            payloads = [snapshot.payload for snapshot in state.snapshots]
         else:
-            batches = [change.batch for change in changes]
+            payloads = [change.payload for change in changes]
             if owed := subscription.owed.difference(*(change.names for change in changes)):
-                selection = view.pick(owed)
-                batches.append(selection.batch)
-                gone.update(selection.missing)
-        return Answer(subscription.type_url, view, tuple(batches), self._removed(subscription.type, tuple(gone)), warms_of(changes))
+                matched = state.pick(owed)
+                payloads.append(matched.payload)
+                gone.update(matched.missing)
+        return Response(subscription.type_url, state, tuple(payloads), self._removed(subscription.type, tuple(gone)), warms_of(changes))

@@ -14,7 +14,7 @@ from pilot.model.proxy import Proxy
 from pilot.serve.connection import Connection
 from pilot.serve.feed import Feeds
 from pilot.serve.names import NameSets
-from pilot.serve.session import Answer, Session
+from pilot.serve.session import Response, Session
 from pilot.translate.profile.plan import Plan
 
 LINGER = 30.0
@@ -152,12 +152,12 @@ class Discovery:
         self._on_commit(reached)
         self.wake(reached, {"proxy": 1})
 
-    def next_answer(self, connection: Connection) -> Answer | None:
+    def next_response(self, connection: Connection) -> Response | None:
         """What is to be sent next on a connection, from what is true now."""
         node = self._plans[connection.proxy_key]
         if node.stale:
             self.db.refresh(node)
-        return connection.next_answer(node, self._feeds)
+        return connection.next_response(node, self._feeds)
 
     def let_go(self, connection: Connection, type_url: str) -> None:
         """A request of this type leaves nothing to answer: give up what it no longer asks for."""

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from pilot.derive import UNSET, Database, Node
-from pilot.serve.snapshot import Snapshot, View
+from pilot.serve.snapshot import Snapshot, TypeState
 from pilot.translate.profile.plan import Group
 
 R = TypeVar("R", bound=Hashable)
@@ -26,7 +26,7 @@ class Watched:
 class Feed(Generic[R]):
     """All groups of one type in a plan, and who follows them, the oldest reader first.
 
-    `seen` is the view as it was read last; where `stale`, `view` may be another one.
+    `seen` is the state as it was read last; where `stale`, `state` may be another one.
     """
 
     __slots__ = ("_db", "_snapshots", "groups", "readers", "seen", "stale", "watched")
@@ -35,18 +35,18 @@ class Feed(Generic[R]):
         self._db, self.groups, self.watched = db, groups, watched
         self.readers: dict[R, None] = {}
         self.stale = True
-        self.seen: View | None = None
+        self.seen: TypeState | None = None
         self._snapshots: tuple[Snapshot, ...] = ()
 
     @property
-    def view(self) -> View | None:
+    def state(self) -> TypeState | None:
         """What the groups hold now: their last good values. None until each has been computed once without an error."""
         if self.stale:
             self.stale = False
             found = [self._snapshot(watched) for watched in self.watched]
             snapshots = tuple(snapshot for snapshot in found if snapshot is not None)
             if len(snapshots) == len(found) and (self.seen is None or snapshots != self._snapshots):
-                self._snapshots, self.seen = snapshots, View(self.groups, snapshots)
+                self._snapshots, self.seen = snapshots, TypeState(self.groups, snapshots)
         return self.seen
 
     def _snapshot(self, watched: Watched) -> Snapshot | None:

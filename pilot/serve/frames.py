@@ -17,7 +17,7 @@ RESOURCES_A_PIECE = 10_000
 NAMES_A_PIECE = 5_000
 
 
-class Batch:
+class Payload:
     """Resources that are sent together; the parts of their frames are listed once for each protocol variant."""
 
     __slots__ = ("_delta", "_pieces", "_sotw", "resources", "size")
@@ -27,18 +27,18 @@ class Batch:
         self.size = sum(r.size for r in self.resources)
         self._delta: Parts | None = None
         self._sotw: Parts | None = None
-        self._pieces: tuple[Batch, ...] = ()
+        self._pieces: tuple[Payload, ...] = ()
 
     def __len__(self) -> int:
         return len(self.resources)
 
-    def pieces(self) -> tuple[Batch, ...]:
+    def pieces(self) -> tuple[Payload, ...]:
         """Returns it in parts that take a few milliseconds each."""
         if len(self.resources) <= RESOURCES_A_PIECE:
             return (self,)
         if not self._pieces:
             starts = range(0, len(self.resources), RESOURCES_A_PIECE)
-            self._pieces = tuple(Batch(self.resources[start : start + RESOURCES_A_PIECE]) for start in starts)
+            self._pieces = tuple(Payload(self.resources[start : start + RESOURCES_A_PIECE]) for start in starts)
         return self._pieces
 
     @property

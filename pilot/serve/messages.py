@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from pilot.serve.session import Answer, Session
+from pilot.serve.session import Response, Session
 
 
 class Message(NamedTuple):
@@ -26,7 +26,7 @@ class Messages:
         self._limit, self._held = limit, 0
         self._messages: OrderedDict[Hashable, Message] = OrderedDict()
 
-    def find(self, session: Session, answer: Answer, version: str) -> Message | None:
+    def find(self, session: Session, answer: Response, version: str) -> Message | None:
         """Returns the message of an equal answer, unless this stream has had it."""
         key = _key(session, answer, version)
         message = self._messages.get(key)
@@ -35,7 +35,7 @@ class Messages:
         self._messages.move_to_end(key)
         return message
 
-    def keep(self, session: Session, answer: Answer, version: str, message: Message) -> None:
+    def keep(self, session: Session, answer: Response, version: str, message: Message) -> None:
         """Have the message for others who are to be sent the same."""
         if len(message.data) > self._limit:
             return
@@ -55,8 +55,8 @@ class Messages:
             self._held -= len(old.data)
 
 
-def _key(session: Session, answer: Answer, version: str) -> Hashable:
-    return type(session), version, answer.type_url, answer.batches, answer.removed
+def _key(session: Session, answer: Response, version: str) -> Hashable:
+    return type(session), version, answer.type_url, answer.payloads, answer.removed
 
 
 def random_uuid() -> str:

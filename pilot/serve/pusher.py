@@ -10,7 +10,7 @@ from pilot.serve.connection import Connection
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, Flight, FlightLimits, Write
 from pilot.serve.messages import Message, Messages, random_uuid
-from pilot.serve.session import Answer
+from pilot.serve.session import Response
 from pilot.serve.sockets import Sockets
 from pilot.serve.turns import Turns
 
@@ -71,14 +71,14 @@ class Pusher:
     async def _write_next(self, connection: Connection, write: WriteBytes) -> bool:
         """Write the next response, if there is one."""
         started = time.monotonic()
-        answer = self._discovery.next_answer(connection)
+        answer = self._discovery.next_response(connection)
         if answer is None:
             return False
         writing = Write(answer.size, connection.peer, connection.give_up, lambda: self.sockets.delivered(connection.address))
         taken = False
         if not self.flight.begin(writing):
             await self.flight.wait(writing, connection.is_known)
-            answer = self._discovery.next_answer(connection)  # the state of now counts, not that of before the wait
+            answer = self._discovery.next_response(connection)  # the state of now counts, not that of before the wait
         self._look_soon()
         try:
             if answer is not None:
@@ -88,7 +88,7 @@ class Pusher:
             self.flight.end(writing, taken)
         return answer is not None
 
-    async def _write(self, connection: Connection, answer: Answer, write: WriteBytes, started: float) -> None:
+    async def _write(self, connection: Connection, answer: Response, write: WriteBytes, started: float) -> None:
         message = await self._message(connection, answer)
         writing = time.monotonic()
         try:
@@ -99,7 +99,7 @@ class Pusher:
         now = time.monotonic()
         self._metrics.sent(answer.type_url, len(message), now - started, now - writing)
 
-    async def _message(self, connection: Connection, answer: Answer) -> bytes:
+    async def _message(self, connection: Connection, answer: Response) -> bytes:
         """The bytes of an answer, which counts as sent from now on: requests may come between the slices of a large one."""
         session, version, shared = connection.session, self._discovery.version, connection.shares(answer.type_url)
         found = self._messages.find(session, answer, version) if shared else None

@@ -1,7 +1,7 @@
-"""One ADS stream as a state machine, without I/O: requests and changed views in, answers out.
+"""One ADS stream as a state machine, without I/O: requests and changed states in, answers out.
 
-A session remembers what it was asked and what it has sent, never what it is going to send: `next_answer` compares with the
-views of now, so that however many changes come while a proxy is slow, it gets the last one, once.
+A session remembers what it was asked and what it has sent, never what it is going to send: `next_response` compares with the
+states of now, so that however many changes come while a proxy is slow, it gets the last one, once.
 https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 """
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 from pilot.lib.text import cut
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, XdsType
 from pilot.serve import frames
-from pilot.serve.frames import Batch, Parts
+from pilot.serve.frames import Parts, Payload
 from pilot.serve.names import NameSets
-from pilot.serve.snapshot import Change, View
+from pilot.serve.snapshot import Change, TypeState
 from pilot.serve.stand_ins import StandIns
 from pilot.serve.subscription import NONE, Subscription
 
 ERROR_LENGTH = 2000
 """Characters that are kept of what a NACK says."""
-ViewOf = Callable[[str], View | None]
+StateOf = Callable[[str], TypeState | None]
 
 
 class Received(NamedTuple):
@@ -32,24 +32,24 @@ class Received(NamedTuple):
     rejected: tuple[int, str] | None = None
 
 
-class Answer(NamedTuple):
-    """One response: the view that it brings the proxy to, its resources, the names that are gone, and what Envoy then waits for."""
+class Response(NamedTuple):
+    """One response: the state that it brings the proxy to, its resources, the names that are gone, and what Envoy then waits for."""
 
     type_url: str
-    view: View
-    batches: tuple[Batch | StandIns, ...]
+    state: TypeState
+    payloads: tuple[Payload | StandIns, ...]
     removed: tuple[str, ...] = ()
     warms: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
         """About the bytes of the resources."""
-        return sum(batch.size for batch in self.batches)
+        return sum(payload.size for payload in self.payloads)
 
     @property
     def resources(self) -> int:
         """How many there are."""
-        return sum(len(batch) for batch in self.batches)
+        return sum(len(payload) for payload in self.payloads)
 
 
 class Session(abc.ABC):
@@ -61,35 +61,35 @@ class Session(abc.ABC):
 
     @abc.abstractmethod
     def receive(self, request: Any) -> Received:
-        """Take a request (a DiscoveryRequest or DeltaDiscoveryRequest), which may make `next_answer` owe something."""
+        """Take a request (a DiscoveryRequest or DeltaDiscoveryRequest), which may make `next_response` owe something."""
 
     @abc.abstractmethod
-    def _parts(self, batch: Batch) -> Parts:
-        """A batch in this variant's frames."""
+    def _parts(self, payload: Payload) -> Parts:
+        """A payload in this variant's frames."""
 
     @abc.abstractmethod
-    def _everything(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer:
+    def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[Change]) -> Response:
         """The answer to a wildcard subscription, some of whose resources changed or are owed."""
 
-    def next_answer(self, view_of: ViewOf) -> Answer | None:
+    def next_response(self, state_of: StateOf) -> Response | None:
         """The first response that the proxy lacks, in warming order. `sent` follows when it is on its way.
 
-        `view_of` gives the present view of a type, or None where there is none: then the proxy keeps what it has.
+        `state_of` gives the present state of a type, or None where there is none: then the proxy keeps what it has.
         """
         for subscription in self.subscriptions.values():
-            view = view_of(subscription.type_url)
-            if view is None or not subscription.is_behind(view):
+            state = state_of(subscription.type_url)
+            if state is None or not subscription.is_behind(state):
                 continue
-            answer = self._answer(subscription, view, view_of)
+            answer = self._answer(subscription, state, state_of)
             if answer is not None:
                 return answer
-            subscription.sent = view
+            subscription.sent = state
         return None
 
-    def sent(self, answer: Answer, nonce: str, now: float) -> None:
+    def sent(self, answer: Response, nonce: str, now: float) -> None:
         """An answer is on its way under this nonce, at Unix time `now`."""
         subscription = self.subscriptions[answer.type_url]
-        subscription.sent, subscription.sent_at = answer.view, now
+        subscription.sent, subscription.sent_at = answer.state, now
         if subscription.type.has_nonces:
             subscription.nonce_sent, subscription.in_flight = nonce, True
         subscription.owes_all, subscription.owed, subscription.retained = False, NONE, NONE
@@ -111,11 +111,11 @@ class Session(abc.ABC):
         if (endpoints := self.subscriptions.get(ENDPOINT)) is not None and endpoints.held:
             endpoints.owe(())
 
-    def slices(self, answer: Answer, version: str, nonce: str) -> Iterator[bytes]:
+    def slices(self, answer: Response, version: str, nonce: str) -> Iterator[bytes]:
         """Yields the bytes of a response, in slices that take some milliseconds each. Equal for every session of this class."""
         parts = [frames.head(version, answer.type_url)]
-        for batch in answer.batches:
-            for number, piece in enumerate(batch.pieces()):
+        for payload in answer.payloads:
+            for number, piece in enumerate(payload.pieces()):
                 if number:
                     yield b"".join(parts)
                     parts.clear()
@@ -128,7 +128,7 @@ class Session(abc.ABC):
         parts.append(frames.tail(nonce))
         yield b"".join(parts)
 
-    def encode(self, answer: Answer, version: str, nonce: str) -> bytes:
+    def encode(self, answer: Response, version: str, nonce: str) -> bytes:
         """The bytes of a response."""
         return b"".join(self.slices(answer, version, nonce))
 
@@ -151,38 +151,40 @@ class Session(abc.ABC):
             subscription.last_error, subscription.in_flight = message, False
         return Received(rejected=(request.error_detail.code, message))
 
-    def _answer(self, subscription: Subscription, view: View, view_of: ViewOf) -> Answer | None:
-        changes = view.since(subscription.sent) if subscription.sent not in (None, view) else ()
+    def _answer(self, subscription: Subscription, state: TypeState, state_of: StateOf) -> Response | None:
+        changes = state.since(subscription.sent) if subscription.sent not in (None, state) else ()
         if subscription.wildcard:
             if not (changes or subscription.owed or subscription.owes_all):
                 return None
-            return self._everything(subscription, view, changes)
+            return self._everything(subscription, state, changes)
         if subscription.owes_all:
-            selection = view.select(subscription.wanted)
-            return self._named(subscription, view, [selection.batch], selection.missing, changes)
-        return self._changed(subscription, view, changes, view_of)
+            matched = state.select(subscription.wanted)
+            return self._named(subscription, state, [matched.payload], matched.missing, changes)
+        return self._changed(subscription, state, changes, state_of)
 
-    def _changed(self, subscription: Subscription, view: View, changes: Sequence[Change], view_of: ViewOf) -> Answer | None:
+    def _changed(self, subscription: Subscription, state: TypeState, changes: Sequence[Change], state_of: StateOf) -> Response | None:
         """Those of the changed resources that were asked for, and those that are owed."""
-        selections = [change.wanted_by(subscription.wanted) for change in changes]
-        gone = [name for selection in selections for name in selection.missing]
-        if subscription.type.has_stand_in and subscription.sent is not None and subscription.sent.groups != view.groups:
-            clusters = view_of(CLUSTER)  # of another plan, in which most of their clusters are gone too
+        matches = [change.wanted_by(subscription.wanted) for change in changes]
+        gone = [name for matched in matches for name in matched.missing]
+        if subscription.type.has_stand_in and subscription.sent is not None and subscription.sent.groups != state.groups:
+            clusters = state_of(CLUSTER)  # of another plan, in which most of their clusters are gone too
             gone = [name for name in gone if name in subscription.owed or (clusters is not None and clusters.get(name) is not None)]
         if owed := subscription.owed.difference(*(change.names for change in changes)):
-            selections.append(view.pick(owed))
-            gone += selections[-1].missing
-        batches = [selection.batch for selection in selections if len(selection.batch)]
-        if not (batches or gone or subscription.owed):
+            matches.append(state.pick(owed))
+            gone += matches[-1].missing
+        payloads = [matched.payload for matched in matches if len(matched.payload)]
+        if not (payloads or gone or subscription.owed):
             return None
-        answer = self._named(subscription, view, batches, gone, changes)
-        return answer if answer.batches or answer.removed or subscription.owed else None
+        answer = self._named(subscription, state, payloads, gone, changes)
+        return answer if answer.payloads or answer.removed or subscription.owed else None
 
-    def _named(self, subscription: Subscription, view: View, batches: list[Batch], gone: Sequence[str], changes: Sequence[Change]) -> Answer:
+    def _named(
+        self, subscription: Subscription, state: TypeState, payloads: list[Payload], gone: Sequence[str], changes: Sequence[Change]
+    ) -> Response:
         """The answer to a subscription by name: what there is, and what there is not (any more)."""
         of = subscription.type
         stand_ins = (StandIns(of, gone),) if gone and of.has_stand_in else ()
-        return Answer(of.url, view, (*batches, *stand_ins), self._removed(of, gone), warms_of(changes))
+        return Response(of.url, state, (*payloads, *stand_ins), self._removed(of, gone), warms_of(changes))
 
     def _removed(self, of: XdsType, names: Sequence[str]) -> tuple[str, ...]:
         """Returns the names that a response lists as removed; sorted, unless they are so many that it would take long."""

@@ -5,43 +5,43 @@ import weakref
 from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
-from pilot.serve.frames import Batch
+from pilot.serve.frames import Payload
 from pilot.serve.names import Names
 from pilot.translate.resource import Resource
 
 
-class Selection(NamedTuple):
+class Matches(NamedTuple):
     """The resources of some names, and the names that there is none for (any more)."""
 
-    batch: Batch
+    payload: Payload
     missing: tuple[str, ...]
 
 
 class Change:
     """From one snapshot to another: resources that came or differ, names that went, and what the new ones make Envoy wait for."""
 
-    __slots__ = ("_names", "_wanted", "batch", "removed", "warms")
+    __slots__ = ("_names", "_wanted", "payload", "removed", "warms")
 
     def __init__(self, resources: Iterable[Resource], removed: Iterable[str]) -> None:
-        self.batch, self.removed = Batch(resources), tuple(removed)
-        self.warms = frozenset(r.warms for r in self.batch.resources if r.warms)
+        self.payload, self.removed = Payload(resources), tuple(removed)
+        self.warms = frozenset(r.warms for r in self.payload.resources if r.warms)
         self._names: frozenset[str] | None = None
-        self._wanted: weakref.WeakKeyDictionary[Names, Selection] = weakref.WeakKeyDictionary()
+        self._wanted: weakref.WeakKeyDictionary[Names, Matches] = weakref.WeakKeyDictionary()
 
     @property
     def names(self) -> frozenset[str]:
         """Of what came, differs or went."""
         if self._names is None:
-            self._names = frozenset((*(r.name for r in self.batch.resources), *self.removed))
+            self._names = frozenset((*(r.name for r in self.payload.resources), *self.removed))
         return self._names
 
-    def wanted_by(self, names: Names) -> Selection:
+    def wanted_by(self, names: Names) -> Matches:
         """The part that concerns a set of names."""
         found = self._wanted.get(names)
         if found is None:
-            resources = [r for r in self.batch.resources if r.name in names.all]
-            batch = self.batch if len(resources) == len(self.batch) else Batch(resources)
-            found = self._wanted[names] = Selection(batch, tuple(name for name in self.removed if name in names.all))
+            resources = [r for r in self.payload.resources if r.name in names.all]
+            payload = self.payload if len(resources) == len(self.payload) else Payload(resources)
+            found = self._wanted[names] = Matches(payload, tuple(name for name in self.removed if name in names.all))
         return found
 
 
@@ -54,14 +54,14 @@ class Snapshot:
         self.by_name: dict[str, Resource] = {}
         for resource in resources:
             self.by_name.setdefault(resource.name, resource)
-        self._batch: Batch | None = None
+        self._batch: Payload | None = None
         self._changes: weakref.WeakKeyDictionary[Snapshot, Change] = weakref.WeakKeyDictionary()
 
     @property
-    def batch(self) -> Batch:
+    def payload(self) -> Payload:
         """All of it."""
         if self._batch is None:
-            self._batch = Batch(self.by_name.values())
+            self._batch = Payload(self.by_name.values())
         return self._batch
 
     def since(self, old: Snapshot) -> Change:
@@ -79,19 +79,19 @@ def change_of(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> Chang
     return Change(resources, removed)
 
 
-class View:
+class TypeState:
     """All resources of a type that one class of proxies is to have: a snapshot for each group of their plan, no name in two.
 
-    `groups` tells which groups these are: two views with equal `groups` are compared group by group.
+    `groups` tells which groups these are: two states with equal `groups` are compared group by group.
     """
 
-    __slots__ = ("__weakref__", "_last", "_selections", "groups", "snapshots")
+    __slots__ = ("__weakref__", "_last", "_matches", "groups", "snapshots")
 
     def __init__(self, groups: Hashable, snapshots: tuple[Snapshot, ...]) -> None:
         self.groups = groups
         self.snapshots = snapshots if _are_disjoint(snapshots) else (Snapshot(r for s in snapshots for r in s.by_name.values()),)
-        self._selections: weakref.WeakKeyDictionary[Names, Selection] = weakref.WeakKeyDictionary()
-        self._last: tuple[weakref.ref[View], tuple[Change, ...]] | None = None
+        self._matches: weakref.WeakKeyDictionary[Names, Matches] = weakref.WeakKeyDictionary()
+        self._last: tuple[weakref.ref[TypeState], tuple[Change, ...]] | None = None
 
     def get(self, name: str) -> Resource | None:
         for snapshot in self.snapshots:
@@ -99,23 +99,23 @@ class View:
                 return snapshot.by_name[name]
         return None
 
-    def select(self, names: Names) -> Selection:
-        """The resources of a set of names, in this view's order."""
-        found = self._selections.get(names)
+    def select(self, names: Names) -> Matches:
+        """The resources of a set of names, in this state's order."""
+        found = self._matches.get(names)
         if found is None:
-            found = self._selections[names] = self.pick(names.all)
+            found = self._matches[names] = self.pick(names.all)
         return found
 
-    def pick(self, wanted: frozenset[str]) -> Selection:
+    def pick(self, wanted: frozenset[str]) -> Matches:
         """Like `select`, of names that nobody else is likely to ask for."""
         if len(wanted) < 10:
             resources = [r for name in sorted(wanted) if (r := self.get(name)) is not None]
         else:
             resources = [r for s in self.snapshots for name, r in s.by_name.items() if name in wanted]
         missing = wanted.difference(*(s.by_name for s in self.snapshots)) if len(resources) < len(wanted) else ()
-        return Selection(Batch(resources), tuple(missing))
+        return Matches(Payload(resources), tuple(missing))
 
-    def since(self, old: View) -> tuple[Change, ...]:
+    def since(self, old: TypeState) -> tuple[Change, ...]:
         """What changed from `old` to this, a change a group where the groups are the same."""
         if self._last is not None and self._last[0]() is old:
             return self._last[1]
@@ -123,7 +123,7 @@ class View:
         self._last = weakref.ref(old), changes
         return changes
 
-    def _since(self, old: View) -> tuple[Change, ...]:
+    def _since(self, old: TypeState) -> tuple[Change, ...]:
         if self.groups == old.groups and len(self.snapshots) == len(old.snapshots):
             pairs = zip(old.snapshots, self.snapshots, strict=True)
             changes = tuple(new.since(before) for before, new in pairs if before is not new)
@@ -131,7 +131,7 @@ class View:
             changes = (change_of(old.union(), self.union()),)
         if len(self.snapshots) > 1:
             changes = tuple(self._settled(change) for change in changes)
-        return tuple(change for change in changes if change.batch.resources or change.removed)
+        return tuple(change for change in changes if change.payload.resources or change.removed)
 
     def union(self) -> dict[str, Resource]:
         """All of it by name."""
@@ -140,7 +140,7 @@ class View:
     def _settled(self, change: Change) -> Change:
         """Without the removal of names that are in another group now."""
         gone = [name for name in change.removed if self.get(name) is None]
-        return change if len(gone) == len(change.removed) else Change(change.batch.resources, gone)
+        return change if len(gone) == len(change.removed) else Change(change.payload.resources, gone)
 
 
 def _are_disjoint(snapshots: tuple[Snapshot, ...]) -> bool:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, XdsType, find_type
-from pilot.serve.frames import Batch, Parts
-from pilot.serve.session import Answer, Received, Session, warms_of
-from pilot.serve.snapshot import Change, View
+from pilot.serve.frames import Parts, Payload
+from pilot.serve.session import Received, Response, Session, warms_of
+from pilot.serve.snapshot import Change, TypeState
 from pilot.serve.subscription import NONE, Subscription
 
 
@@ -54,11 +54,11 @@ class SotwSession(Session):
         if type_url == CLUSTER and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:
             endpoints.respond = True
 
-    def _parts(self, batch: Batch) -> Parts:
-        return batch.sotw
+    def _parts(self, payload: Payload) -> Parts:
+        return payload.sotw
 
     def _removed(self, of: XdsType, names: Sequence[str]) -> tuple[str, ...]:
         return ()
 
-    def _everything(self, subscription: Subscription, view: View, changes: Sequence[Change]) -> Answer:
-        return Answer(subscription.type_url, view, tuple(snapshot.batch for snapshot in view.snapshots), warms=warms_of(changes))
+    def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[Change]) -> Response:
+        return Response(subscription.type_url, state, tuple(snapshot.payload for snapshot in state.snapshots), warms=warms_of(changes))

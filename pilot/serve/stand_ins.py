@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pilot.lib.xds_types import XdsType
-from pilot.serve.frames import Batch
+from pilot.serve.frames import Payload
 from pilot.translate.resource import Resource, length_delimited
 
 NAMES_A_PIECE = 500
@@ -22,10 +22,10 @@ class StandIns:
     def __len__(self) -> int:
         return len(self._names)
 
-    def pieces(self) -> Iterator[Batch]:
+    def pieces(self) -> Iterator[Payload]:
         """Yields them in parts that take a few milliseconds each."""
         for start in range(0, len(self._names), NAMES_A_PIECE):
-            yield Batch(stand_in(self._type, name) for name in sorted(self._names[start : start + NAMES_A_PIECE]))
+            yield Payload(stand_in(self._type, name) for name in sorted(self._names[start : start + NAMES_A_PIECE]))
 
 
 def stand_in(of: XdsType, name: str) -> Resource:

@@ -5,14 +5,14 @@ from collections.abc import Collection, Iterable
 
 from pilot.lib.xds_types import XdsType
 from pilot.serve.names import Names
-from pilot.serve.snapshot import View
+from pilot.serve.snapshot import TypeState
 
 WILDCARD = frozenset({"*"})
 NONE: frozenset[str] = frozenset()
 
 
 class Subscription:
-    """`names` are those asked for, next to everything where `wildcard`. `sent` is the view that the proxy has been brought to.
+    """`names` are those asked for, next to everything where `wildcard`. `sent` is the state that the proxy has been brought to.
 
     What is owed although it did not change: all of it (`owes_all`), or the names in `owed`; names in `held` will be, when the proxy
     has taken what made it want them. `retained`: names that a reconnecting client says it still has. `dropped`: names that a request with
@@ -28,7 +28,7 @@ class Subscription:
         self.type, self.wanted, self.wildcard, self.retained = of, wanted, wildcard, retained
         self.nonce_sent = self.nonce_acked = self.last_error = ""
         self.sent_at = 0.0
-        self.sent: View | None = None
+        self.sent: TypeState | None = None
         self.owes_all = True
         self.owed = self.held = self.dropped = NONE
         self.respond = self.in_flight = False
@@ -47,6 +47,6 @@ class Subscription:
         self.owed = self.wanted.all.intersection(self.owed.union(names, self.held))
         self.held = NONE
 
-    def is_behind(self, view: View) -> bool:
+    def is_behind(self, state: TypeState) -> bool:
         """Whether there may be something to send."""
-        return view is not self.sent or self.owes_all or bool(self.owed)
+        return state is not self.sent or self.owes_all or bool(self.owed)

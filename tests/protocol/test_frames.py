@@ -6,25 +6,25 @@ from envoy.service.discovery.v3 import discovery_pb2
 from envoy_data_plane.envoy.service.discovery import v3 as second
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
-from pilot.serve.frames import Batch
+from pilot.serve.frames import Payload
 from pilot.serve.messages import Message, Messages, random_uuid
-from pilot.serve.session import Answer, Session
-from pilot.serve.snapshot import View
+from pilot.serve.session import Response, Session
+from pilot.serve.snapshot import TypeState
 from pilot.serve.subscription import Subscription
 from pilot.translate.resource import Resource
 from tests.support.streams import delta, resource, sotw
 
-VIEW = View("plan", ())
+VIEW = TypeState("plan", ())
 NAMES = ["a", "b" * 127, "c" * 128, "ü" * 100, "d" * 20_000]
 BOTH = pytest.mark.parametrize("session", [sotw(), delta()], ids=["sotw", "delta"])
 
 
-def batch(names: list[str]) -> Batch:
-    return Batch(resource("cds", name, name) for name in names)
+def batch(names: list[str]) -> Payload:
+    return Payload(resource("cds", name, name) for name in names)
 
 
 def test_state_of_the_world() -> None:
-    answer = Answer(CLUSTER, VIEW, (batch(NAMES[:2]), batch(NAMES[2:])))
+    answer = Response(CLUSTER, VIEW, (batch(NAMES[:2]), batch(NAMES[2:])))
     data = sotw().encode(answer, "version", "nonce")
     first, other = discovery_pb2.DiscoveryResponse.FromString(data), second.DiscoveryResponse.parse(data)
     assert (first.version_info, first.type_url, first.nonce) == ("version", CLUSTER, "nonce")
@@ -35,7 +35,7 @@ def test_state_of_the_world() -> None:
 
 
 def test_delta() -> None:
-    answer = Answer(CLUSTER, VIEW, (batch(NAMES[:2]), batch(NAMES[2:])), removed=("x" * 200, "y"))
+    answer = Response(CLUSTER, VIEW, (batch(NAMES[:2]), batch(NAMES[2:])), removed=("x" * 200, "y"))
     data = delta().encode(answer, "version", "nonce")
     first, other = discovery_pb2.DeltaDiscoveryResponse.FromString(data), second.DeltaDiscoveryResponse.parse(data)
     for response in (first, other):
@@ -49,7 +49,7 @@ def test_delta() -> None:
 
 @BOTH
 def test_nothing(session: Session) -> None:
-    data = session.encode(Answer(CLUSTER, VIEW, ()), "v", "n")
+    data = session.encode(Response(CLUSTER, VIEW, ()), "v", "n")
     assert data == discovery_pb2.DiscoveryResponse(version_info="v", type_url=CLUSTER, nonce="n").SerializeToString()
 
 
@@ -63,12 +63,12 @@ def test_a_resource_of_any_size(size: int) -> None:
 
 
 class TestMessages:
-    def answer(self, session: Session, batch: Batch, nonce: str = "") -> Answer:
+    def answer(self, session: Session, batch: Payload, nonce: str = "") -> Response:
         session.subscriptions[CLUSTER] = Subscription(find_type(CLUSTER), session._name_sets.of(frozenset()), True)
         session.subscriptions[CLUSTER].nonce_sent = nonce
-        return Answer(CLUSTER, VIEW, (batch,))
+        return Response(CLUSTER, VIEW, (batch,))
 
-    def keep(self, messages: Messages, session: Session, answer: Answer, version: str, nonce: str) -> Message:
+    def keep(self, messages: Messages, session: Session, answer: Response, version: str, nonce: str) -> Message:
         message = Message(nonce, session.encode(answer, version, nonce))
         messages.keep(session, answer, version, message)
         return message

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from pilot.lib.xds_types import short_name
-from pilot.serve.session import Session, ViewOf
-from pilot.serve.snapshot import Snapshot, View
+from pilot.serve.session import Session, StateOf
+from pilot.serve.snapshot import Snapshot, TypeState
 from tests.support.model_client import TYPES, ModelClient
 from tests.support.streams import World, delta, sotw
 
@@ -25,8 +25,8 @@ class Player:
         self.session = make()
         self.client = ModelClient(self.session)
 
-    def send(self, view_of: ViewOf) -> bool:
-        answer = self.session.next_answer(view_of)
+    def send(self, state_of: StateOf) -> bool:
+        answer = self.session.next_response(state_of)
         if answer is None:
             return False
         self.sent += 1
@@ -45,7 +45,7 @@ class Game:
 
     def __init__(self, make: Callable[[], Session], chance: random.Random, players: int) -> None:
         self.make, self.chance, self.world = make, chance, World()
-        self.others: dict[str, tuple[View, View]] = {}
+        self.others: dict[str, tuple[TypeState, TypeState]] = {}
         for kind in TYPES:
             self.world.change(kind, [])
         self.players = [Player(make) for _ in range(players)]
@@ -61,21 +61,21 @@ class Game:
         names = [group + name for name in NAMES[kind] if self.chance.random() < 0.3]
         self.world.change(kind, [f"{name}={self.chance.randint(1, 3)}" if self.chance.random() < 0.7 else f"{name}-" for name in names])
 
-    def view_of(self, player: Player) -> ViewOf:
-        return self.other_view if player.is_other else self.world.view
+    def state_of(self, player: Player) -> StateOf:
+        return self.other_view if player.is_other else self.world.state
 
-    def other_view(self, type_url: str) -> View:
+    def other_view(self, type_url: str) -> TypeState:
         """The present view of the other plan, made once for all of its proxies."""
-        view = self.world.view(type_url)
+        view = self.world.state(type_url)
         assert view is not None
         known = self.others.get(type_url)
         if known is None or known[0] is not view:
             shown = (r for name, r in view.union().items() if name not in HIDDEN[short_name(type_url)])
-            known = self.others[type_url] = view, View(("other", type_url), (Snapshot(shown),))
+            known = self.others[type_url] = view, TypeState(("other", type_url), (Snapshot(shown),))
         return known[1]
 
     def send(self, player: Player) -> bool:
-        return player.send(self.view_of(player))
+        return player.send(self.state_of(player))
 
     def read(self, player: Player) -> None:
         if player.client.inbox:

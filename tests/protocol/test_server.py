@@ -202,7 +202,7 @@ async def test_a_bug_in_serving_ends_one_stream_alone(monkeypatch: pytest.Monkey
         server.set("cds", a="1")
         await client.ask("cds")
         await client.gets("cds", "a")
-        monkeypatch.setattr(server.discovery, "next_answer", lambda connection: 1 / 0)
+        monkeypatch.setattr(server.discovery, "next_response", lambda connection: 1 / 0)
         server.set("cds", a="2")
         assert await client.ends() == (grpc.StatusCode.INTERNAL, "internal error")
         assert server.metric("pilot_total_xds_internal_errors 1")

@@ -12,7 +12,7 @@ from pilot.model.proxy import NodeType, Proxy
 from pilot.serve.delta import DeltaSession
 from pilot.serve.discovery import Discovery
 from pilot.serve.session import Session
-from pilot.serve.snapshot import Snapshot, View
+from pilot.serve.snapshot import Snapshot, TypeState
 from tests.support.ads import NODE, plan
 from tests.support.streams import Stream, World, delta, resource, sotw
 
@@ -52,14 +52,14 @@ def test_a_nack_is_an_answer_but_no_acknowledgement(make: Callable[[], Session])
 
 
 def test_sessions_at_different_views_each_get_their_own_difference() -> None:
-    def view(*contents: str) -> View:
-        return View("plan", (Snapshot(resource("cds", *content.split("=")) for content in contents),))
+    def view(*contents: str) -> TypeState:
+        return TypeState("plan", (Snapshot(resource("cds", *content.split("=")) for content in contents),))
 
     first, second, third = view("a=1", "b=1", "c=1"), view("a=2", "b=1", "c=1"), view("a=2", "b=2")
     for _ in range(2):  # whoever asks first, and again
         for old, names, removed in ((second, {"b"}, {"c"}), (first, {"a", "b"}, {"c"})):
             changes = third.since(old)
-            assert {r.name for change in changes for r in change.batch.resources} == names
+            assert {r.name for change in changes for r in change.payload.resources} == names
             assert {name for change in changes for name in change.removed} == removed
 
 

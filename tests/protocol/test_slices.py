@@ -10,32 +10,32 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
 from pilot.serve.delta import DeltaSession
-from pilot.serve.frames import Batch
+from pilot.serve.frames import Payload
 from pilot.serve.pusher import joined
-from pilot.serve.session import Answer, Session
-from pilot.serve.snapshot import View
+from pilot.serve.session import Response, Session
+from pilot.serve.snapshot import TypeState
 from pilot.serve.stand_ins import StandIns
 from tests.support.ads import NODE, Client, serving
 from tests.support.streams import delta, resource, sotw
 
-VIEW = View("plan", ())
+VIEW = TypeState("plan", ())
 BOTH = pytest.mark.parametrize("session", [sotw(), delta()], ids=["sotw", "delta"])
 
 
-def batch(*names: str) -> Batch:
-    return Batch(resource("cds", name) for name in names)
+def batch(*names: str) -> Payload:
+    return Payload(resource("cds", name) for name in names)
 
 
 @BOTH
 def test_a_small_response_is_one_slice(session: Session) -> None:
-    assert len(list(session.slices(Answer(CLUSTER, VIEW, (batch("x", "y"), batch("x", "y")), ("x",)), "v", "n"))) == 1
+    assert len(list(session.slices(Response(CLUSTER, VIEW, (batch("x", "y"), batch("x", "y")), ("x",)), "v", "n"))) == 1
 
 
 @BOTH
 def test_stand_ins_are_made_five_hundred_at_a_time(session: Session) -> None:
     names = [f"n{number:05}" for number in range(50_000)]
     stand_ins = StandIns(find_type(ENDPOINT), names)
-    slices = list(session.slices(Answer(ENDPOINT, VIEW, (batch("x", "y"), stand_ins)), "v", "n"))
+    slices = list(session.slices(Response(ENDPOINT, VIEW, (batch("x", "y"), stand_ins)), "v", "n"))
     assert len(slices) == 100
     message: Any = discovery_pb2.DeltaDiscoveryResponse if isinstance(session, DeltaSession) else discovery_pb2.DiscoveryResponse
     response = message.FromString(b"".join(slices))
@@ -47,15 +47,15 @@ def test_stand_ins_are_made_five_hundred_at_a_time(session: Session) -> None:
 
 def test_removed_names_are_listed_five_thousand_at_a_time() -> None:
     names = tuple(f"n{number:05}" for number in range(50_000))
-    slices = list(delta().slices(Answer(CLUSTER, VIEW, (), names), "v", "n"))
+    slices = list(delta().slices(Response(CLUSTER, VIEW, (), names), "v", "n"))
     assert len(slices) == 10
     assert tuple(discovery_pb2.DeltaDiscoveryResponse.FromString(b"".join(slices)).removed_resources) == names
 
 
 @BOTH
 def test_resources_are_joined_ten_thousand_at_a_time(session: Session) -> None:
-    many = Batch([resource("cds", "a")] * 30_001)
-    slices = list(session.slices(Answer(CLUSTER, VIEW, (many,)), "v", "n"))
+    many = Payload([resource("cds", "a")] * 30_001)
+    slices = list(session.slices(Response(CLUSTER, VIEW, (many,)), "v", "n"))
     assert (len(slices), many.pieces() is many.pieces()) == (4, True)
     message: Any = discovery_pb2.DeltaDiscoveryResponse if isinstance(session, DeltaSession) else discovery_pb2.DiscoveryResponse
     assert len(message.FromString(b"".join(slices)).resources) == 30_001

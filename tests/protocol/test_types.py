@@ -11,7 +11,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.xds_types import BY_SHORT_NAME, ENDPOINT, HEALTH, TYPES, find_type, short_name
 from pilot.serve.session import Session
-from pilot.serve.snapshot import Snapshot, View
+from pilot.serve.snapshot import Snapshot, TypeState
 from pilot.serve.stand_ins import stand_in
 from pilot.translate.resource import Resource
 from tests.support.ads import Client, serving
@@ -62,14 +62,14 @@ def test_a_stand_in_is_a_cluster_load_assignment_without_endpoints() -> None:
 
 @BOTH
 def test_responses_with_debug_pages_are_not_acknowledged(make: Callable[[], Session]) -> None:
-    session, view = make(), View("pages", (Snapshot([Resource("page", SYNCZ, b"")]),))
+    session, view = make(), TypeState("pages", (Snapshot([Resource("page", SYNCZ, b"")]),))
     session.receive(request(make, SYNCZ))
-    answer = session.next_answer(lambda _: view)
+    answer = session.next_response(lambda _: view)
     assert answer is not None
     session.sent(answer, "nonce", 0.0)
     assert not session.receive(request(make, SYNCZ, nonce="nonce")).acknowledged
     assert (session.subscriptions[SYNCZ].nonce_sent, session.subscriptions[SYNCZ].in_flight) == ("", False)
-    assert session.next_answer(lambda _: view) is None
+    assert session.next_response(lambda _: view) is None
 
 
 @pytest.mark.parametrize("variant", ["sotw", "delta"])

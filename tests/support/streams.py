@@ -20,7 +20,7 @@ from pilot.lib.xds_types import BY_SHORT_NAME, CLUSTER, short_name
 from pilot.serve.delta import DeltaSession
 from pilot.serve.names import NameSets
 from pilot.serve.session import Received, Session
-from pilot.serve.snapshot import Snapshot, View
+from pilot.serve.snapshot import Snapshot, TypeState
 from pilot.serve.sotw import SotwSession
 from pilot.translate.resource import Resource
 
@@ -40,7 +40,7 @@ class World:
         self._contents: dict[str, dict[str, str]] = {}
         self._resources: dict[tuple[str, str, str], Resource] = {}
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
-        self._views: dict[str, View] = {}
+        self._views: dict[str, TypeState] = {}
 
     def change(self, short_type: str, changes: Iterable[str]) -> None:
         contents = self._contents.setdefault(short_type, {})
@@ -56,14 +56,14 @@ class World:
         for group in sorted(touched):
             self._snapshots[short_type, group] = Snapshot(self._group(short_type, group, contents))
         snapshots = tuple(s for (kind, _), s in sorted(self._snapshots.items()) if kind == short_type)
-        self._views[BY_SHORT_NAME[short_type]] = View(short_type, snapshots)
+        self._views[BY_SHORT_NAME[short_type]] = TypeState(short_type, snapshots)
 
     def replan(self, short_type: str, *without: str) -> None:
         """The same content, but for some names, through another plan."""
         old = self._views[BY_SHORT_NAME[short_type]].union()
-        self._views[BY_SHORT_NAME[short_type]] = View(object(), (Snapshot(r for name, r in old.items() if name not in without),))
+        self._views[BY_SHORT_NAME[short_type]] = TypeState(object(), (Snapshot(r for name, r in old.items() if name not in without),))
 
-    def view(self, type_url: str) -> View | None:
+    def state(self, type_url: str) -> TypeState | None:
         return self._views.get(type_url)
 
     def content(self, short_type: str) -> dict[str, str]:
@@ -100,7 +100,7 @@ class Stream:
     def answers(self) -> list[str]:
         """Everything that is due, as lines; taken as sent."""
         lines = []
-        while (answer := self.session.next_answer(self.world.view)) is not None:
+        while (answer := self.session.next_response(self.world.state)) is not None:
             self._count += 1
             kind = short_name(answer.type_url)
             nonce = f"n{self._count}"

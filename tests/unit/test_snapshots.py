@@ -9,7 +9,7 @@ from pilot.derive import derived
 from pilot.model.inputs import Mesh
 from pilot.serve.feed import Feeds
 from pilot.serve.names import NameSets
-from pilot.serve.snapshot import Snapshot, View
+from pilot.serve.snapshot import Snapshot, TypeState
 from pilot.translate.profile.plan import Group
 from pilot.translate.resource import Resource
 from tests.support.streams import resource
@@ -31,7 +31,7 @@ def snapshot(**contents: str) -> Snapshot:
 
 
 def names(change: object) -> list[str]:
-    return [r.name for r in change.batch.resources]  # type: ignore[attr-defined]
+    return [r.name for r in change.payload.resources]  # type: ignore[attr-defined]
 
 
 def test_a_change_is_computed_once_and_an_equal_resource_is_none() -> None:
@@ -45,29 +45,29 @@ def test_the_part_of_a_change_that_some_want_is_shared() -> None:
     sets, change = NameSets(), snapshot(a="2", b="2").since(snapshot(a="1", b="1", c="1"))
     some, everything = sets.of(frozenset("ac")), sets.of(frozenset("abc"))
     assert change.wanted_by(some) is change.wanted_by(sets.of(frozenset("ca")))
-    assert ([r.name for r in change.wanted_by(some).batch.resources], change.wanted_by(some).missing) == (["a"], ("c",))
-    assert change.wanted_by(everything).batch is change.batch
+    assert ([r.name for r in change.wanted_by(some).payload.resources], change.wanted_by(some).missing) == (["a"], ("c",))
+    assert change.wanted_by(everything).payload is change.payload
 
 
 def test_views_of_the_same_groups_are_compared_group_by_group() -> None:
     one, two, three = snapshot(a="1"), snapshot(b="1"), snapshot(b="2")
-    old, new = View("plan", (one, two)), View("plan", (one, three))
+    old, new = TypeState("plan", (one, two)), TypeState("plan", (one, three))
     (change,) = new.since(old)
     assert change is three.since(two)
     assert new.since(old) is new.since(old)
-    assert [names(c) for c in View("other plan", (one, three)).since(old)] == [["b"]]
+    assert [names(c) for c in TypeState("other plan", (one, three)).since(old)] == [["b"]]
 
 
 def test_of_a_name_in_two_groups_the_first_has_it() -> None:
-    view = View("plan", (snapshot(a="1"), snapshot(a="2", b="1")))
+    view = TypeState("plan", (snapshot(a="1"), snapshot(a="2", b="1")))
     assert view.get("a") == resource("cds", "a", "1")
     assert [r.name for s in view.snapshots for r in s.by_name.values()] == ["a", "b"]
-    (change,) = View("plan", (snapshot(a="2"), snapshot(a="2", b="1"))).since(view)
+    (change,) = TypeState("plan", (snapshot(a="2"), snapshot(a="2", b="1"))).since(view)
     assert (names(change), change.removed) == (["a"], ())
 
 
 def test_a_view_does_not_keep_the_one_before_it() -> None:
-    old, new = View("plan", (snapshot(a="1"),)), View("plan", (snapshot(a="2"),))
+    old, new = TypeState("plan", (snapshot(a="1"),)), TypeState("plan", (snapshot(a="2"),))
     new.since(old)
     gone = weakref.ref(old)
     del old
@@ -100,29 +100,29 @@ class TestFeeds:
         assert one is two
         assert list(one.readers) == ["one", "two"]
         assert self.set("a", x="1") == [(A,), (A, B)]
-        assert one.view is not None
-        assert both.view is not None
-        assert both.view.snapshots[0] is one.view.snapshots[0]
+        assert one.state is not None
+        assert both.state is not None
+        assert both.state.snapshots[0] is one.state.snapshots[0]
         assert self.set("b", y="1") == [(A, B)]
 
     def test_an_equal_result_is_the_same_view(self) -> None:
         feed = self.feeds.open((A,), "one")
         self.set("a", x="1")
-        view = feed.view
+        view = feed.state
         self.set("a", x="1")
-        assert feed.view is view
+        assert feed.state is view
         self.set("a", x="2")
-        assert feed.view is not view
+        assert feed.state is not view
 
     def test_what_failed_keeps_its_last_good_value_and_is_none_before_it_has_one(self) -> None:
         self.set("a", x="fail")
         feed = self.feeds.open((A, B), "one")
-        assert feed.view is None
+        assert feed.state is None
         self.set("a", x="1")
-        view = feed.view
+        view = feed.state
         assert view is not None
         self.set("a", x="fail")
-        assert feed.view is view
+        assert feed.state is view
 
     def test_what_nobody_reads_is_let_go(self) -> None:
         nodes = len(self.db)

@@ -1,0 +1,60 @@
+"""What a request leaves behind in a session and its connection."""
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.service.discovery.v3 import discovery_pb2
+
+from pilot.lib.xds_types import CLUSTER, ENDPOINT
+from pilot.model.proxy import NodeType, Proxy
+from pilot.serve.connection import Connection
+from pilot.serve.session import Received
+from pilot.serve.snapshot import Snapshot, TypeState
+from tests.support.streams import delta, resource
+
+
+def request(type_url: str, *names: str, **fields: Any) -> Any:
+    return discovery_pb2.DeltaDiscoveryRequest(type_url=type_url, resource_names_subscribe=names, **fields)
+
+
+def test_a_delta_request_without_a_nonce_is_no_acknowledgement_and_not_stale() -> None:
+    session = delta()
+    session.receive(request(CLUSTER, "*"))
+    assert session.receive(request(CLUSTER, "x")) == Received()
+
+
+def test_names_that_the_first_delta_request_both_wants_and_does_not_want_are_not_wanted() -> None:
+    session = delta()
+    session.receive(request(ENDPOINT, "a", "b", resource_names_unsubscribe=["b"]))
+    assert session.subscriptions[ENDPOINT].wanted.all == {"a"}
+
+
+def test_what_a_client_kept_over_a_reconnect_matters_until_the_first_response_alone() -> None:
+    session, state = delta(), TypeState("plan", (Snapshot([resource("cds", "a")]),))
+    session.receive(request(CLUSTER, "*", initial_resource_versions={"gone": ""}))
+    response = session.next_response(lambda _: state)
+    assert response is not None
+    assert response.removed == ("gone",)
+    session.sent(response, "n", 0.0)
+    session.owe_everything()
+    again = session.next_response(lambda _: state)
+    assert again is not None
+    assert again.removed == ()
+
+
+def test_endpoints_are_held_while_the_clusters_that_warm_are_not_answered() -> None:
+    session = delta()
+    for type_url in (CLUSTER, ENDPOINT):
+        session.receive(request(type_url, "a"))
+    session.subscriptions[ENDPOINT].held = frozenset({"a"})
+    for in_flight in (True, False):
+        session.subscriptions[CLUSTER].in_flight = in_flight
+        assert session.is_due is not in_flight
+
+
+def test_reasons_of_a_push_add_up_from_the_first_change_on() -> None:
+    proxy = Proxy(type=NodeType.SIDECAR, id="a.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={})
+    connection = Connection(1, "key", proxy, "10.0.0.1:9", 0.0, delta())
+    connection.mark(1.0, {"config": 1})
+    connection.mark(2.0, {"config": 1, "endpoint": 3})
+    assert (connection.reasons, connection.begin()) == ({"config": 2, "endpoint": 3}, 1.0)

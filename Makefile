@@ -35,8 +35,7 @@ soak:  ## an hour of random edits with proxies of all kinds connected (ARGS="--m
 chaos:  ## hostile clients and broken folders against a real process (ARGS are words of scenarios)
 	$(DEV) run python bench/chaos.py $(ARGS)
 
-mutants:  ## small wrong changes that the tests must see, and untracked reads (ARGS are of bench/mutants.py)
-	$(DEV) run python bench/mutants.py --reads
+mutants:  ## untracked reads and small wrong changes that the tests must see (ARGS are of bench/mutants.py)
 	$(DEV) run python bench/mutants.py $(ARGS)
 
 protos:  ## generate the modules of protos/*.proto

@@ -1,13 +1,15 @@
-"""The short form of `bench/mutants.py --reads`: random edits notice when what a derivation reads leaves no trace."""
+"""The short form of `bench/mutants.py reads`: random edits notice when what a derivation reads leaves no trace."""
 from __future__ import annotations
 
-from tests.support.reads import noticed, read_courses, sites_of
+import random
+
+from tests.support.mesh_edits import FLAGS, random_steps
+from tests.support.reads import Survey
 
 
 def test_of_every_table_some_untracked_read_is_noticed() -> None:
-    courses = read_courses(2, 50)
-    sites = sorted(sites_of(courses), key=str)
-    tables = {site.read.rpartition(".")[0] for site in sites}
+    survey = Survey()
+    survey.add(random_steps(random.Random("reads"), 100), FLAGS)
+    tables = {site.table for site in survey.sites}
     assert len(tables) > 10
-    unnoticed = {t for t in tables if not any(noticed(site, courses) for site in sites if site.read.rpartition(".")[0] == t)}
-    assert not unnoticed
+    assert {table for table in tables if not any(survey.noticed(site) for site in survey.sites if site.table == table)} == set()

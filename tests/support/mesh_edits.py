@@ -86,6 +86,17 @@ def random_steps(choose: random.Random, count: int) -> Iterator[Step]:
         yield Step(slots, rows, tuple(state))
 
 
+def tour(choose: random.Random) -> Iterator[Step]:
+    """A first step that sets every slot, and after it each slot in turn is at each of its variants, and empty, while the others stay."""
+    state = [draw(choose, slot) for slot in range(len(SLOTS))]
+    yield Step(tuple(range(len(SLOTS))), rows_of_state(state), tuple(state))
+    for slot in choose.sample(range(len(SLOTS)), len(SLOTS)):
+        stops = choose.sample(range(EMPTY, len(SLOTS[slot].variants)), len(SLOTS[slot].variants) + 1)
+        for variant in (*(stop for stop in stops if stop != state[slot]), draw(choose, slot)):
+            old, state[slot] = state[slot], variant
+            yield Step((slot,), dict.fromkeys(rows_at(slot, old)) | dict(rows_at(slot, variant)), tuple(state))
+
+
 def rows_of_state(state: Sequence[int]) -> Rows:
     return {key: row for slot, variant in enumerate(state) for key, row in rows_at(slot, variant).items()}
 
@@ -133,23 +144,17 @@ def course(seed: str, count: int, flags: Mapping[str, str]) -> Course:
     return Course(flags, steps, tuple(wanted), tuple(needed))
 
 
-def lived_course(seed: str, count: int, flags: Mapping[str, str]) -> Course:
-    """What is wanted is what one mesh gives that lives through all steps: soon made, and right while `first_wrong` of a `course` is None."""
-    steps = tuple(random_steps(random.Random(seed), count))
-    return Course(flags, steps, tuple(snapshot(world) for world in live(steps, flags)), (None,) * len(steps))
-
-
-def live(steps: Sequence[Step], flags: Mapping[str, str]) -> Iterator[World]:
-    """One mesh, after each step."""
+def live(steps: Iterable[Step], flags: Mapping[str, str]) -> Iterator[tuple[Step, World]]:
+    """Each step, and the one mesh that lives through them, after it."""
     world = World(environ=flags)
     for step in steps:
         world.set(step.rows)
-        yield world
+        yield step, world
 
 
 def first_wrong(course: Course) -> tuple[Step, list[str]] | None:
     """The first step after which a mesh that lived through all of them has what is not wanted or not needed, or in which a derivation failed."""
-    for step, world, want, needed in zip(course.steps, live(course.steps, course.flags), course.wanted, course.needed, strict=True):
+    for (step, world), want, needed in zip(live(course.steps, course.flags), course.wanted, course.needed, strict=True):
         got = snapshot(world)
         if got != want or world.failures:
             return step, [*difference(got, want), *world.failures]

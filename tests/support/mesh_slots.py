@@ -220,6 +220,14 @@ KUBERNETES = [
         make("Service", "eastwest", "{clusterIP: 10.96.0.9, externalIPs: [9.9.9.6], ports: [{name: tls, port: 15443}]}", "istio-system"),
         make("Service", "eastwest", "{type: NodePort, clusterIP: 10.96.0.9, ports: [{name: tls, port: 15443, nodePort: 31443}]}", "istio-system", labels="{topology.istio.io/network: net2}", annotations="{traffic.istio.io/nodeSelector: '{}'}"),
     ),
+    one_of(
+        *(
+            make("Service", "nodes", "{type: NodePort, clusterIP: 10.96.0.8, ports: [{name: tls, port: 15443, nodePort: 31443}]}", "istio-system", labels="{topology.istio.io/network: net2}", annotations=f"{{traffic.istio.io/nodeSelector: '{selector}'}}")
+            for selector in ("{}", '{"topology.kubernetes.io/region": "r1"}')
+        )
+    ),
+    one_of(make("Service", "listed", "{clusterIP: 10.96.0.11, clusterIPs: [10.96.0.11], ports: [{name: http, port: 80}]}", "c")),
+    one_of(*(endpoint_slice("listed", at("10.1.0.8", "stray-0", namespace="c"), namespace="c", ports=f"[{{name: http, port: {port}}}]") for port in (8080, 8081))),
     slices("web", "a", WEB_AT),
     slices("api", "b", API_AT),
     slices("db", "b", (at("10.1.0.3", "none-0", namespace="b"),)),
@@ -233,6 +241,7 @@ KUBERNETES = [
     pods("none-0", "b", "10.1.0.3", f"{{app: db, {MESH_LABEL}}}", "{app: api, istio.io/draining: 'true'}"),
     pods("dual-0", "a", "10.1.0.4", f"{{app: head, {MESH_LABEL}}}", f"{{app: web, {MESH_LABEL}}}"),
     pods("ingress-0", "edge", "10.1.0.9", "{istio: ingress}", "{istio: egress}"),
+    pods("lost-0", "a", "10.7.0.1", f"{{app: web, {MESH_LABEL}}}"),
     pods("stray-0", "c", "10.1.0.8", "{app: far, service.istio.io/canonical-name: far}", "{app: web, topology.istio.io/network: net2}"),
     one_of(make("Node", "n1", labels="{topology.kubernetes.io/region: r1}"), make("Node", "n1", labels="{topology.kubernetes.io/region: r2, topology.kubernetes.io/zone: z2}")),
     one_of(
@@ -275,12 +284,16 @@ RULES = (
     f"host: {API}, workloadSelector: {{matchLabels: {{app: web}}}}, trafficPolicy: {{loadBalancer: {{simple: RANDOM}}}}",
     f"host: {API}, trafficPolicy: {{tunnel: {{protocol: POST, targetHost: t.example.com, targetPort: 443}}}}",
     f"host: {API}, trafficPolicy: {{outlierDetection: {{minHealthPercent: 10}}, loadBalancer: {{localityLbSetting: {{failoverPriority: [app, topology.istio.io/network]}}}}}}",
+    f"host: {API}, workloadSelector: {{matchLabels: {{version: v1}}}}, trafficPolicy: {{loadBalancer: {{simple: ROUND_ROBIN}}}}",
+    f"host: {API}, trafficPolicy: {{outlierDetection: {{consecutive5xxErrors: 4}}, loadBalancer: {{localityLbSetting: {{failoverPriority: [version]}}}}}}",
     "host: x.example.com, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {simple: LEAST_REQUEST}}",
 )
 WILDCARDS = (
     "host: '*.b.svc.cluster.local', trafficPolicy: {connectionPool: {tcp: {maxConnections: 9}}}",
     "host: '*.svc.cluster.local', trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: h}}}",
+    "host: '*.b.svc.cluster.local', trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: h}}}",
     "host: '*.example.com', trafficPolicy: {tls: {mode: SIMPLE}}",
+    "host: '*.example.com', trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: h}}}",
     "host: '*.b.svc.cluster.local', trafficPolicy: {outlierDetection: {consecutive5xxErrors: 2}, loadBalancer: {localityLbSetting: {failover: [{from: r1, to: r2}]}}}",
 )
 MATCHED = "match: [{uri: {prefix: /x}, sourceLabels: {app: web}}]"
@@ -319,6 +332,7 @@ ISTIO = [
         f"hosts: [db], tcp: [{{match: [{{destinationSubnets: [10.96.0.0/24]}}], {to('api')}}}]",
         day=4,
     ),
+    each("VirtualService", "only", "c", f"hosts: ['*.example.com'], gateways: [edge/gw], http: [{{{to('db.b.svc.cluster.local')}}}]", f"hosts: [x.example.com], gateways: [edge/gw, mesh], http: [{{{to(API)}}}]"),
     each("VirtualService", "root", "a", "hosts: [x.example.com], http: [{match: [{uri: {prefix: /d}}], delegate: {name: leaf, namespace: b}}]", "hosts: [web], http: [{delegate: {name: leaf, namespace: b}}]", day=7),
     each("VirtualService", "leaf", "b", f"http: [{{{to('api')}}}]", "http: [{directResponse: {status: 418}}]", f"http: [{{match: [{{sourceLabels: {{version: v1}}}}], {to('db')}}}]", "exportTo: ['.'], http: [{redirect: {uri: /z}}]", day=8),
     each(
@@ -344,14 +358,33 @@ ISTIO = [
         "hosts: [vm.example.com], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: vm}}",
         "hosts: [vm.example.com], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}], workloadSelector: {labels: {app: web}}",
         "hosts: [vm.example.com], resolution: STATIC, ports: [{number: 9000, name: tcp, protocol: TCP}], endpoints: [{address: 10.9.0.1}, {address: 10.1.0.1, labels: {app: vm}}]",
+        "hosts: [vm.example.com], resolution: STATIC, ports: [{number: 9000, name: tcp, protocol: TCP}], endpoints: [{address: 10.9.0.1, ports: {tcp: 9001}}, {address: 10.1.0.1}]",
         "hosts: [vm.example.com], exportTo: ['.'], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.9.0.2, weight: 3}]",
     ),
+    each(
+        "ServiceEntry", "vm-too", "a",
+        "hosts: [vm.example.com], resolution: STATIC, ports: [{number: 9000, name: tcp, protocol: TCP}], endpoints: [{address: 10.9.0.7}]",
+        "hosts: [vm.example.com], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: web}}",
+        day=5,
+    ),
+    each("ServiceEntry", "far", "c", "hosts: [far.example.com], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: far}}"),
     each("WorkloadEntry", "vm", "a", "address: 10.9.0.1, labels: {app: vm}", "address: 10.9.0.2, labels: {app: vm}, weight: 5, network: net2", "address: 10.9.0.1, labels: {app: web}, serviceAccount: sa, locality: r1/z1"),
     each("WorkloadEntry", "extra", "b", "address: 10.9.0.3, labels: {app: api}", "address: 10.9.0.3, labels: {app: db, version: v1}, ports: {http: 8081}"),
+    each("WorkloadEntry", "api", "b", "address: 10.1.0.2, labels: {app: db}"),
     each("WorkloadGroup", "vm", "a", "template: {serviceAccount: one}", "metadata: {labels: {app: vm}}, template: {serviceAccount: two}"),
     each("Sidecar", "default", "a", *EGRESS),
     each("Sidecar", "web", "a", *EGRESS, day=2),
     each("Sidecar", "default", "b", *EGRESS),
+    *(
+        each("Sidecar", name, "c", *specs, day=day)._replace(empty=0.2)
+        for day, (name, specs) in enumerate((
+            ("all", ("egress: [{hosts: ['*/*']}], inboundConnectionPool: {http: {http1MaxPendingRequests: 5}}",)),
+            ("some", (
+                "egress: [{hosts: ['*/x.example.com', '*/y.example.com']}], workloadSelector: {labels: {app: far}}",
+                "egress: [{hosts: ['*/x.example.com', '*/y.example.com']}]",
+            )),
+        ), 1)
+    ),
     each("Sidecar", "default", "istio-system", *(e for e in EGRESS if "workloadSelector" not in e), day=9),
     each(
         "Gateway", "gw", "edge",

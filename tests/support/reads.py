@@ -1,98 +1,101 @@
-"""Tracked reads, found where they are made, and taken away one at a time: an untracked read is a bug that only edits can find."""
+"""Tracked reads of tables, found where they are made, and taken away one at a time: an untracked read is a bug that only edits can find.
+
+One pass over a course of edits says at which steps a site was the only one that could tell a derivation of a change: all that had
+changed of what it had read was read there. Without a trace of that read the value would have stayed as it was. Whether a proxy
+would have noticed is then tried with the reads of that site untracked, from the state before the step.
+"""
 from __future__ import annotations
 
 import contextlib
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, FrameType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any, NamedTuple
 
-from pilot.derive import Collection, Table
-from pilot.derive.graph import Derivation
-from tests.support.mesh_edits import FLAGS, Course, first_wrong, lived_course
+from pilot.derive import Collection, Database, Node, Table
+from tests.support.mesh_edits import Snapshot, Step, live, rows_of_state, snapshot, start
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CORE = str(ROOT / "pilot" / "derive")
 PLACES = (str(ROOT / "pilot" / "model"), str(ROOT / "pilot" / "translate"))
-READERS: tuple[tuple[type[Any], str], ...] = (
-    *((Table, name) for name in ("get", "keys", "buckets", "all_keys")),
-    *((Collection, name) for name in ("get", "keys", "buckets", "all_keys")),
-)
+READERS: tuple[tuple[type[Any], str], ...] = tuple((kind, name) for kind in (Table, Collection) for name in ("get", "keys", "buckets", "all_keys"))
+EXPLAINED = {
+    "pilot/model/views/service_targets.py _kubernetes_targets Pod.get": "labels and ports of a Pod are its workload's, which is read too",
+    "pilot/model/views/workloads.py _registry_labels Pod.get": "labels and address of a Pod are its workload's, which is read too",
+}
+"""Sites of which no edit is missed without a trace, by name, and why."""
+TRIES = 12  # steps at which a site is shown to the proxies, before it counts as unnoticed
 
 
 class Site(NamedTuple):
-    """An instruction that reads: a table or the collection of a kind, or another derived value. Two calls on one line are two sites."""
+    """An instruction that reads a table or a collection. Two calls on one line are two sites."""
 
-    code: CodeType
+    file: str
+    line: int
+    function: str
     instruction: int
     read: str
 
     def __str__(self) -> str:
-        line = next((line for start, end, line in self.code.co_lines() if start <= self.instruction < end), 0)
-        return f"{pathlib.Path(self.code.co_filename).relative_to(ROOT)}:{line} {self.read}"
+        return f"{self.file}:{self.line} {self.read}"
 
     @property
-    def of_table(self) -> bool:
-        return self.read.startswith("table ")
+    def name(self) -> str:
+        """What stays the same when lines move: "file function read"."""
+        return f"{self.file} {self.function} {self.read}"
+
+    @property
+    def table(self) -> str:
+        return self.read.rpartition(".")[0]
+
+
+Sites = frozenset[Site]
+"""Sites at which one derivation read the same thing: each tells it of a change, so that all of them must be untracked to miss it."""
+_sites: dict[tuple[int, int, str], Site | None] = {}
+
+
+def _site(frame: FrameType, read: str) -> Site | None:
+    """The site of a frame's current instruction; None outside of model and translate."""
+    code, instruction = frame.f_code, frame.f_lasti
+    key = (id(code), instruction, read)
+    if key not in _sites:
+        _sites[key] = None
+        if code.co_filename.startswith(PLACES):
+            line = next((line for first, end, line in code.co_lines() if first <= instruction < end and line), 0)
+            _sites[key] = Site(str(pathlib.Path(code.co_filename).relative_to(ROOT)), line, code.co_qualname, instruction, read)
+    return _sites[key]
 
 
 @contextlib.contextmanager
 def intercepted(around: Callable[[Site, Any, Callable[[], Any]], Any]) -> Iterator[None]:
-    """Every read by a derivation of model or translate goes through `around(site, database, read)`."""
+    """Every read of a table by a derivation of model or translate goes through `around(site, database, read)`."""
     originals = {(kind, name): getattr(kind, name) for kind, name in READERS}
-    call = Derivation.__call__
 
-    def site_of(frame: FrameType, read: str) -> Site | None:
-        return Site(frame.f_code, frame.f_lasti, read) if frame.f_code.co_filename.startswith(PLACES) else None
-
-    def wrapped_reader(kind: type[Any], name: str) -> Callable[..., Any]:
+    def wrapped(kind: type[Any], name: str) -> Callable[..., Any]:
         original = originals[kind, name]
 
         def read(self: Any, *args: Any) -> Any:
             db = self._db if kind is Table else args[0]
-            site = site_of(sys._getframe(1), f"table {self.name}.{name}")
-            if site is None or db._reads is None:
-                return original(self, *args)
-            return around(site, db, lambda: original(self, *args))
+            site = None if db._reads is None else _site(sys._getframe(1), f"{self.name}.{name}")
+            return original(self, *args) if site is None else around(site, db, lambda: original(self, *args))
 
         return read
 
-    def wrapped_call(self: Any, db: Any, *args: Any) -> Any:
-        site = site_of(sys._getframe(1), self.__name__)
-        if site is None or db._reads is None:
-            return call(self, db, *args)
-        return around(site, db, lambda: call(self, db, *args))
-
     for kind, name in READERS:
-        setattr(kind, name, wrapped_reader(kind, name))
-    Derivation.__call__ = wrapped_call  # type: ignore[method-assign]
+        setattr(kind, name, wrapped(kind, name))
     try:
         yield
     finally:
         for (kind, name), original in originals.items():
             setattr(kind, name, original)
-        Derivation.__call__ = call  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
-def recorded(found: set[Site]) -> Iterator[None]:
-    """Add every site that is passed."""
+def untracked(wrong: Sites) -> Iterator[None]:
+    """The reads of these sites leave no trace, as if they went past the database."""
 
     def around(site: Site, db: Any, read: Callable[[], Any]) -> Any:
-        found.add(site)
-        return read()
-
-    with intercepted(around):
-        yield
-
-
-@contextlib.contextmanager
-def untracked(wrong: Site) -> Iterator[None]:
-    """The reads of one site leave no trace, as if they went past the database."""
-
-    def around(site: Site, db: Any, read: Callable[[], Any]) -> Any:
-        if site != wrong:
+        if site not in wrong:
             return read()
         tracked, db._reads = db._reads, {}
         try:
@@ -104,21 +107,118 @@ def untracked(wrong: Site) -> Iterator[None]:
         yield
 
 
-def read_courses(count: int, steps: int) -> list[Course]:
-    """Random edits of fixed seeds, half of them under settings that make more of the mesh matter."""
-    return [lived_course(f"reads {number}", steps, FLAGS if number % 2 else {}) for number in range(count)]
+class _Run(NamedTuple):
+    """A run of a node that had a value: what it had read where until then, and its value and revisions."""
+
+    read_at: Mapping[Node, set[Site]]
+    deps: tuple[Node, ...]
+    value: Any
+    changed_at: int
+    verified_at: int
 
 
-def sites_of(courses: Iterable[Course]) -> set[Site]:
-    """The reads of tables that are made in these courses."""
-    found: set[Site] = set()
-    with recorded(found):
-        for course in courses:
-            assert first_wrong(course) is None
-    return {site for site in found if site.of_table}
+class Reads:
+    """Where every node read what it was computed from, and which sites alone had to tell it of a change."""
+
+    def __init__(self) -> None:
+        self.sites: set[Site] = set()
+        self._running: dict[int, dict[Node, set[Site]]] = {}  # by the identity of the running derivation's record
+        self._read_at: dict[Node, dict[Node, set[Site]]] = {}
+        self._ran: dict[Node, _Run] = {}
+        self._needed: set[Sites] = set()
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Every read and every run of a derivation is taken down."""
+        original = Database._link
+
+        def link(db: Database, node: Node, reads: dict[Node, None]) -> None:
+            self._settle(node)
+            if node.verified_at >= 0:
+                self._ran[node] = _Run(self._read_at.get(node, {}), node.deps, node.value, node.changed_at, node.verified_at)
+            self._read_at[node] = self._running.pop(id(reads), {})
+            original(db, node, reads)
+
+        Database._link = link  # type: ignore[method-assign]
+        try:
+            with intercepted(self._around):
+                yield
+        finally:
+            Database._link = original  # type: ignore[method-assign]
+
+    def _around(self, site: Site, db: Any, read: Callable[[], Any]) -> Any:
+        self.sites.add(site)
+        tracked, db._reads = db._reads, {}
+        try:
+            return read()
+        finally:
+            found, db._reads = db._reads, tracked
+            tracked.update(found)
+            places = self._running.setdefault(id(tracked), {})
+            for node in found:
+                places.setdefault(node, set()).add(site)
+
+    def _settle(self, node: Node) -> None:
+        """Add the sites, if any, that alone had to tell the node of the change that its last run came of."""
+        run = self._ran.pop(node, None)
+        if run is None or node.changed_at == run.changed_at or node.value is run.value:
+            return
+        told = [run.read_at.get(dep, set()) for dep in run.deps if dep.changed_at > run.verified_at or dep.verified_at < 0]
+        if told and told[0] and all(sites == told[0] for sites in told):
+            self._needed.add(frozenset(told[0]))
+
+    def needed(self) -> set[Sites]:
+        """The sites that alone had to tell some derivation of a change since they were asked for."""
+        for node in list(self._ran):
+            self._settle(node)
+        needed, self._needed = self._needed, set()
+        return needed
 
 
-def noticed(site: Site, courses: Iterable[Course]) -> bool:
-    """Whether some course comes out wrong when the reads of the site are not tracked."""
-    with untracked(site):
-        return any(first_wrong(course) is not None for course in courses)
+class Occasion(NamedTuple):
+    """A step of edits, from a state of the slots, and what every proxy gets after it."""
+
+    flags: Mapping[str, str]
+    before: tuple[int, ...]
+    step: Step
+    wanted: Snapshot
+
+
+class Survey:
+    """Every site that was passed, and the steps that changed what some proxy gets and of which sites alone had to tell."""
+
+    def __init__(self) -> None:
+        self.sites: set[Site] = set()
+        self.occasions: dict[Sites, list[Occasion]] = {}
+
+    def add(self, steps: Iterable[Step], flags: Mapping[str, str]) -> None:
+        """Live through steps of edits."""
+        reads = Reads()
+        with reads.recorded():
+            before: tuple[int, ...] = ()
+            had: Snapshot = {}
+            for step, world in live(steps, flags):
+                got, needed = snapshot(world), reads.needed()
+                if had and got != had:
+                    for sites in needed:
+                        self.occasions.setdefault(sites, []).append(Occasion(flags, before, step, got))
+                before, had = step.state, got
+        self.sites |= reads.sites
+
+    def noticed(self, site: Site) -> bool:
+        """Whether some proxy gets something wrong when the reads of the site leave no trace, and of those that tell the same as well."""
+        groups = sorted((group for group in self.occasions if site in group), key=len)
+        return any(_goes_wrong(group, chance) for group in groups for chance in spread(self.occasions[group], TRIES))
+
+
+def spread(items: Sequence[Occasion], count: int) -> Sequence[Occasion]:
+    """At most so many, from all over the list."""
+    return items[:: -(-len(items) // count)]
+
+
+def _goes_wrong(sites: Sites, chance: Occasion) -> bool:
+    with untracked(sites):
+        world = start(rows_of_state(chance.before), chance.flags)
+        snapshot(world)
+        world.set(chance.step.rows)
+        return snapshot(world) != chance.wanted or bool(world.failures)

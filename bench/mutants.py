@@ -219,7 +219,7 @@ def try_reads() -> tuple[int, int]:
     sites, noticed = set[Site](), set[Site]()
     for number in range(TOURS):
         survey = Survey()
-        survey.add(tour(random.Random(f"reads {number}")), FLAGS if number % 2 else {})
+        survey.add(tour(random.Random(f"reads {number}"), calm=number < 2), FLAGS if number % 2 else {})
         sites |= survey.sites
         noticed |= {site for site in survey.sites - noticed if survey.noticed(site)}
         print(f"tour {number + 1}: {len(noticed)} of {len(sites)} reads", flush=True)

@@ -86,13 +86,16 @@ def random_steps(choose: random.Random, count: int) -> Iterator[Step]:
         yield Step(slots, rows, tuple(state))
 
 
-def tour(choose: random.Random) -> Iterator[Step]:
-    """A first step that sets every slot, and after it each slot in turn is at each of its variants, and empty, while the others stay."""
-    state = [draw(choose, slot) for slot in range(len(SLOTS))]
+def tour(choose: random.Random, calm: bool) -> Iterator[Step]:
+    """A first step that sets every slot, and after it each slot in turn is at each of its variants, and empty, while the others stay.
+
+    `calm`: what hides much of a mesh is there only in its turn, everything else is at its first variant between turns.
+    """
+    state = [(EMPTY if slot.empty >= 0.4 else 0) if calm else draw(choose, number) for number, slot in enumerate(SLOTS)]
     yield Step(tuple(range(len(SLOTS))), rows_of_state(state), tuple(state))
     for slot in choose.sample(range(len(SLOTS)), len(SLOTS)):
-        stops = choose.sample(range(EMPTY, len(SLOTS[slot].variants)), len(SLOTS[slot].variants) + 1)
-        for variant in (*(stop for stop in stops if stop != state[slot]), draw(choose, slot)):
+        home, variants = state[slot], range(EMPTY, len(SLOTS[slot].variants))
+        for variant in (*choose.sample(variants, len(variants)), home if calm else draw(choose, slot)):
             old, state[slot] = state[slot], variant
             yield Step((slot,), dict.fromkeys(rows_at(slot, old)) | dict(rows_at(slot, variant)), tuple(state))
 

@@ -1,4 +1,4 @@
-"""What can make two proxies' resources differ, in small frozen pieces: the cache keys of everything below `profile`.
+"""Facets are the small frozen pieces that can make two proxies' resources differ: the cache keys of everything below `profile`.
 
 A builder takes the smallest piece that it needs, so that proxies that agree in it share one computation and one copy of
 the bytes. `model.views.classify` computes them from a `Proxy`; nothing below it sees a proxy.
@@ -37,8 +37,8 @@ PolicyScope = Literal["ports", "inbound", "outbound", "gateway"]
 
 
 class PolicySubjectKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """What decides which policies apply to a workload. `labels`: those that some policy asks for; `targets`: (group, kind, name) of
-    what the proxy stands for in its namespace, such as its Gateway of the Gateway API."""
+    """The facts that decide which policies apply to a workload. `labels` are those that some policy asks for; `targets` are the (group, kind,
+    name) of what the proxy stands for in its namespace, such as its Gateway of the Gateway API."""
 
     namespace: str
     labels: Labels = frozenset()
@@ -56,7 +56,7 @@ class PolicyFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """What the proxy's build registers, where it matters; all of it for Istio's own proxy."""
+    """The features that the proxy's build registers, where they matter; all of it for Istio's own proxy."""
 
     metadata_exchange: bool = True  # network filter istio.metadata_exchange, also as an upstream filter of clusters
     peer_metadata: bool = True  # HTTP filter io.istio.http.peer_metadata
@@ -65,7 +65,7 @@ class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """Which configuration is visible: that of a namespace, through a Sidecar object where one applies."""
+    """The configuration that is visible: that of a namespace, through a Sidecar object where one applies."""
 
     namespace: str
     sidecar: ObjectKey | None = None
@@ -74,7 +74,7 @@ class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ReachFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The place that endpoints are seen from. `networks`: REQUESTED_NETWORK_VIEW, empty for all."""
+    """The place that endpoints are seen from. `networks` are those of REQUESTED_NETWORK_VIEW, empty for all."""
 
     network: str = ""
     cluster_id: str = "Kubernetes"
@@ -104,7 +104,7 @@ class SecretServersFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The workload as its spans name it."""
+    """The tags by which spans name their workload."""
 
     service: str = ""  # canonical name
     revision: str = "latest"  # canonical revision
@@ -122,7 +122,8 @@ class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class TracingFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """Spans as a proxy's config wants them. `sampling`: percent; `tags`: custom ones by name; `max_path_length`: 0 is not said."""
+    """The spans that a proxy's config wants. `sampling` is in percent, `tags` are custom ones by name, `max_path_length` is 0 where it is not
+    said."""
 
     sampling: float = 1.0
     istio_tags: bool = True
@@ -131,10 +132,10 @@ class TracingFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """How one side of a proxy listens, and what its HTTP connection managers do whatever they route.
+    """The way in which one side of a proxy listens, and what its HTTP connection managers do whatever they route.
 
-    `policies`: those that change the filters of this side. `reserved_ports`: those that the listeners of its bootstrap hold;
-    `http_proxy_port`: of its own, None for the mesh's.
+    `policies` are those that change the filters of this side, `reserved_ports` those that the listeners of its bootstrap hold.
+    `http_proxy_port` is the side's own, None for the mesh's.
     """
 
     side: Literal["inbound", "outbound", "gateway"] = "outbound"
@@ -156,10 +157,10 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
 
 
 class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that the outbound listeners of a sidecar may depend on, but the tags of its spans. `labels`: as in `OutboundFacet`.
+    """All that the outbound listeners of a sidecar may depend on, but the tags of its spans. `labels` are as in `OutboundFacet`.
 
-    `cluster`: whose addresses of services come first, "" for the default ones. `own_address`: where headless services have one
-    listener of many pods, the address of which its own chain is left out.
+    `cluster` is the one whose addresses of services come first, "" for the default ones. `own_address` is the address whose own chain is
+    left out where headless services have one listener of many pods.
     """
 
     scope: ScopeFacet
@@ -173,7 +174,7 @@ class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_on
 class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that outbound clusters, endpoints and routes may depend on.
 
-    `labels`: the proxy's labels, but only those that some selector reachable from it (DestinationRule workloadSelector,
+    `labels` are the proxy's labels, but only those that some selector reachable from it (DestinationRule workloadSelector,
     VirtualService sourceLabels) asks for, so that unrelated labels do not split classes.
     """
 
@@ -189,9 +190,9 @@ class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The endpoints of a proxy's own service that are like itself: what zone-aware balancing compares its zone with.
+    """The endpoints of a proxy's own service that are like itself: zone-aware balancing compares its zone with theirs.
 
-    `ref` None: it serves nothing. `templates`: its values of the labels that tell the generations of a Deployment or Rollout apart.
+    `ref` is None where it serves nothing. `templates` are its values of the labels that tell the generations of a Deployment or Rollout apart.
     """
 
     ref: ServiceRef | None
@@ -204,7 +205,7 @@ class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that a sidecar's inbound listeners and clusters may depend on.
 
-    `targets`: in the order of the services' age; `policies`: those that say who may connect.
+    `targets` are in the order of the services' age; `policies` are those that say who may connect.
     """
 
     scope: ScopeFacet

@@ -1,4 +1,4 @@
-"""A connected proxy, as its xDS node describes it."""
+"""A connected proxy is what its xDS node describes."""
 from __future__ import annotations
 
 import enum
@@ -25,7 +25,7 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     """One proxy. `id` is the third part of the node id (`<pod>.<namespace>`), `ips` are valid addresses, at least one.
 
     `metadata` is the node's metadata as plain data (istio.io/latest/docs/reference/config: all booleans and lists are strings).
-    `extensions`: names and types of the extensions that its Envoy was built with, None where the node does not list them (Istio's proxy
+    `extensions` are names and types of the extensions that its Envoy was built with, None where the node does not list them (Istio's proxy
     through pilot-agent): then it has everything that Istio's build has.
     """
 
@@ -45,7 +45,7 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
         return default if value is None else str(value)
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """Returns a metadata value that is Istio's StringBool: whether it is "true" or "1" in any case."""
+        """Returns whether a metadata value, Istio's StringBool, is "true" or "1" in any case; `default` where it is absent."""
         value = self.metadata.get(key)
         return default if value is None else str(value).lower() in ("true", "1")
 

@@ -1,1 +1,1 @@
-"""ADS: subscriptions and sessions as pure state, and the gRPC edge that carries their bytes."""
+"""This package serves ADS: subscriptions and sessions are pure state, and the gRPC edge carries their bytes."""

@@ -1,4 +1,4 @@
-"""Listening addresses as flags give them."""
+"""Flags give listening addresses as text, which is parsed here."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -7,19 +7,20 @@ from pilot.lib.flags import FlagError
 
 
 class Address(NamedTuple):
-    """`host` is "" for every interface."""
+    """An address to listen on; `host` is "" for every interface."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        """As gRPC takes it."""
+        """Returns the address as gRPC takes it."""
         host = self.host or "::"
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def parse_address(text: str, flag: str) -> Address | None:
-    """Of "host:port", "[v6]:port" or ":port"; None where it is empty. FlagError, which names the flag, where it is neither."""
+    """Returns the address that "host:port", "[v6]:port" or ":port" says, None for an empty text. Any other text raises FlagError, which names
+    the flag."""
     if not text:
         return None
     host, colon, port = text.rpartition(":")

@@ -1,4 +1,4 @@
-"""How many streams are let in: a thundering herd waits a moment, and what would wait for long is sent away to come again."""
+"""New streams are let in at a bounded rate: a thundering herd waits a moment, and what would wait for long is sent away to come again."""
 from __future__ import annotations
 
 import asyncio
@@ -9,7 +9,7 @@ LONGEST_WAIT = 1.0
 
 
 class Admission:
-    """`rate` streams a second, evenly; 0 is no limit."""
+    """Lets in `rate` streams a second, evenly; 0 is no limit."""
 
     def __init__(
         self, rate: float, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -19,7 +19,7 @@ class Admission:
         self._free_at = 0.0
 
     async def admit(self) -> bool:
-        """Wait for a place; False at once where that would take longer than a second."""
+        """Waits for a place and returns True, or returns False at once where that would take longer than a second."""
         if not self._interval:
             return True
         now = self._now()

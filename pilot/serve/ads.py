@@ -1,4 +1,4 @@
-"""The aggregated discovery service over gRPC: both protocol variants on one server, bytes in and out.
+"""The aggregated discovery service is served over gRPC: both protocol variants on one server, bytes in and out.
 
 https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#aggregated-discovery-service
 """
@@ -40,7 +40,7 @@ _log = scope("ads")
 
 
 class Ads:
-    """The service on one port. A stream is one task that reads and one that writes.
+    """The service of one port. A stream is one task that reads and one that writes.
 
     `authenticate` says who calls. `connections` are those of this port.
     """
@@ -60,7 +60,7 @@ class Ads:
         self._discovery, self._pusher, self._metrics, self._admission, self._aliases = discovery, pusher, metrics, admission, aliases
 
     def handlers(self) -> Any:
-        """For `grpc.aio.Server.add_generic_rpc_handlers`. Without serializers: what comes and goes is bytes."""
+        """Returns what `grpc.aio.Server.add_generic_rpc_handlers` takes. There are no serializers: bytes come and go."""
         methods = {
             "StreamAggregatedResources": grpc.stream_stream_rpc_method_handler(self._sotw),
             "DeltaAggregatedResources": grpc.stream_stream_rpc_method_handler(self._delta),
@@ -112,7 +112,7 @@ class Ads:
             raise
 
     async def _first(self, context: Any, parse: Callable[[bytes], Any], address: str) -> Any:
-        """The first request, which must say who asks; None where the stream ends before."""
+        """Returns the first request, which must say who asks; None where the stream ends before."""
         while (raw := await context.read()) is not EOF:
             request = await self._parsed(context, parse, raw)
             if not find_type(request.type_url).is_answered:
@@ -127,7 +127,7 @@ class Ads:
         return None
 
     async def _serve(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
-        """Read until the peer or `connection.end` ends the stream, while the pusher writes."""
+        """Reads until the peer or `connection.end` ends the stream, while the pusher writes."""
         reader = asyncio.current_task()
         assert reader is not None
         error: BaseException | None = None
@@ -210,12 +210,12 @@ class _Ending:
             self._reader.cancel()
 
     def abort(self) -> None:
-        """End without waiting for what is being written."""
+        """Ends without waiting for what is being written."""
         self.writer.cancel()
         self.end()
 
     async def wait(self) -> bool:
-        """Let the writer end; False if it does not, or was told not to."""
+        """Lets the writer end; returns False if it does not, or was told not to."""
         await asyncio.wait((self.writer,), timeout=LAST_WRITE_SECONDS if self.asked else None)
         if self.writer.done():
             return not self.writer.cancelled()
@@ -228,5 +228,5 @@ class _Ending:
 
 
 def peer_address(peer: str) -> str:
-    """host:port of a gRPC peer such as ipv4:10.0.0.1:5000."""
+    """Returns the host:port of a gRPC peer such as ipv4:10.0.0.1:5000."""
     return urllib.parse.unquote(peer.removeprefix("ipv4:").removeprefix("ipv6:"))

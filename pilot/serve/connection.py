@@ -1,4 +1,4 @@
-"""One ADS stream: who it is, its session, and the feeds that it follows."""
+"""A connection is one ADS stream: who it is, its session, and the feeds that it follows."""
 from __future__ import annotations
 
 import asyncio
@@ -18,14 +18,14 @@ _log = scope("ads")
 
 
 def nothing() -> None:
-    """What ends a stream that is not served: there is nothing to do."""
+    """Does nothing: a stream that is not served needs no end."""
 
 
 class Connection:
     """A stream that is registered for pushes.
 
     `proxy_key` is the key of its row in `Mesh.proxies`. `dirty_since` is when something changed first that has not been looked at yet,
-    monotonic, or None; `changed` is set then. `busy` while it is looked at and written. Once `finished`, nothing more is written. `end`
+    monotonic, or None; `changed` is set then. It is `busy` while it is looked at and written. Once `finished`, nothing more is written. `end`
     makes the stream end when what is being written is out, `abort` at once.
     """
 
@@ -49,26 +49,26 @@ class Connection:
 
     @property
     def peer(self) -> str:
-        """Who is behind the stream: its verified identity, else the host of its address."""
+        """Returns who is behind the stream: its verified identity, else the host of its address."""
         return self.identity or self.address.rpartition(":")[0]
 
     @property
     def is_known(self) -> bool:
-        """Whether the proxy has acknowledged something, so that it is one that reads."""
+        """Returns whether the proxy has acknowledged something, so that it is one that reads."""
         return any(subscription.nonce_acked for subscription in self.watches.values())
 
     def give_up(self) -> None:
-        """End the stream, whose proxy does not take what is written."""
+        """Ends the stream, whose proxy does not take what is written."""
         _log.warning("ADS: %s takes nothing: its stream is ended", self.id)
         self.abort()
 
     @property
     def is_idle(self) -> bool:
-        """Whether the proxy has everything that there is for it."""
+        """Returns whether the proxy has everything that there is for it."""
         return self.dirty_since is None and not self.busy
 
     def mark(self, now: float, reasons: Mapping[str, int]) -> None:
-        """Something may have changed for this proxy. `reasons`: of what kinds, and how often."""
+        """Notes that something may have changed for this proxy. `reasons` has the kinds of changes, and how often each came."""
         if self.dirty_since is None:
             self.dirty_since, self.reasons = now, reasons
             self.changed.set()
@@ -79,46 +79,46 @@ class Connection:
             self.reasons = merged
 
     def finish(self) -> None:
-        """Write nothing after what is being written now."""
+        """Lets nothing be written after what is being written now."""
         self.finished = True
         self.changed.set()
 
     def begin(self) -> float:
-        """Start to look at what changed; when the first of it did."""
+        """Starts to look at what changed; returns when the first of it did, monotonic."""
         assert self.dirty_since is not None
         since, self.dirty_since, self.busy = self.dirty_since, None, True
         self.changed.clear()
         return since
 
     def next_response(self, plan: Node, feeds: Feeds[Connection]) -> Response | None:
-        """The first response that the proxy lacks by its plan."""
+        """Returns the first response that the proxy lacks by its plan, None if it has everything."""
         if plan.value is not self._plan and plan.value is not UNSET:
             self._plan = plan.value
             self._follow(feeds)
         return self.session.next_response(lambda type_url: self._state(type_url, feeds))
 
     def shares(self, type_url: str) -> bool:
-        """Whether other connections get the same of a type."""
+        """Returns whether other connections get the same of a type."""
         feed = self._feeds.get(type_url)
         return feed is not None and len(feed.readers) > 1
 
     def nodes(self) -> tuple[Node, ...]:
-        """The derived groups that it follows."""
+        """Returns the derived groups that it follows."""
         return tuple(watched.node for feed in self._feeds.values() for watched in feed.watched)
 
     def close(self, feeds: Feeds[Connection]) -> None:
-        """Follow nothing any more."""
+        """Gives up all feeds."""
         for feed in self._feeds.values():
             feeds.close(feed, self)
         self._feeds.clear()
 
     def let_go(self, type_url: str, feeds: Feeds[Connection]) -> None:
-        """Follow no longer what a request of this type does not ask for any more."""
+        """Gives up what a request of this type does not ask for any more."""
         if type_url in self._feeds and (type_url in self._plan.named or type_url not in self.watches):
             self._open(type_url, feeds)
 
     def _follow(self, feeds: Feeds[Connection]) -> None:
-        """Another plan: keep the feeds that are in it, and take others in the place of those that are not."""
+        """Keeps the feeds that are in the new plan, and takes others in the place of those that are not."""
         for type_url in list(self._feeds):
             self._open(type_url, feeds)
 
@@ -131,7 +131,8 @@ class Connection:
         return feed.state if feed.stale else feed.seen
 
     def _open(self, type_url: str, feeds: Feeds[Connection]) -> Feed[Connection] | None:
-        """The feed of what the plan has of a type for the names that are asked for now, in the place of the one before."""
+        """Returns the feed of what the plan has of a type for the names that are asked for now; it takes the place of the one before. None if the
+        plan has nothing of it."""
         old, groups = self._feeds.get(type_url), self._groups_of(type_url)
         if old is not None and old.groups == groups:
             return old

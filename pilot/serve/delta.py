@@ -1,4 +1,4 @@
-"""The delta variant of xDS: requests and responses carry what changed.
+"""In the delta variant of xDS, requests and responses carry what changed.
 
 Where the reference and the protocol's text differ, the text wins, because Envoy follows it: a name that is subscribed to again is
 answered again, and a stale nonce does not make the changes of subscription in the same request void (Envoy sends each once).
@@ -19,7 +19,7 @@ _STARS = frozenset(STAR)
 
 
 class DeltaSession(Session):
-    """DeltaDiscoveryRequest in, DeltaDiscoveryResponse out."""
+    """A session that takes DeltaDiscoveryRequest and answers with DeltaDiscoveryResponse."""
 
     def receive(self, request: Any) -> Received:
         if request.HasField("error_detail"):
@@ -38,7 +38,7 @@ class DeltaSession(Session):
         return Received(acknowledged, stale=bool(nonce) and not acknowledged)
 
     def _first(self, request: Any) -> None:
-        """Everything is wanted where `*` is, or, of a type that has no names, where nothing is named."""
+        """Takes the first request of a type. Everything is wanted where `*` is, or, of a type that is not asked for by name, where no name is."""
         retained, asked = frozenset(request.initial_resource_versions), frozenset(request.resource_names_subscribe)
         of, dropped = find_type(request.type_url), frozenset(request.resource_names_unsubscribe)
         wildcard = (STAR in asked and STAR not in dropped) or (not asked and not of.is_named)
@@ -48,7 +48,7 @@ class DeltaSession(Session):
         self._open(Subscription(of, self._name_sets.of(wanted), wildcard, retained))
 
     def _resubscribe(self, subscription: Subscription, added: tuple[str, ...], removed: tuple[str, ...]) -> bool:
-        """Whether the change is to be answered: with the names that were added, or with everything by a `*`."""
+        """Takes a change of names; returns whether it is to be answered: with the names that were added, or with everything by a `*`."""
         if not added and not removed:
             return False
         if STAR in removed:
@@ -60,7 +60,7 @@ class DeltaSession(Session):
         return subscription.owes_all or bool(subscription.owed)
 
     def _warm(self, type_url: str) -> None:
-        """Clusters that are sent on request may be warming in an Envoy that will not ask for their endpoints again.
+        """Owes the endpoints of clusters: those that are sent on request may be warming in an Envoy that will not ask for their endpoints again.
 
         https://github.com/envoyproxy/envoy/issues/13009
         """

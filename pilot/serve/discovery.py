@@ -1,4 +1,4 @@
-"""The connected proxies, and who of them is woken by a change."""
+"""Proxies are registered here while they are connected, and a change wakes those that it concerns."""
 from __future__ import annotations
 
 import itertools
@@ -21,11 +21,11 @@ LINGER = 30.0
 
 
 def _ignore(reached: Iterable[Node]) -> None:
-    """What proxies' rows reached, where nobody but the connections follows it."""
+    """Does nothing with what proxies' rows reached: nobody but the connections follows it."""
 
 
 class Discovery:
-    """Who is connected and what changes for them. `plan` says what a proxy, by the key of its row, is to be sent; `on_commit` is told of the
+    """The connected proxies, and what changes for them. `plan` says what a proxy, by the key of its row, is to be sent; `on_commit` is told of the
     watched nodes that the rows of proxies, as they come and go, reached.
 
     A row belongs to streams that say the same and are verified alike: one that has another's node id, but other facts or another identity,
@@ -58,7 +58,8 @@ class Discovery:
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def wake(self, reached: Iterable[Node], reasons: Mapping[str, int]) -> int:
-        """Wake the connections that the nodes, which a commit reported, concern; how many. `reasons`: kinds of changes."""
+        """Wakes the connections that the nodes, which a commit reported, concern; returns how many. `reasons` has the kinds of changes, and how
+        often each came."""
         concerned: dict[Connection, None] = {}
         reached = tuple(reached)
         for node in reached:
@@ -71,7 +72,7 @@ class Discovery:
         return len(concerned)
 
     def push_all(self) -> int:
-        """Send everything to everybody again; the number of proxies."""
+        """Sends everything to everybody again; returns the number of proxies."""
         self.version = self._next_version()
         for connection in self._connections.values():
             connection.session.owe_everything()
@@ -89,7 +90,8 @@ class Discovery:
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def connect(self, node_id: str, proxy: Proxy, address: str, session: Session, identity: str = "") -> Connection:
-        """Register a stream for pushes; the proxy becomes a row. `identity` is the SPIFFE identity that was verified, "" for none."""
+        """Registers a stream for pushes and returns its connection; the proxy becomes a row. `identity` is the SPIFFE identity that was verified,
+        "" for none."""
         key = self._key_of(node_id, proxy, identity)
         connection = Connection(next(self._numbers), key, proxy, address, self._now(), session, identity)
         self._connections[connection.id] = connection
@@ -103,7 +105,8 @@ class Discovery:
         return connection
 
     def _key_of(self, node_id: str, proxy: Proxy, identity: str) -> str:
-        """The row that the stream shares with others that are the same, or a free one. A node id has four parts, other keys have five."""
+        """Returns the key of the row that the stream shares with others that are the same, or of a free one. A node id has four parts, other keys
+        have five."""
         for key in itertools.chain((node_id,), (f"{node_id}~{number}" for number in itertools.count(2))):
             known = self._known.get(key)
             if known is None or known == (proxy, identity):
@@ -111,7 +114,7 @@ class Discovery:
         raise AssertionError("numbers do not end")
 
     def closed(self, connection: Connection) -> None:
-        """Its stream has ended: undo `connect`."""
+        """Undoes `connect` when the stream has ended."""
         if self._connections.pop(connection.id, None) is None:
             return
         now = time.monotonic()
@@ -124,14 +127,14 @@ class Discovery:
         self.metrics.disconnected(connection.proxy.version)
 
     def _hold(self, connection: Connection) -> tuple[Node, ...]:
-        """Keep what the connection followed for when its proxy comes back; the nodes."""
+        """Keeps what the connection followed for when its proxy comes back; returns the nodes."""
         nodes = connection.nodes()
         for node in nodes:
             self.db.hold(node)
         return nodes
 
     def sweep(self) -> int:
-        """Forget the proxies that have been gone for long, and what was derived for nobody else; the number of proxies."""
+        """Forgets the proxies that have been gone for long, and what was derived for nobody else; returns the number of proxies."""
         limit = time.monotonic() - self._linger
         gone = [key for key, since in self._gone.items() if since <= limit]
         for key in gone:
@@ -153,14 +156,14 @@ class Discovery:
         self.wake(reached, {"proxy": 1})
 
     def next_response(self, connection: Connection) -> Response | None:
-        """What is to be sent next on a connection, from what is true now."""
+        """Returns what is to be sent next on a connection, from what is true now; None if there is nothing to send."""
         node = self._plans[connection.proxy_key]
         if node.stale:
             self.db.refresh(node)
         return connection.next_response(node, self._feeds)
 
     def let_go(self, connection: Connection, type_url: str) -> None:
-        """A request of this type leaves nothing to answer: give up what it no longer asks for."""
+        """Gives up what a request of this type, which leaves nothing to answer, no longer asks for."""
         connection.let_go(type_url, self._feeds)
 
     # -- for the debug pages -------------------------------------------------------------------------------------------
@@ -169,7 +172,7 @@ class Discovery:
         return tuple(self._connections.values())
 
     def disconnect(self, connection_id: str) -> None:
-        """End one stream; its proxy will come back."""
+        """Ends one stream; its proxy will come back."""
         connection = self._connections.get(connection_id)
         if connection is not None:
             connection.end()

@@ -1,4 +1,4 @@
-"""The end of a server that others still talk to."""
+"""A server that others still talk to is ended here."""
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +13,7 @@ _LOOK = 0.02
 
 
 async def drain(server: aio.Server, connections: Collection[Connection], seconds: float) -> None:
-    """Take no more streams, let each end when its proxy has what there is for it, and cut the rest off after `seconds`.
+    """Takes no more streams, lets each end when its proxy has what there is for it, and cuts the rest off after `seconds`.
 
     `connections` are always those that the server has now.
     """

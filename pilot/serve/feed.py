@@ -1,4 +1,4 @@
-"""The derived groups that connections follow: each is watched and compared once, whoever shares it."""
+"""Connections follow derived groups: each is watched and compared once, whoever shares it."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
@@ -40,7 +40,7 @@ class Feed(Generic[R]):
 
     @property
     def state(self) -> TypeState | None:
-        """What the groups hold now: their last good values. None until each has been computed once without an error."""
+        """Returns what the groups hold now: their last good values. None until each has been computed once without an error."""
         if self.stale:
             self.stale = False
             found = [self._snapshot(watched) for watched in self.watched]
@@ -68,7 +68,7 @@ class Feeds(Generic[R]):
         self._by_node: dict[Node, Watched] = {}
 
     def open(self, groups: tuple[Group, ...], reader: R) -> Feed[R]:
-        """The feed of some groups, with one more reader."""
+        """Returns the feed of some groups, with one more reader."""
         feed = self._feeds.get(groups)
         if feed is None:
             feed = self._feeds[groups] = Feed(self._db, groups, tuple(self._watch(group) for group in groups))
@@ -78,7 +78,7 @@ class Feeds(Generic[R]):
         return feed
 
     def close(self, feed: Feed[R], reader: R) -> None:
-        """Undo `open`; a feed without readers is given up."""
+        """Undoes `open`; a feed without readers is given up."""
         feed.readers.pop(reader, None)
         if feed.readers:
             return
@@ -90,7 +90,7 @@ class Feeds(Generic[R]):
                 self._db.unwatch(watched.node)
 
     def reached(self, nodes: Iterable[Node]) -> dict[Feed[R], None]:
-        """The feeds of the nodes that a commit reports; each looks again when it is read."""
+        """Returns the feeds of the nodes that a commit reports; each looks again when it is read."""
         feeds: dict[Feed[R], None] = {}
         for node in nodes:
             if watched := self._by_node.get(node):

@@ -1,4 +1,4 @@
-"""Which responses may be written at once, so that memory is bounded and proxies that do not read hold up nobody.
+"""It is decided here which responses may be written at once, so that memory is bounded and proxies that do not read hold up nobody.
 
 This is bookkeeping without a clock: `look` is told how much time has passed. docs/adr/010-slow-readers.md has the reasons.
 """
@@ -33,7 +33,7 @@ DEFAULT_LIMITS = FlightLimits()
 
 
 def limits_of(settings: ServeSettings) -> FlightLimits:
-    """The limits that the settings give."""
+    """Returns the limits that the settings give."""
     return FlightLimits(settings.bytes_in_flight, settings.stalled_bytes, timeout=settings.write_timeout.seconds)
 
 
@@ -75,30 +75,30 @@ class Flight:
         self._typical = 0.0
 
     def __len__(self) -> int:
-        """How many are being written."""
+        """Returns how many are being written."""
         return len(self._writes)
 
     @property
     def waiting(self) -> int:
-        """How many wait for room."""
+        """Returns how many wait for room."""
         return len(self._known) + len(self._new)
 
     @property
     def patience(self) -> float:
-        """Seconds after which a write counts as stalled: several times as many as writes take that succeed."""
+        """Returns the seconds after which a write counts as stalled: several times as many as writes take that succeed."""
         return min(max(self.limits.patience, 3 * self._typical), self.limits.timeout / 2)
 
     # -- one write -----------------------------------------------------------------------------------------------------
 
     def begin(self, write: Write) -> bool:
-        """Begin a write if it is small, or if there is room and nobody waits for it."""
+        """Begins a write if it is small, or if there is room and nobody waits for it; returns whether it began."""
         if self._is_large(write) and (self.waiting or not self.moving.fits(write)):
             return False
         self._begin(write)
         return True
 
     async def wait(self, write: Write, is_known: bool) -> None:
-        """Begin a write when it is its turn. `is_known`: its stream has acknowledged something."""
+        """Begins a write when it is its turn. `is_known` says that its stream has acknowledged something."""
         write.turn = asyncio.get_running_loop().create_future()
         line = self._known if is_known else self._new
         line.add(write.peer, write)
@@ -111,7 +111,7 @@ class Flight:
             raise
 
     def end(self, write: Write, taken: bool) -> None:
-        """A write that began is over. `taken`: the proxy has it."""
+        """Ends a write that began. `taken` says that the proxy has it."""
         if write not in self._writes:  # it was given up, or its stream ended before its turn
             return
         self._forget(write)
@@ -138,7 +138,7 @@ class Flight:
     # -- whose turn it is ----------------------------------------------------------------------------------------------
 
     def _release(self) -> None:
-        """Let those begin who wait, while there is room."""
+        """Lets those begin who wait, while there is room."""
         while (write := self._next()) is not None:
             assert write.turn is not None
             if not write.turn.done():  # else its stream has ended a moment ago
@@ -146,7 +146,7 @@ class Flight:
                 write.turn.set_result(None)
 
     def _next(self) -> Write | None:
-        """Known streams and newcomers alternate where both wait."""
+        """Returns the write whose turn is next, None if nobody who waits fits. Known streams and newcomers alternate where both wait."""
         for line in (self._known, self._new) if self._known_next else (self._new, self._known):
             write = line.peek(self.moving.has_share)
             if write is not None:
@@ -160,7 +160,7 @@ class Flight:
     # -- time passes ---------------------------------------------------------------------------------------------------
 
     def look(self, passed: float) -> list[Write]:
-        """`passed` seconds later: find the writes that are stalled by now, and give up those for which there is no more time or room."""
+        """Lets `passed` seconds go by: finds the writes that are stalled by now, and returns those that it gives up for want of time or room."""
         self.time += passed
         self._stuck = None
         for write in list(self._writes):
@@ -180,7 +180,7 @@ class Flight:
         return given_up
 
     def _stall(self, write: Write) -> None:
-        """Take a write's room for others. One that finds none among the stalled keeps it while nobody waits, or none has stalled for long."""
+        """Takes a write's room for others. One that finds none among the stalled keeps it while nobody waits, or none has stalled for long."""
         is_large = self._is_large(write)
         if is_large and not self.waiting and not self.stalled.fits(write):
             return
@@ -196,8 +196,8 @@ class Flight:
         write.is_stalled, write.stalled_after, write.taken_before = True, self.time - write.began, write.taken()
 
     def _victim(self, newcomer: Write) -> Write | None:
-        """Who is given up for another: of those that are stuck the oldest of its peer if that has more than its half, else of the peer that
-        has the most."""
+        """Returns who is given up for another: of those that are stuck the oldest of its peer if that has more than its half, else of the peer
+        that has the most."""
         if self._stuck is None:
             self._stuck = [write for write in self._writes if write.is_stalled and self._is_stuck(write)]
         of_peer = [write for write in self._stuck if write.peer == newcomer.peer]
@@ -206,7 +206,7 @@ class Flight:
         return max(self._stuck, key=self.stalled.held_by, default=None)
 
     def _is_stuck(self, write: Write) -> bool:
-        """Whether it goes on so slowly that it would not be taken in time. Where that cannot be seen, a long time decides."""
+        """Returns whether it goes on so slowly that it would not be taken in time. Where that cannot be seen, a long time decides."""
         age, grace = self.time - write.began, max(self.limits.grace, 2 * self.patience)
         if age < grace:
             return False
@@ -221,7 +221,7 @@ class Flight:
 
 
 class _Room:
-    """Bytes up to a limit, at most half of them of one peer. Where nothing is, anything fits."""
+    """A room for bytes up to a limit, at most half of them of one peer. Anything fits into an empty room."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.used = limit, 0
@@ -231,7 +231,7 @@ class _Room:
         return not self.used or (self.used + write.size <= self.limit and self.has_share(write))
 
     def held_by(self, write: Write) -> int:
-        """The bytes that a write's peer has in here."""
+        """Returns the bytes that a write's peer has in here."""
         return self._of.get(write.peer, 0)
 
     def has_share(self, write: Write) -> bool:

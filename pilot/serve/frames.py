@@ -1,4 +1,4 @@
-"""Responses as bytes, put together from resources that were serialized once.
+"""The bytes of responses are put together from resources that were serialized once.
 
 Fields of a protobuf message may come in any order and repeated ones concatenate, so a response is its head, the frames of the
 resources and its tail. DiscoveryResponse and DeltaDiscoveryResponse number the fields that both have alike:
@@ -33,7 +33,7 @@ class Payload:
         return len(self.resources)
 
     def pieces(self) -> tuple[Payload, ...]:
-        """Returns it in parts that take a few milliseconds each."""
+        """Returns the resources as payloads that take a few milliseconds each."""
         if len(self.resources) <= RESOURCES_A_PIECE:
             return (self,)
         if not self._pieces:
@@ -43,14 +43,14 @@ class Payload:
 
     @property
     def delta(self) -> Parts:
-        """For a DeltaDiscoveryResponse."""
+        """Returns the parts for a DeltaDiscoveryResponse."""
         if self._delta is None:
             self._delta = tuple(part for r in self.resources for part in (r.head, *r.pieces))
         return self._delta
 
     @property
     def sotw(self) -> Parts:
-        """For a DiscoveryResponse."""
+        """Returns the parts for a DiscoveryResponse."""
         if self._sotw is None:
             self._sotw = tuple(part for r in self.resources for part in r.pieces)
         return self._sotw
@@ -58,12 +58,12 @@ class Payload:
 
 @functools.lru_cache(256)
 def head(version: str, type_url: str) -> bytes:
-    """What all responses of a type under one version start with."""
+    """Returns the bytes that all responses of a type under one version start with."""
     return length_delimited(1, version.encode()) + length_delimited(4, type_url.encode())
 
 
 def tail(nonce: str) -> bytes:
-    """What a response ends with, but for the names of removed resources."""
+    """Returns the bytes that a response ends with, but for the names of removed resources."""
     return length_delimited(5, nonce.encode())
 
 

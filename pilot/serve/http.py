@@ -1,4 +1,4 @@
-"""The plain HTTP ports: readiness, and a place for other pages."""
+"""The plain HTTP ports serve readiness, and have a place for other pages."""
 from __future__ import annotations
 
 import logging
@@ -13,7 +13,7 @@ IDLE_SECONDS = 90.0
 
 
 class _OfOurs(logging.Filter):
-    """Leaves out requests that are malformed: they are answered with 400, and no error of this process."""
+    """A filter of the log that leaves out malformed requests: they are answered with 400, and no error of this process."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], http_exceptions.HttpProcessingError))
@@ -24,7 +24,7 @@ _log.addFilter(_OfOurs())
 
 
 def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
-    """/ready: 200 or 503 without a body. Until then nothing else is answered either, for want of something to show."""
+    """Adds /ready, which answers 200 or 503 without a body. Until it is 200 nothing else is answered either, for want of something to show."""
 
     async def ready(_: web.Request) -> web.Response:
         return web.Response(status=200 if is_ready() else 503)
@@ -33,7 +33,7 @@ def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
 
 
 async def listen(app: web.Application, address: Address) -> web.AppRunner:
-    """Serve an application until the runner's `cleanup`. OSError where the address cannot be had."""
+    """Serves an application until `cleanup` of the runner that is returned. An address that cannot be had raises OSError."""
     runner = web.AppRunner(app, access_log=None, logger=_log, keepalive_timeout=IDLE_SECONDS, handle_signals=False)
     await runner.setup()
     try:

@@ -1,4 +1,4 @@
-"""Who calls: what a port has verified of its callers, and whether they may be what they say they are."""
+"""A port verifies the identities of its callers; whether these may be the proxies that they say they are is decided here."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,7 +9,7 @@ from pilot.model.proxy import Proxy
 
 
 class IdentityError(Exception):
-    """What a caller has shown is not valid; `args[0]` says why, which is for the log and not for the caller."""
+    """The credentials of a caller are not valid; `args[0]` says why, which is for the log and not for the caller."""
 
 
 Authenticate = Callable[[Any], Awaitable[Sequence[str]]]
@@ -17,12 +17,12 @@ Authenticate = Callable[[Any], Awaitable[Sequence[str]]]
 
 
 async def nobody(_: Any) -> Sequence[str]:
-    """The callers of a port without credentials: whoever it is, nothing is verified."""
+    """Returns no identities: on a port without credentials nothing is verified, whoever calls."""
     return ()
 
 
 def verified_identity(identities: Sequence[str], proxy: Proxy) -> str:
-    """Returns the identity that may be the proxy, "" if nothing was verified. IdentityError if it is none of those that were."""
+    """Returns the identity that may be the proxy, "" if nothing was verified. If none of those that were may be, it raises IdentityError."""
     if not identities:
         return ""
     account = proxy.metadata.get("SERVICE_ACCOUNT")

@@ -1,4 +1,4 @@
-"""Who waits for something, and whose turn is next."""
+"""A line knows who waits for something, and whose turn is next."""
 from __future__ import annotations
 
 from collections import deque
@@ -9,8 +9,8 @@ T = TypeVar("T")
 
 
 class Line(Generic[T]):
-    """Peers take turns, however many things each waits for. The oldest and the newest alternate: nobody waits for ever, and after a burst
-    of many that are slow a newcomer does not wait for all of them."""
+    """A line in which peers take turns, however many things each waits for. The oldest and the newest alternate: nobody waits for ever, and
+    after a burst of many that are slow a newcomer does not wait for all of them."""
 
     def __init__(self) -> None:
         self._by_peer: dict[str, deque[T]] = {}
@@ -25,19 +25,19 @@ class Line(Generic[T]):
         self._count += 1
 
     def peek(self, may: Callable[[T], bool]) -> T | None:
-        """Whose turn is next among those that `may`."""
+        """Returns whose turn is next among those that `may`, None if nobody may."""
         peers, end = (reversed(self._by_peer), -1) if self._newest_next else (iter(self._by_peer), 0)
         return next((found for peer in peers if may(found := self._by_peer[peer][end])), None)
 
     def take(self, peer: str, waiting: T) -> None:
-        """Give it its turn; the other things of its peer stand behind those of all others then."""
+        """Gives it its turn; the other things of its peer stand behind those of all others then."""
         self.remove(peer, waiting)
         self._newest_next = not self._newest_next
         if (rest := self._by_peer.pop(peer, None)) is not None:
             self._by_peer[peer] = rest
 
     def remove(self, peer: str, waiting: T) -> bool:
-        """Leave the line; False if it is not there."""
+        """Takes it out of the line; returns False if it is not there."""
         things = self._by_peer.get(peer)
         if things is None or waiting not in things:
             return False

@@ -1,4 +1,4 @@
-"""Encoded responses, made once for all connections that are sent the same within a moment."""
+"""Responses are encoded once for all connections that are sent the same within a moment."""
 from __future__ import annotations
 
 import random
@@ -36,7 +36,7 @@ class Messages:
         return message
 
     def keep(self, session: Session, answer: Response, version: str, message: Message) -> None:
-        """Have the message for others who are to be sent the same."""
+        """Keeps the message for others who are to be sent the same."""
         if len(message.data) > self._limit:
             return
         key = _key(session, answer, version)
@@ -60,6 +60,6 @@ def _key(session: Session, answer: Response, version: str) -> Hashable:
 
 
 def random_uuid() -> str:
-    """A UUID of version 4, from a generator that is quick; nobody gains anything by guessing a nonce."""
+    """Returns a UUID of version 4, from a generator that is quick; nobody gains anything by guessing a nonce."""
     digits = f"{random.getrandbits(128):032x}"
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"

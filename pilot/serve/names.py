@@ -1,4 +1,4 @@
-"""Sets of resource names, held once however many proxies ask for the same."""
+"""A set of resource names is held once, however many proxies ask for the same."""
 from __future__ import annotations
 
 import weakref
@@ -28,7 +28,7 @@ class NameSets:
         return found
 
     def change(self, old: Names, added: tuple[str, ...], removed: tuple[str, ...]) -> Names:
-        """`old` with names added, then others removed. Proxies of one kind make the same change: it is computed once."""
+        """Returns `old` with names added, then others removed. Proxies of one kind make the same change: it is computed once."""
         key = (added, removed)
         found = old._changes.get(key)
         if found is None:

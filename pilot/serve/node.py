@@ -1,4 +1,4 @@
-"""The node of a first request → a Proxy."""
+"""The node of a first request is parsed into a Proxy."""
 from __future__ import annotations
 
 import functools
@@ -21,7 +21,8 @@ _TEXTS = (
 
 
 def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
-    """Of an envoy.config.core.v3.Node whose id is `type~ip~id~dns domain`. `aliases`: other names of clusters. Raises `NodeError`."""
+    """Returns the proxy that an envoy.config.core.v3.Node describes, whose id is `type~ip~id~dns domain`. `aliases` has the names of clusters
+    by their other names. A node that cannot be understood raises `NodeError`."""
     parts = node.id.split("~")
     if len(parts) != 4:
         raise NodeError(f"missing parts in the service node {node.id!r}: type~ip~id~domain is expected")
@@ -46,7 +47,7 @@ def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
 
 
 def plain(value: Any) -> Any:
-    """A google.protobuf.Value as plain data; whole numbers are integers."""
+    """Returns a google.protobuf.Value as plain data; whole numbers are integers."""
     match value.WhichOneof("kind"):
         case "string_value":
             return value.string_value
@@ -64,7 +65,7 @@ def plain(value: Any) -> Any:
 
 @functools.lru_cache(64)
 def _shared(names: frozenset[str]) -> frozenset[str]:
-    """An equal set that is there already: builds are few, and list some hundred names."""
+    """Returns an equal set that is there already: builds are few, and list some hundred names."""
     return names
 
 
@@ -79,7 +80,8 @@ def _check(metadata: Mapping[str, Any]) -> None:
 
 
 def _addresses(listed: str, own: str) -> tuple[str, ...]:
-    """Those of the metadata where all of them are addresses, else that of the node's id."""
+    """Returns the addresses of the metadata where all of them are valid, else that of the node's id. `NodeError` is raised where that is not
+    valid either."""
     addresses = tuple(part.strip() for part in listed.split(",")) if listed else ()
     if addresses and _are_addresses(addresses):
         return addresses

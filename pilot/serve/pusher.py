@@ -1,4 +1,4 @@
-"""Writes what connections lack: one response at a time a connection, bounded over all of them."""
+"""The pusher writes what connections lack: one response at a time a connection, bounded over all of them."""
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +22,7 @@ DEPENDENT = {"depdendentresource": 1}  # spelt as the metric pilot_push_triggers
 
 
 class Pusher:
-    """Turns what changed into writes. Nothing is prepared for a connection before its turn, so a slow one costs no memory."""
+    """A pusher turns what changed into writes. Nothing is prepared for a connection before its turn, so a slow one costs no memory."""
 
     def __init__(self, discovery: Discovery, metrics: Metrics, limits: FlightLimits = DEFAULT_LIMITS) -> None:
         self._discovery, self._metrics = discovery, metrics
@@ -35,7 +35,7 @@ class Pusher:
         self._holding = False
 
     async def serve(self, connection: Connection, write: WriteBytes) -> None:
-        """Write to a connection whatever it lacks, until it is finished."""
+        """Writes to a connection whatever it lacks, until it is finished."""
         while True:
             await connection.changed.wait()
             if connection.finished:
@@ -51,7 +51,7 @@ class Pusher:
                 self._metrics.converged(time.monotonic() - since)
 
     def release_soon(self, connection: Connection) -> None:
-        """Let the session owe what it held, unless a request does so within `HOLD` to twice as many seconds. One timer serves all connections."""
+        """Lets the session owe what it held, unless a request does so within `HOLD` to twice as many seconds. One timer serves all connections."""
         if not self._holding:
             self._holding = True
             asyncio.get_running_loop().call_later(HOLD, self._release)
@@ -69,7 +69,7 @@ class Pusher:
             asyncio.get_running_loop().call_later(HOLD, self._release)
 
     async def _write_next(self, connection: Connection, write: WriteBytes) -> bool:
-        """Write the next response, if there is one."""
+        """Writes the next response, if there is one; returns whether there was."""
         started = time.monotonic()
         answer = self._discovery.next_response(connection)
         if answer is None:
@@ -100,7 +100,7 @@ class Pusher:
         self._metrics.sent(answer.type_url, len(message), now - started, now - writing)
 
     async def _message(self, connection: Connection, answer: Response) -> bytes:
-        """The bytes of an answer, which counts as sent from now on: requests may come between the slices of a large one."""
+        """Returns the bytes of an answer, which counts as sent from now on: requests may come between the slices of a large one."""
         session, version, shared = connection.session, self._discovery.version, connection.shares(answer.type_url)
         found = self._messages.find(session, answer, version) if shared else None
         nonce = version + random_uuid() if found is None else found.nonce
@@ -113,7 +113,7 @@ class Pusher:
         return made
 
     def _look_soon(self) -> None:
-        """Have an eye on what is being written, as long as anything is."""
+        """Has the writes looked at every `LOOK` seconds, as long as there are any."""
         if self._looked is None:
             self._looked = time.monotonic()
             asyncio.get_running_loop().call_later(LOOK, self._look)
@@ -129,12 +129,12 @@ class Pusher:
             asyncio.get_running_loop().call_later(LOOK, self._look)
 
     def sweep(self) -> None:
-        """Let go of the messages that were kept for others."""
+        """Forgets the messages that were kept for others."""
         self._messages.clear()
 
 
 async def joined(slices: Iterator[bytes]) -> bytes:
-    """All of it; whatever else there is to do gets its turn between two slices."""
+    """Returns the slices as one; whatever else there is to do gets its turn between two of them."""
     made = [next(slices)]
     for piece in slices:
         made.append(piece)

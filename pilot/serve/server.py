@@ -1,4 +1,4 @@
-"""A gRPC server with the limits of the settings."""
+"""A gRPC server is made here with the limits of the settings."""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One ADS stream as a state machine, without I/O: requests and changed states in, answers out.
+"""A session is one ADS stream as a state machine, without I/O: it takes requests and changed states, and gives answers.
 
 A session remembers what it was asked and what it has sent, never what it is going to send: `next_response` compares with the
 states of now, so that however many changes come while a proxy is slow, it gets the last one, once.
@@ -25,7 +25,7 @@ StateOf = Callable[[str], TypeState | None]
 
 
 class Received(NamedTuple):
-    """What a request said of the responses before it: an ACK, a NACK with gRPC code and message, a stale nonce, or nothing."""
+    """The part of a request that speaks of the responses before it: an ACK, a NACK with gRPC code and message, a stale nonce, or nothing."""
 
     acknowledged: bool = False
     stale: bool = False
@@ -43,12 +43,12 @@ class Response(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About the bytes of the resources."""
+        """Returns about how many bytes the resources have."""
         return sum(payload.size for payload in self.payloads)
 
     @property
     def resources(self) -> int:
-        """How many there are."""
+        """Returns the number of resources."""
         return sum(len(payload) for payload in self.payloads)
 
 
@@ -61,18 +61,19 @@ class Session(abc.ABC):
 
     @abc.abstractmethod
     def receive(self, request: Any) -> Received:
-        """Take a request (a DiscoveryRequest or DeltaDiscoveryRequest), which may make `next_response` owe something."""
+        """Takes a request (a DiscoveryRequest or DeltaDiscoveryRequest), which may make `next_response` owe something; returns what it said of
+        the responses before it."""
 
     @abc.abstractmethod
     def _parts(self, payload: Payload) -> Parts:
-        """A payload in this variant's frames."""
+        """Returns a payload in this variant's frames."""
 
     @abc.abstractmethod
     def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[Change]) -> Response:
-        """The answer to a wildcard subscription, some of whose resources changed or are owed."""
+        """Returns the answer to a wildcard subscription, some of whose resources changed or are owed."""
 
     def next_response(self, state_of: StateOf) -> Response | None:
-        """The first response that the proxy lacks, in warming order. `sent` follows when it is on its way.
+        """Returns the first response that the proxy lacks, in warming order, None if it has everything. `sent` follows when it is on its way.
 
         `state_of` gives the present state of a type, or None where there is none: then the proxy keeps what it has.
         """
@@ -87,7 +88,7 @@ class Session(abc.ABC):
         return None
 
     def sent(self, answer: Response, nonce: str, now: float) -> None:
-        """An answer is on its way under this nonce, at Unix time `now`."""
+        """Notes that an answer is on its way under this nonce, at Unix time `now`."""
         subscription = self.subscriptions[answer.type_url]
         subscription.sent, subscription.sent_at = answer.state, now
         if subscription.type.has_nonces:
@@ -98,7 +99,7 @@ class Session(abc.ABC):
 
     @property
     def is_due(self) -> bool:
-        """Whether `release` is to be called soon, if no other request comes that makes it needless.
+        """Returns whether `release` is to be called soon, if no other request comes that makes it needless.
 
         Envoy takes changed clusters into use when it gets their endpoints, changed or not. They are held until it has answered the
         clusters: in the same moment it asks for the endpoints of new ones, which makes one response of two.
@@ -107,7 +108,7 @@ class Session(abc.ABC):
         return endpoints is not None and bool(endpoints.held) and not (clusters is not None and clusters.in_flight)
 
     def release(self) -> None:
-        """Owe what was held."""
+        """Owes what was held."""
         if (endpoints := self.subscriptions.get(ENDPOINT)) is not None and endpoints.held:
             endpoints.owe(())
 
@@ -129,15 +130,15 @@ class Session(abc.ABC):
         yield b"".join(parts)
 
     def encode(self, answer: Response, version: str, nonce: str) -> bytes:
-        """The bytes of a response."""
+        """Returns the bytes of a response."""
         return b"".join(self.slices(answer, version, nonce))
 
     def owes(self) -> bool:
-        """Whether something is to be sent that did not change."""
+        """Returns whether something is to be sent that did not change."""
         return any(s.owes_all or s.owed for s in self.subscriptions.values())
 
     def owe_everything(self) -> None:
-        """Send all again."""
+        """Owes all resources of all types again."""
         for subscription in self.subscriptions.values():
             subscription.owes_all = True
 
@@ -163,7 +164,7 @@ class Session(abc.ABC):
         return self._changed(subscription, state, changes, state_of)
 
     def _changed(self, subscription: Subscription, state: TypeState, changes: Sequence[Change], state_of: StateOf) -> Response | None:
-        """Those of the changed resources that were asked for, and those that are owed."""
+        """Returns the changed resources that were asked for with those that are owed, None if there are none."""
         matches = [change.wanted_by(subscription.wanted) for change in changes]
         gone = [name for matched in matches for name in matched.missing]
         if subscription.type.has_stand_in and subscription.sent is not None and subscription.sent.groups != state.groups:
@@ -181,7 +182,7 @@ class Session(abc.ABC):
     def _named(
         self, subscription: Subscription, state: TypeState, payloads: list[Payload], gone: Sequence[str], changes: Sequence[Change]
     ) -> Response:
-        """The answer to a subscription by name: what there is, and what there is not (any more)."""
+        """Returns the answer to a subscription by name: the resources that there are, and the names that there is none for (any more)."""
         of = subscription.type
         stand_ins = (StandIns(of, gone),) if gone and of.has_stand_in else ()
         return Response(of.url, state, (*payloads, *stand_ins), self._removed(of, gone), warms_of(changes))
@@ -194,5 +195,5 @@ class Session(abc.ABC):
 
 
 def warms_of(changes: Sequence[Change]) -> frozenset[str]:
-    """The names of the endpoints that Envoy waits for after the changes."""
+    """Returns the names of the endpoints that Envoy waits for after the changes."""
     return NONE.union(*[change.warms for change in changes]) if changes else NONE

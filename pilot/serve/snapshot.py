@@ -1,4 +1,4 @@
-"""What a group of resources was at one moment, and what became of it: computed once for all proxies that share it."""
+"""A snapshot is a group of resources at one moment; what changed since is computed once for all proxies that share it."""
 from __future__ import annotations
 
 import weakref
@@ -18,7 +18,7 @@ class Matches(NamedTuple):
 
 
 class Change:
-    """From one snapshot to another: resources that came or differ, names that went, and what the new ones make Envoy wait for."""
+    """The way from one snapshot to another: resources that came or differ, names that went, and what the new ones make Envoy wait for."""
 
     __slots__ = ("_names", "_wanted", "payload", "removed", "warms")
 
@@ -30,13 +30,13 @@ class Change:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of what came, differs or went."""
+        """Returns the names of what came, differs or went."""
         if self._names is None:
             self._names = frozenset((*(r.name for r in self.payload.resources), *self.removed))
         return self._names
 
     def wanted_by(self, names: Names) -> Matches:
-        """The part that concerns a set of names."""
+        """Returns the part that concerns a set of names."""
         found = self._wanted.get(names)
         if found is None:
             resources = [r for r in self.payload.resources if r.name in names.all]
@@ -46,7 +46,7 @@ class Change:
 
 
 class Snapshot:
-    """The resources of one group by name. Compared by identity."""
+    """The resources of one group by name. Snapshots are compared by identity."""
 
     __slots__ = ("__weakref__", "_batch", "_changes", "by_name")
 
@@ -59,13 +59,13 @@ class Snapshot:
 
     @property
     def payload(self) -> Payload:
-        """All of it."""
+        """Returns all resources as one payload."""
         if self._batch is None:
             self._batch = Payload(self.by_name.values())
         return self._batch
 
     def since(self, old: Snapshot) -> Change:
-        """The change from `old` to this."""
+        """Returns the change from `old` to this."""
         found = self._changes.get(old)
         if found is None:
             found = self._changes[old] = change_of(old.by_name, self.by_name)
@@ -73,7 +73,7 @@ class Snapshot:
 
 
 def change_of(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> Change:
-    """What turns `old` into `new`; an equal resource is no change."""
+    """Returns the change that turns `old` into `new`; an equal resource is no change."""
     resources = [r for name, r in new.items() if (before := old.get(name)) is not r and before != r]
     removed = [name for name in old if name not in new]
     return Change(resources, removed)
@@ -100,14 +100,14 @@ class TypeState:
         return None
 
     def select(self, names: Names) -> Matches:
-        """The resources of a set of names, in this state's order."""
+        """Returns the resources of a set of names, in this state's order."""
         found = self._matches.get(names)
         if found is None:
             found = self._matches[names] = self.pick(names.all)
         return found
 
     def pick(self, wanted: frozenset[str]) -> Matches:
-        """Like `select`, of names that nobody else is likely to ask for."""
+        """Returns the same as `select`, for names that nobody else is likely to ask for."""
         if len(wanted) < 10:
             resources = [r for name in sorted(wanted) if (r := self.get(name)) is not None]
         else:
@@ -116,7 +116,7 @@ class TypeState:
         return Matches(Payload(resources), tuple(missing))
 
     def since(self, old: TypeState) -> tuple[Change, ...]:
-        """What changed from `old` to this, a change a group where the groups are the same."""
+        """Returns what changed from `old` to this, a change a group where the groups are the same."""
         if self._last is not None and self._last[0]() is old:
             return self._last[1]
         changes = self._since(old)
@@ -134,11 +134,11 @@ class TypeState:
         return tuple(change for change in changes if change.payload.resources or change.removed)
 
     def union(self) -> dict[str, Resource]:
-        """All of it by name."""
+        """Returns the resources of all groups by name."""
         return {name: r for s in self.snapshots for name, r in s.by_name.items()}
 
     def _settled(self, change: Change) -> Change:
-        """Without the removal of names that are in another group now."""
+        """Returns the change without the removal of names that are in another group now."""
         gone = [name for name in change.removed if self.get(name) is None]
         return change if len(gone) == len(change.removed) else Change(change.payload.resources, gone)
 

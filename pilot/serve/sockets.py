@@ -1,4 +1,4 @@
-"""The TCP connections that gRPC holds, from outside: what they have delivered, and their end.
+"""The TCP connections that gRPC holds are looked at from outside: what they have delivered, and their end.
 
 gRPC's asyncio server does not tell how far a write is. It can end a call only behind what is being written on it, and without a status not
 at all: to a peer that does not read, the message and the call would stay for as long as the peer likes.
@@ -28,14 +28,14 @@ class Sockets:
         self._to_reset: set[str] = set()
 
     def delivered(self, address: str) -> int | None:
-        """The bytes that a peer has acknowledged since it connected; None if there is no such connection, or the system does not tell."""
+        """Returns the bytes that a peer has acknowledged since it connected; None if there is no such connection, or the system does not tell."""
         with contextlib.suppress(OSError, AttributeError, struct.error), self._open(address) as found:
             count: int = _BYTES_ACKED.unpack_from(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.size))[0]
             return count
         return None
 
     def reset_soon(self, address: str) -> None:
-        """Reset the connection of a peer; what is unsent is lost."""
+        """Resets the connection of a peer; what is unsent is lost."""
         if not self._to_reset:
             asyncio.get_running_loop().call_soon(self._reset)
         self._to_reset.add(address)
@@ -50,7 +50,7 @@ class Sockets:
 
     @contextlib.contextmanager
     def _open(self, address: str) -> Iterator[socket.socket]:
-        """The connection of a peer, as a copy that is closed afterwards. OSError if there is none."""
+        """Yields the connection of a peer, as a copy that is closed afterwards, and raises OSError if there is none."""
         file = self._find(address)
         if file is None:
             raise ConnectionError(address)
@@ -68,7 +68,7 @@ class Sockets:
         return self._files.get(address)
 
     def _scan(self) -> None:
-        """Look at all open files, not more often than needs be: a thousand take 10 ms."""
+        """Looks at all open files, not more often than needs be: a thousand take 10 ms."""
         now = asyncio.get_running_loop().time()
         if now < self._scanned + _SCAN_SECONDS:
             return
@@ -80,7 +80,7 @@ class Sockets:
 
 @contextlib.contextmanager
 def _copy(file: int) -> Iterator[socket.socket]:
-    """The TCP connection of a file descriptor; OSError if it is none."""
+    """Yields the TCP connection of a file descriptor, and raises OSError if it is none."""
     if not stat.S_ISSOCK(os.fstat(file).st_mode):
         raise ConnectionError
     with socket.socket(fileno=os.dup(file)) as found:
@@ -90,7 +90,7 @@ def _copy(file: int) -> Iterator[socket.socket]:
 
 
 def _peer(connection: socket.socket) -> str:
-    """The peer's address as gRPC writes it, without the family."""
+    """Returns the peer's address as gRPC writes it, without the family."""
     host, port = connection.getpeername()[:2]
     bare = host.removeprefix("::ffff:")
     return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"

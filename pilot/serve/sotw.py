@@ -1,4 +1,4 @@
-"""The state-of-the-world variant of xDS: a request names all that is wanted, a response to a wildcard carries all there is."""
+"""In the state-of-the-world variant of xDS, a request names all that is wanted, and a response to a wildcard carries all there is."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pilot.serve.subscription import NONE, Subscription
 
 
 class SotwSession(Session):
-    """DiscoveryRequest in, DiscoveryResponse out."""
+    """A session that takes DiscoveryRequest and answers with DiscoveryResponse."""
 
     def receive(self, request: Any) -> Received:
         if request.HasField("error_detail"):
@@ -35,7 +35,7 @@ class SotwSession(Session):
         return Received(acknowledged=True)
 
     def _rename(self, subscription: Subscription, names: frozenset[str]) -> None:
-        """Take the names of an acknowledgement: those that were added are answered."""
+        """Takes the names of an acknowledgement: those that were added are answered."""
         known = subscription.wanted.all - subscription.dropped
         subscription.owes_all, subscription.respond, subscription.dropped = subscription.owes_all or subscription.respond, False, NONE
         if names == subscription.wanted.all == known:
@@ -47,7 +47,8 @@ class SotwSession(Session):
             subscription.owe(names - known)
 
     def _warm(self, type_url: str) -> None:
-        """Clusters that are sent on a first request may be warming: Envoy then asks for endpoints in what looks like an ACK.
+        """Has the next request for endpoints answered: clusters that are sent on a first request may be warming, and Envoy then asks for endpoints
+        in what looks like an ACK.
 
         https://github.com/envoyproxy/envoy/issues/13009
         """

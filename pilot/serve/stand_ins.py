@@ -1,4 +1,4 @@
-"""What is sent for names that there is no resource for, where a type has an answer for those."""
+"""Stand-ins are sent for names that there is no resource for, where a type has an answer for those."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ class StandIns:
         return len(self._names)
 
     def pieces(self) -> Iterator[Payload]:
-        """Yields them in parts that take a few milliseconds each."""
+        """Yields the stand-ins in payloads that take a few milliseconds each."""
         for start in range(0, len(self._names), NAMES_A_PIECE):
             yield Payload(stand_in(self._type, name) for name in sorted(self._names[start : start + NAMES_A_PIECE]))
 

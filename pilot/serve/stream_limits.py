@@ -1,4 +1,4 @@
-"""How much one stream may ask for and say of itself."""
+"""One stream may ask for so much and say so much of itself, not more."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -8,20 +8,20 @@ from pilot.settings.process import ServeSettings
 
 
 class StreamLimits(NamedTuple):
-    """`types` and `names`: how many subscriptions a stream may have, and resources that it names over all of them. `node_bytes`: the size of
-    its node, with all labels."""
+    """The limits of one stream. `types` is the number of subscriptions that it may have, `names` that of the resources that it names over all
+    of them, `node_bytes` the size of its node, with all labels."""
 
     types: int = 64
     names: int = 50_000
     node_bytes: int = 512 << 10
 
     def node_excess(self, node: Any) -> str:
-        """Returns what is too much about an envoy.config.core.v3.Node, as a sentence for the peer, or ""."""
+        """Returns a sentence for the peer that says what is too much about an envoy.config.core.v3.Node, "" if nothing is."""
         size = node.ByteSize()
         return f"the node has {size} bytes, more than {self.node_bytes}" if size > self.node_bytes else ""
 
     def excess(self, session: Session) -> str:
-        """Returns what is too much about the subscriptions of a stream, as a sentence for the peer, or ""."""
+        """Returns a sentence for the peer that says what is too much about the subscriptions of a stream, "" if nothing is."""
         if len(session.subscriptions) > self.types:
             return f"more than {self.types} types on one stream"
         names = sum(len(subscription.wanted.all) + len(subscription.retained) for subscription in session.subscriptions.values())

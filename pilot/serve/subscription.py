@@ -1,4 +1,4 @@
-"""What one connection watches of one type, and how far it is."""
+"""A subscription is what one connection watches of one type, and how far it is."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
@@ -39,14 +39,14 @@ class Subscription:
 
     @property
     def names(self) -> Collection[str]:
-        """As the proxy asked."""
+        """Returns the names as the proxy asked for them."""
         return WILDCARD | self.wanted.all if self.wildcard else self.wanted.all
 
     def owe(self, names: Iterable[str]) -> None:
-        """Answer these names and those that were held, changed or not, as far as they are asked for."""
+        """Owes these names and those that were held, changed or not, as far as they are asked for."""
         self.owed = self.wanted.all.intersection(self.owed.union(names, self.held))
         self.held = NONE
 
     def is_behind(self, state: TypeState) -> bool:
-        """Whether there may be something to send."""
+        """Returns whether there may be something to send."""
         return state is not self.sent or self.owes_all or bool(self.owed)

@@ -1,4 +1,4 @@
-"""How long responses may be computed before other work of the event loop gets its turn."""
+"""Responses are computed for a bounded time before other work of the event loop gets its turn."""
 from __future__ import annotations
 
 import asyncio
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Turns:
-    """Spreads computing over rounds of the event loop: after `slice_seconds` the others wait for a later round, so that requests are
+    """A scheduler that spreads computing over rounds of the event loop: after `slice_seconds` the others wait for a later round, so that requests are
     read and /ready is answered while the configurations of many proxies are derived."""
 
     def __init__(self, slice_seconds: float = 0.01, now: Callable[[], float] = time.monotonic) -> None:
@@ -19,7 +19,7 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def turn(self) -> None:
-        """Wait for time to compute."""
+        """Waits for time to compute."""
         if not self._scheduled:
             self._schedule()
         elif self._waiting or self._now() >= self._until:
@@ -33,7 +33,7 @@ class Turns:
         asyncio.get_running_loop().call_soon(self._next_round)
 
     def _next_round(self) -> None:
-        """Let some go on: more at a time, up to 64, while a round takes less than a slice."""
+        """Lets some go on: more at a time, up to 64, while a round takes less than a slice."""
         self._batch = min(2 * self._batch, 64) if self._now() < self._until else 1
         released = 0
         while self._waiting and released < self._batch:

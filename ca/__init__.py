@@ -1,1 +1,1 @@
-"""The certificate authority of the mesh; nothing is here yet."""
+"""The certificate authority of the mesh: signing, the root and where it is kept, rotation, and its gRPC service."""

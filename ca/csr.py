@@ -1,0 +1,51 @@
+"""Certificate signing requests: what of them counts is the public key, proved by the signature, and whether they have a common name."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from ca.errors import SigningError
+
+PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
+LARGEST_BYTES = 64 * 1024
+RSA_BITS = range(2048, 8193)
+CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+
+
+class SigningRequest(NamedTuple):
+    """What a certificate is issued for. Names and extensions that the request asks for are not among it."""
+
+    public_key: PublicKey
+    has_common_name: bool
+
+
+def decode_csr(pem: bytes) -> SigningRequest:
+    """Returns the request that the first PEM block holds. SigningError CSR_ERROR where there is none, where its signature is not
+    by its own key, or where its key is of a kind or size that certificates are not issued for."""
+    if len(pem) > LARGEST_BYTES:
+        raise SigningError("CSR_ERROR", f"the request has {len(pem)} bytes, more than {LARGEST_BYTES}")
+    try:
+        csr = x509.load_pem_x509_csr(pem)
+        key = csr.public_key()
+        subject = csr.subject
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise SigningError("CSR_ERROR", f"the request cannot be read: {error}") from error
+    if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
+        raise SigningError("CSR_ERROR", f"keys of type {type(key).__name__} are not supported")
+    if isinstance(key, rsa.RSAPublicKey) and key.key_size not in RSA_BITS:
+        raise SigningError("CSR_ERROR", f"an RSA key of {key.key_size} bits is not supported")
+    if isinstance(key, ec.EllipticCurvePublicKey) and not isinstance(key.curve, CURVES):
+        raise SigningError("CSR_ERROR", f"the curve {key.curve.name} is not supported")
+    if not _is_signed_by_its_key(csr):
+        raise SigningError("CSR_ERROR", "the request is not signed by its own key")
+    return SigningRequest(key, bool(subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)))
+
+
+def _is_signed_by_its_key(csr: x509.CertificateSigningRequest) -> bool:
+    try:
+        return csr.is_signature_valid
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
+        return False

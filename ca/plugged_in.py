@@ -1,0 +1,82 @@
+"""The signing certificate that operators put into a folder, in either of the two layouts that Istio takes.
+
+https://istio.io/latest/docs/tasks/security/cert-management/plugin-ca-cert/
+"""
+from __future__ import annotations
+
+import pathlib
+from typing import NamedTuple
+
+from ca.errors import KeyMaterialError
+from ca.pem import load_bundle, load_key
+from ca.signer import Signer
+from ca.verify import check_signer
+
+EXTRA_ROOTS = "root-cert.pem"
+CRL = "ca-crl.pem"
+
+
+class Layout(NamedTuple):
+    """Names of the files in the folder. `chain` is "" where the certificate file holds the intermediates too."""
+
+    certificate: str
+    key: str
+    roots: str
+    chain: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file that the layout needs."""
+        return tuple(name for name in self if name)
+
+
+TLS_LAYOUT = Layout("tls.crt", "tls.key", "ca.crt")
+ISTIO_LAYOUT = Layout("ca-cert.pem", "ca-key.pem", "root-cert.pem", "cert-chain.pem")
+
+
+class PluggedIn(NamedTuple):
+    """What a folder holds. `crl` is the revocation list in PEM, empty where there is none."""
+
+    signer: Signer
+    crl: bytes = b""
+
+
+def read_plugged_in(folder: str) -> PluggedIn | None:
+    """Returns the signer of a folder, or None where it holds no signing certificate (it may hold root-cert.pem alone, which adds
+    roots to a self-signed one). KeyMaterialError where files are missing, broken, or do not belong together."""
+    top = pathlib.Path(folder)
+    for layout in (TLS_LAYOUT, ISTIO_LAYOUT):
+        present = [name for name in layout.files if (top / name).is_file()]
+        if len(present) == len(layout.files):
+            return PluggedIn(_read(top, layout), _read_file(top / CRL) if layout is ISTIO_LAYOUT and (top / CRL).is_file() else b"")
+        if present and present != [EXTRA_ROOTS]:
+            missing = ", ".join(name for name in layout.files if name not in present)
+            raise KeyMaterialError(f"{folder}: {', '.join(present)} is there, but not {missing}")
+    return None
+
+
+def read_extra_roots(folder: str) -> bytes:
+    """Returns the roots that a folder adds to a self-signed one, in PEM; empty where it adds none."""
+    path = pathlib.Path(folder) / EXTRA_ROOTS
+    return _read_file(path) if path.is_file() else b""
+
+
+def _read(top: pathlib.Path, layout: Layout) -> Signer:
+    certificates = load_bundle(_read_file(top / layout.certificate), str(top / layout.certificate))
+    chain = certificates[1:]
+    if layout.chain:
+        chain = load_bundle(_read_file(top / layout.chain), str(top / layout.chain))
+    roots = load_bundle(_read_file(top / layout.roots), str(top / layout.roots))
+    key = load_key(_read_file(top / layout.key), str(top / layout.key))
+    certificate = certificates[0]
+    above = (certificate, *(c for c in chain if c != certificate))
+    signer = Signer(certificate, key, tuple(c for c in above if c not in roots), roots)
+    check_signer(signer, str(top))
+    return signer
+
+
+def _read_file(path: pathlib.Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise KeyMaterialError(f"{path}: {error.strerror or error}") from error

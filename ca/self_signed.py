@@ -1,0 +1,41 @@
+"""The root of a mesh that brings none: made once, kept, and renewed from the same key before it ends."""
+from __future__ import annotations
+
+import datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from ca.pem import PrivateKey
+from ca.signer import CLOCK_SKEW, Signer, hash_of, key_usage
+
+_AUTHORITY = x509.BasicConstraints(ca=True, path_length=None)
+
+
+def make_root(trust_domain: str, ttl: datetime.timedelta, now: datetime.datetime, bits: int = 2048) -> Signer:
+    """Returns a new self-signed signer with an RSA key of `bits`, whose organization is the trust domain."""
+    name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, trust_domain)])
+    return sign_root(rsa.generate_private_key(65537, bits), name, ttl, now)
+
+
+def sign_root(key: PrivateKey, name: x509.Name, ttl: datetime.timedelta, now: datetime.datetime) -> Signer:
+    """Returns a self-signed signer of an existing key."""
+    public = key.public_key()
+    builder = x509.CertificateBuilder(name, name, public, x509.random_serial_number(), now - CLOCK_SKEW, now + ttl)
+    builder = builder.add_extension(key_usage("key_cert_sign"), critical=True).add_extension(_AUTHORITY, critical=True)
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+    certificate = builder.sign(key, hash_of(key))
+    return Signer(certificate, key, (), (certificate,))
+
+
+def renewal_due(signer: Signer, now: datetime.datetime, grace_percent: float) -> bool:
+    """True once less than `grace_percent` of the root's whole life is left."""
+    begin, end = signer.certificate.not_valid_before_utc, signer.certificate.not_valid_after_utc
+    return end - now <= (end - begin) * (grace_percent / 100)
+
+
+def renewed(signer: Signer, ttl: datetime.timedelta, now: datetime.datetime) -> Signer:
+    """Returns a signer with a new root of the same key and name, under which leaves of the old one stay valid, and the roots that were
+    added by others."""
+    fresh = sign_root(signer.key, signer.certificate.subject, ttl, now)
+    return fresh._replace(roots=(*fresh.roots, *(root for root in signer.roots if root != signer.certificate)))

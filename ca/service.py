@@ -1,0 +1,100 @@
+"""IstioCertificateService over gRPC: who may have which certificate, and what a peer is told when it may not.
+
+The peer learns a code and never a reason: that goes to the log.
+"""
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from ca.authority import Authority
+from ca.errors import SigningError
+from pilot.lib.log import scope
+from protos import ca_pb2
+
+SERVICE = "istio.v1.auth.IstioCertificateService"
+IMPERSONATED = "ImpersonatedIdentity"
+CERT_SIGNER = "CertSigner"
+_log = scope("serverca")
+
+
+class Refused(Exception):
+    """A caller is not who it would have to be; `args[0]` is for the log."""
+
+
+class Observer(Protocol):
+    """What is counted."""
+
+    def csr_received(self) -> None: ...
+    def csr_unauthenticated(self) -> None: ...
+    def csr_failed(self, code: str) -> None: ...
+    def csr_signed(self) -> None: ...
+
+
+Authenticate = Callable[[Any], Awaitable[Sequence[str]]]
+"""Takes a gRPC context and returns the verified identities of its caller, at least one; raises Refused."""
+Impersonate = Callable[[Any, str], Awaitable[None]]
+"""Takes a gRPC context and the identity that a node proxy asks for; raises Refused where it may not."""
+
+
+async def refuse_impersonation(_: Any, identity: str) -> None:
+    """Raises Refused for every identity."""
+    raise Refused(f"nobody may ask for the certificate of {identity}")
+
+
+class CertificateService:
+    """Answers CreateCertificate with bytes in and out."""
+
+    def __init__(self, authority: Authority, authenticate: Authenticate, observer: Observer, impersonate: Impersonate = refuse_impersonation) -> None:
+        self._authority, self._authenticate, self._observer, self._impersonate = authority, authenticate, observer, impersonate
+
+    def handlers(self) -> Any:
+        """Returns the service for `grpc.aio.Server.add_generic_rpc_handlers`."""
+        method = grpc.unary_unary_rpc_method_handler(self._create)
+        return grpc.method_handlers_generic_handler(SERVICE, {"CreateCertificate": method})
+
+    async def _create(self, raw: bytes, context: Any) -> bytes:
+        self._observer.csr_received()
+        try:
+            identities = await self._authenticate(context)
+        except Refused as error:
+            await self._deny(context, "request authenticate failure", error)
+        try:
+            request = ca_pb2.IstioCertificateRequest.FromString(raw)
+        except DecodeError:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "malformed request")
+        if asked := _text(request, IMPERSONATED):
+            try:
+                await self._impersonate(context, asked)
+            except Refused as error:
+                await self._deny(context, "request impersonation authentication failure", error)
+            identities = (asked,)
+        try:
+            chain = self._sign(request, identities)
+        except SigningError as error:
+            self._observer.csr_failed(error.code)
+            _log.error("CSR signing error for %s: %s", ", ".join(identities), error)
+            status = grpc.StatusCode.INVALID_ARGUMENT if error.is_callers_fault else grpc.StatusCode.INTERNAL
+            await context.abort(status, f"CSR signing error ({error.code})")
+        self._observer.csr_signed()
+        answer: bytes = ca_pb2.IstioCertificateResponse(cert_chain=chain).SerializeToString()
+        return answer
+
+    def _sign(self, request: ca_pb2.IstioCertificateRequest, identities: Sequence[str]) -> list[str]:
+        if signer := _text(request, CERT_SIGNER):
+            raise SigningError("CA_NOT_READY", f"the signer {signer!r} is asked for, and there is none but the mesh's own")
+        return self._authority.sign(request.csr.encode(), identities, request.validity_duration)
+
+    async def _deny(self, context: Any, told: str, error: Refused) -> None:
+        self._observer.csr_unauthenticated()
+        _log.warning("%s: %s", told, error)
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, told)
+
+
+def _text(request: ca_pb2.IstioCertificateRequest, key: str) -> str:
+    """Returns a text of the request's metadata, "" where it has none."""
+    value = request.metadata.fields.get(key)
+    return value.string_value if value is not None else ""

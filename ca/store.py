@@ -1,0 +1,63 @@
+"""Where a self-signed root is kept, so that a restart does not make another one: a folder, for a mesh without Kubernetes."""
+from __future__ import annotations
+
+import os
+import pathlib
+import tempfile
+
+from ca.errors import KeyMaterialError
+from ca.pem import certificate_pem, key_pem, load_bundle, load_key
+from ca.signer import Signer
+from ca.verify import check_signer
+
+CERTIFICATE, KEY = "ca-cert.pem", "ca-key.pem"
+
+
+class FolderStore:
+    """Keeps one self-signed signer as ca-cert.pem and ca-key.pem; the key is readable by its owner alone."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = pathlib.Path(folder)
+
+    def load(self) -> Signer | None:
+        """Returns the signer that is kept, or None where nothing is. KeyMaterialError where what is there is broken, or a part of it:
+        a new root in its place would cut off every proxy that trusts the old one."""
+        paths = [self._folder / KEY, self._folder / CERTIFICATE]
+        present = [path.is_file() for path in paths]
+        if not any(present):
+            return None
+        if not all(present):
+            raise KeyMaterialError(f"{self._folder}: of {KEY} and {CERTIFICATE} one is missing")
+        try:
+            key, certificate = (path.read_bytes() for path in paths)
+        except OSError as error:
+            raise KeyMaterialError(f"{self._folder}: {error.strerror or error}") from error
+        root = load_bundle(certificate, str(paths[1]))[0]
+        signer = Signer(root, load_key(key, str(paths[0])), (), (root,))
+        check_signer(signer, str(self._folder))
+        return signer
+
+    def save(self, signer: Signer) -> None:
+        """Keeps a signer in the place of the one before. KeyMaterialError where the folder cannot be written.
+
+        The key goes first: it stays the same when a root is renewed, so that a crash in between leaves a pair that fits.
+        """
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._write(KEY, key_pem(signer.key), 0o600)
+            self._write(CERTIFICATE, certificate_pem(signer.certificate), 0o644)
+        except OSError as error:
+            raise KeyMaterialError(f"{self._folder}: {error.strerror or error}") from error
+
+    def _write(self, name: str, data: bytes, mode: int) -> None:
+        number, path = tempfile.mkstemp(dir=self._folder, prefix=f".{name}.")
+        try:
+            with os.fdopen(number, "wb") as file:
+                os.fchmod(file.fileno(), mode)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(path, self._folder / name)
+        except BaseException:
+            os.unlink(path)
+            raise

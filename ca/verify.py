@@ -1,0 +1,46 @@
+"""Whether a signing certificate, its key, its chain and the roots belong together."""
+from __future__ import annotations
+
+from cryptography import x509
+
+from ca.errors import KeyMaterialError
+from ca.signer import Signer
+
+
+def is_authority(certificate: x509.Certificate) -> bool:
+    """True if the certificate may sign others."""
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+
+
+def check_signer(signer: Signer, where: str) -> None:
+    """Raises KeyMaterialError, which names `where`, unless the certificate may sign, its key is its own, and its chain leads to a root."""
+    if not is_authority(signer.certificate):
+        raise KeyMaterialError(f"{where}: the signing certificate is not a CA (basicConstraints CA:TRUE)")
+    if signer.certificate.public_key() != signer.key.public_key():
+        raise KeyMaterialError(f"{where}: the private key does not belong to the signing certificate")
+    if not _leads_to_root(signer):
+        raise KeyMaterialError(f"{where}: the chain of the signing certificate does not lead to a certificate of the root bundle")
+
+
+def _leads_to_root(signer: Signer) -> bool:
+    """Follows issuers upwards, however the files order the intermediates."""
+    at, left = signer.certificate, list(signer.intermediates)
+    while True:
+        if at in signer.roots or any(_issued(root, at) for root in signer.roots):
+            return True
+        above = next((c for c in left if c != at and _issued(c, at)), None)
+        if above is None:
+            return False
+        left.remove(above)
+        at = above
+
+
+def _issued(issuer: x509.Certificate, subject: x509.Certificate) -> bool:
+    try:
+        subject.verify_directly_issued_by(issuer)
+    except Exception:  # the library raises ValueError, TypeError, InvalidSignature and UnsupportedAlgorithm: all of them mean no
+        return False
+    return True

@@ -1,0 +1,280 @@
+"""Where the signer comes from: a folder of the operator's, or a root of our own that is kept and renewed."""
+from __future__ import annotations
+
+import datetime
+import pathlib
+import stat
+
+import pytest
+
+from ca.authority import Authority
+from ca.csr import decode_csr
+from ca.errors import KeyMaterialError
+from ca.pem import bundle_pem, key_pem
+from ca.plugged_in import read_extra_roots, read_plugged_in
+from ca.reload import PluggedInReload
+from ca.rotation import Rotation
+from ca.self_signed import make_root, renewal_due, sign_root
+from ca.signer import Signer
+from ca.store import FolderStore
+from tests.support.certificates import DAY, IDENTITY, NOW, csr, ec_key, intermediate, name, root, write_plugged_in
+
+# -- plugged in --------------------------------------------------------------------------------------------------------
+
+
+def test_istios_layout_is_read(tmp_path: pathlib.Path) -> None:
+    signer = intermediate(root())
+    write_plugged_in(tmp_path, signer)
+    (tmp_path / "ca-crl.pem").write_bytes(b"a list")
+    found = read_plugged_in(str(tmp_path))
+    assert found is not None
+    assert found.signer.intermediates == signer.intermediates
+    assert found.signer.roots == signer.roots
+    assert found.crl == b"a list"
+
+
+def test_the_layout_of_tls_secrets_is_read_first_and_has_no_crl(tmp_path: pathlib.Path) -> None:
+    write_plugged_in(tmp_path, intermediate(root(1), 1))
+    (tmp_path / "ca-crl.pem").write_bytes(b"a list")
+    above = root()
+    signer = intermediate(intermediate(above), 3)
+    (tmp_path / "tls.crt").write_bytes(bundle_pem(signer.intermediates))
+    (tmp_path / "tls.key").write_bytes(key_pem(signer.key))
+    (tmp_path / "ca.crt").write_bytes(above.roots_pem)
+    found = read_plugged_in(str(tmp_path))
+    assert found is not None
+    assert found.signer.intermediates == signer.intermediates
+    assert found.crl == b""
+
+
+def test_a_root_that_signs_itself_has_no_intermediates(tmp_path: pathlib.Path) -> None:
+    write_plugged_in(tmp_path, root())
+    found = read_plugged_in(str(tmp_path))
+    assert found is not None
+    assert found.signer.intermediates == ()
+
+
+def test_a_folder_with_roots_alone_adds_them(tmp_path: pathlib.Path) -> None:
+    assert read_extra_roots(str(tmp_path)) == b""
+    (tmp_path / "root-cert.pem").write_bytes(root().roots_pem)
+    assert read_plugged_in(str(tmp_path)) is None
+    assert read_extra_roots(str(tmp_path)) == root().roots_pem
+    assert read_plugged_in(str(tmp_path / "nowhere")) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "told"),
+    [
+        ("ca-key.pem", None, "not ca-key.pem"),
+        ("cert-chain.pem", None, "not cert-chain.pem"),
+        ("ca-key.pem", key_pem(ec_key(7)), "does not belong"),
+        ("ca-key.pem", b"no key", "ca-key.pem: it holds no private key"),
+        ("ca-cert.pem", b"nothing", "ca-cert.pem: it holds no certificates"),
+        ("root-cert.pem", root(5).roots_pem, "does not lead to"),
+        ("cert-chain.pem", b"", "cert-chain.pem: it holds no certificates"),
+    ],
+    ids=["no key", "no chain", "other key", "broken key", "broken certificate", "other root", "empty chain"],
+)
+def test_files_that_do_not_fit_say_which(tmp_path: pathlib.Path, file: str, data: bytes | None, told: str) -> None:
+    write_plugged_in(tmp_path, intermediate(root()))
+    if data is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_bytes(data)
+    with pytest.raises(KeyMaterialError, match=told) as caught:
+        read_plugged_in(str(tmp_path))
+    assert "PRIVATE" not in str(caught.value)
+
+
+def test_a_leaf_cannot_be_plugged_in(tmp_path: pathlib.Path) -> None:
+    above = root()
+    authority = Authority(above, DAY, DAY, lambda: NOW)
+    chain = authority.sign(csr(), [IDENTITY], 60)
+    write_plugged_in(tmp_path, Signer(above.certificate, ec_key(), (), above.roots))
+    (tmp_path / "ca-cert.pem").write_text(chain[0])
+    (tmp_path / "cert-chain.pem").write_text(chain[0])
+    with pytest.raises(KeyMaterialError, match="is not a CA"):
+        read_plugged_in(str(tmp_path))
+
+
+# -- live --------------------------------------------------------------------------------------------------------------
+
+
+class Followed:
+    """A folder that is followed, without the following: `reload` is what a change leads to."""
+
+    def __init__(self, folder: pathlib.Path, multiple_roots: bool = False) -> None:
+        found = read_plugged_in(str(folder))
+        assert found is not None
+        self.authority = Authority(found.signer, DAY, DAY, lambda: NOW)
+        self.changes = self.crls = 0
+        self.authority.on_change.append(self._changed)
+        self.reload = PluggedInReload(str(folder), self.authority, found.crl, multiple_roots, self._crl).reload
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def _crl(self) -> None:
+        self.crls += 1
+
+
+def test_an_intermediate_is_changed_live(tmp_path: pathlib.Path) -> None:
+    above = root()
+    write_plugged_in(tmp_path, intermediate(above))
+    followed = Followed(tmp_path)
+    followed.reload()
+    assert followed.changes == 0
+    other = intermediate(above, 1)
+    write_plugged_in(tmp_path, other)
+    followed.reload()
+    assert followed.changes == 1
+    assert followed.authority.signer.certificate == other.certificate
+
+
+def test_another_root_is_taken_only_where_several_are_allowed_and_one_set_contains_the_other(tmp_path: pathlib.Path) -> None:
+    first, second = root(), root(1)
+    both = intermediate(first)._replace(roots=(*first.roots, *second.roots))
+    write_plugged_in(tmp_path, intermediate(first))
+    strict, lenient = Followed(tmp_path), Followed(tmp_path, multiple_roots=True)
+    write_plugged_in(tmp_path, both)
+    for followed in (strict, lenient):
+        followed.reload()
+    assert (strict.changes, lenient.changes) == (0, 1)
+    assert len(lenient.authority.signer.roots) == 2
+    write_plugged_in(tmp_path, intermediate(root(2), 2))
+    lenient.reload()
+    assert lenient.changes == 1
+
+
+def test_broken_files_leave_the_signer_as_it_was(tmp_path: pathlib.Path) -> None:
+    write_plugged_in(tmp_path, intermediate(root()))
+    followed = Followed(tmp_path)
+    before = followed.authority.signer
+    (tmp_path / "ca-key.pem").write_bytes(b"")
+    followed.reload()
+    for path in tmp_path.iterdir():
+        path.unlink()
+    followed.reload()
+    assert followed.authority.signer is before
+    assert followed.changes == 0
+
+
+def test_a_crl_is_changed_live(tmp_path: pathlib.Path) -> None:
+    write_plugged_in(tmp_path, intermediate(root()))
+    followed = Followed(tmp_path)
+    (tmp_path / "ca-crl.pem").write_bytes(b"a list")
+    followed.reload()
+    followed.reload()
+    assert (followed.crls, followed.changes) == (1, 0)
+
+
+# -- self-signed -------------------------------------------------------------------------------------------------------
+
+
+def test_a_root_of_our_own_is_an_authority_of_the_trust_domain() -> None:
+    signer = make_root("example.org", 10 * DAY, NOW)
+    assert signer.certificate.subject.rfc4514_string() == "O=example.org"
+    assert signer.key.key_size == 2048
+    assert signer.certificate.not_valid_after_utc == NOW + 10 * DAY
+    signer.certificate.verify_directly_issued_by(signer.certificate)
+
+
+def test_a_root_is_kept_and_its_key_is_the_owners_alone(tmp_path: pathlib.Path) -> None:
+    store = FolderStore(str(tmp_path / "ca"))
+    assert store.load() is None
+    signer = root()
+    store.save(signer)
+    kept = store.load()
+    assert kept is not None
+    assert (kept.certificate, key_pem(kept.key)) == (signer.certificate, key_pem(signer.key))
+    assert stat.S_IMODE((tmp_path / "ca" / "ca-key.pem").stat().st_mode) == 0o600
+    assert sorted(path.name for path in (tmp_path / "ca").iterdir()) == ["ca-cert.pem", "ca-key.pem"]
+
+
+@pytest.mark.parametrize("file", ["ca-cert.pem", "ca-key.pem"])
+def test_a_kept_root_that_is_broken_is_not_replaced(tmp_path: pathlib.Path, file: str) -> None:
+    store = FolderStore(str(tmp_path))
+    store.save(root())
+    (tmp_path / file).unlink()
+    with pytest.raises(KeyMaterialError, match="is missing"):
+        store.load()
+    (tmp_path / file).write_bytes(b"something")
+    with pytest.raises(KeyMaterialError, match=file):
+        store.load()
+
+
+@pytest.mark.parametrize(("age", "due"), [(79, False), (80, True), (101, True)])
+def test_a_root_is_renewed_in_the_last_fifth_of_its_life(age: int, due: bool) -> None:
+    signer = sign_root(ec_key(), name("d"), 100 * DAY - datetime.timedelta(minutes=2), NOW + datetime.timedelta(minutes=2))
+    assert renewal_due(signer, NOW + age * DAY, 20) is due
+
+
+class Replica:
+    """An authority that renews its root, with a store that may be shared."""
+
+    def __init__(self, store: FolderStore, signer: Signer, now: datetime.datetime) -> None:
+        self.authority = Authority(signer, DAY, DAY, lambda: now)
+        self.rotation = Rotation(self.authority, store, 100 * DAY, datetime.timedelta(hours=1), 20, lambda: now)
+
+
+async def test_a_renewed_root_has_the_same_key_so_that_old_leaves_stay_valid(tmp_path: pathlib.Path) -> None:
+    store, extra = FolderStore(str(tmp_path)), root(3)
+    old = root()
+    store.save(old)
+    late = Replica(store, old._replace(roots=(*old.roots, *extra.roots)), NOW + 90 * DAY)
+    leaf = old.issue(decode_csr(csr()), [IDENTITY], DAY, NOW)
+    assert await late.rotation.look()
+    fresh = late.authority.signer
+    assert fresh.certificate != old.certificate
+    assert fresh.certificate.not_valid_after_utc == NOW + 190 * DAY
+    leaf.verify_directly_issued_by(fresh.certificate)
+    assert fresh.roots == (fresh.certificate, *extra.roots)
+    kept = store.load()
+    assert kept is not None
+    assert kept.certificate == fresh.certificate
+    assert not await late.rotation.look()
+
+
+async def test_a_root_that_another_replica_renewed_is_taken(tmp_path: pathlib.Path) -> None:
+    store = FolderStore(str(tmp_path))
+    old = root()
+    store.save(old)
+    one, other = (Replica(store, old, NOW + 90 * DAY) for _ in range(2))
+    assert await one.rotation.look()
+    assert await other.rotation.look()
+    assert other.authority.signer.certificate == one.authority.signer.certificate
+
+
+async def test_a_store_that_fails_or_keeps_another_key_changes_nothing(tmp_path: pathlib.Path) -> None:
+    store = FolderStore(str(tmp_path))
+    replica = Replica(store, root(), NOW)
+    store.save(root(1, life=200 * DAY))
+    with pytest.raises(KeyMaterialError, match="another key"):
+        await replica.rotation.look()
+    (tmp_path / "ca-key.pem").unlink()
+    with pytest.raises(KeyMaterialError):
+        await replica.rotation.look()
+    assert replica.authority.signer is root()
+
+
+async def test_rotation_goes_on_after_a_failure(tmp_path: pathlib.Path) -> None:
+    store = FolderStore(str(tmp_path))
+    store.save(root())
+    (tmp_path / "ca-key.pem").unlink()
+    replica = Replica(store, root(), NOW + 90 * DAY)
+    slept: list[float] = []
+
+    class End(Exception):
+        pass
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            store.save(root())
+        if len(slept) == 3:
+            raise End
+
+    with pytest.raises(End):
+        await replica.rotation.run(sleep, lambda: 0.5)
+    assert slept == [1800, 3600, 3600]
+    assert replica.authority.signer.certificate != root().certificate

@@ -1,0 +1,126 @@
+"""CreateCertificate: who is answered, and what the others are told."""
+from __future__ import annotations
+
+import datetime
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import grpc
+import pytest
+from cryptography import x509
+from grpc import aio
+
+from ca.authority import Authority
+from ca.service import SERVICE, CertificateService, Refused
+from protos import ca_pb2
+from tests.support.certificates import DAY, IDENTITY, NOW, csr, root
+
+NODE = "spiffe://cluster.local/ns/istio-system/sa/ztunnel"
+
+
+class Counted:
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def csr_received(self) -> None:
+        self.seen.append("received")
+
+    def csr_unauthenticated(self) -> None:
+        self.seen.append("unauthenticated")
+
+    def csr_failed(self, code: str) -> None:
+        self.seen.append(code)
+
+    def csr_signed(self) -> None:
+        self.seen.append("signed")
+
+
+async def authenticate(context: Any) -> Sequence[str]:
+    token = dict(context.invocation_metadata()).get("authorization", "")
+    if not token:
+        raise Refused("the reason with a secret in it")
+    return (token,)
+
+
+async def impersonate(context: Any, identity: str) -> None:
+    if await authenticate(context) != (NODE,) or not identity.endswith("/web"):
+        raise Refused("the reason with a secret in it")
+
+
+class Client:
+    def __init__(self, channel: aio.Channel, counted: Counted) -> None:
+        self._call: Any = channel.unary_unary(f"/{SERVICE}/CreateCertificate")
+        self.counted = counted
+
+    async def create(self, token: str = IDENTITY, raw: bytes | None = None, **fields: Any) -> list[str]:
+        request = ca_pb2.IstioCertificateRequest(csr=csr().decode())
+        request.validity_duration = fields.pop("seconds", 60)
+        request.metadata.update(fields)
+        metadata = (("authorization", token),) if token else ()
+        answer = await self._call(request.SerializeToString() if raw is None else raw, metadata=metadata)
+        return list(ca_pb2.IstioCertificateResponse.FromString(answer).cert_chain)
+
+    async def refused(self, **arguments: Any) -> tuple[grpc.StatusCode, str]:
+        with pytest.raises(aio.AioRpcError) as caught:
+            await self.create(**arguments)
+        return caught.value.code(), caught.value.details() or ""
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    counted = Counted()
+    authority = Authority(root(), DAY, 90 * DAY, lambda: NOW)
+    server = aio.server()
+    server.add_generic_rpc_handlers((CertificateService(authority, authenticate, counted, impersonate).handlers(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield Client(channel, counted)
+    await server.stop(None)
+
+
+def identities(chain: list[str]) -> list[str]:
+    leaf = x509.load_pem_x509_certificate(chain[0].encode())
+    return leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.UniformResourceIdentifier)
+
+
+async def test_a_caller_gets_a_certificate_of_its_identity(client: Client) -> None:
+    chain = await client.create(seconds=3600)
+    assert identities(chain) == [IDENTITY]
+    assert x509.load_pem_x509_certificate(chain[0].encode()).not_valid_after_utc == NOW + datetime.timedelta(hours=1)
+    assert client.counted.seen == ["received", "signed"]
+
+
+async def test_a_caller_without_identity_gets_nothing_and_no_reason(client: Client) -> None:
+    assert await client.refused(token="") == (grpc.StatusCode.UNAUTHENTICATED, "request authenticate failure")
+    assert client.counted.seen == ["received", "unauthenticated"]
+
+
+async def test_a_node_proxy_gets_the_certificate_of_a_workload_and_nobody_else_does(client: Client) -> None:
+    assert identities(await client.create(token=NODE, ImpersonatedIdentity=IDENTITY)) == [IDENTITY]
+    told = (grpc.StatusCode.UNAUTHENTICATED, "request impersonation authentication failure")
+    assert await client.refused(ImpersonatedIdentity=NODE) == told
+    assert await client.refused(token=NODE, ImpersonatedIdentity="spiffe://cluster.local/ns/bank/sa/admin") == told
+    assert client.counted.seen[-2:] == ["received", "unauthenticated"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "code"),
+    [
+        ({"seconds": 90 * 86400 + 1}, grpc.StatusCode.INVALID_ARGUMENT, "TTL_ERROR"),
+        ({"raw": ca_pb2.IstioCertificateRequest(csr="nothing").SerializeToString()}, grpc.StatusCode.INVALID_ARGUMENT, "CSR_ERROR"),
+        ({"raw": b""}, grpc.StatusCode.INVALID_ARGUMENT, "CSR_ERROR"),
+        ({"CertSigner": "another"}, grpc.StatusCode.INTERNAL, "CA_NOT_READY"),
+        ({"token": NODE, "ImpersonatedIdentity": "spiffe://clüster/ns/shop/sa/web"}, grpc.StatusCode.INTERNAL, "CERT_GEN_ERROR"),
+    ],
+    ids=["too long", "no request", "empty", "other signer", "no name"],
+)
+async def test_a_request_that_is_not_signed_learns_the_code_alone(
+    client: Client, arguments: dict[str, Any], status: grpc.StatusCode, code: str
+) -> None:
+    assert await client.refused(**arguments) == (status, f"CSR signing error ({code})")
+    assert client.counted.seen == ["received", code]
+
+
+async def test_bytes_that_are_no_message_are_an_invalid_argument(client: Client) -> None:
+    assert await client.refused(raw=b"\xff\xff\xff") == (grpc.StatusCode.INVALID_ARGUMENT, "malformed request")

@@ -24,7 +24,7 @@ _log.addFilter(_OfOurs())
 
 
 def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
-    """Adds /ready, which answers 200 or 503 without a body. Until it is 200 nothing else is answered either, for want of something to show."""
+    """Adds /ready, which answers 200 or 503 without a body."""
 
     async def ready(_: web.Request) -> web.Response:
         return web.Response(status=200 if is_ready() else 503)

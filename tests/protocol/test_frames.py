@@ -96,6 +96,14 @@ class TestMessages:
         self.keep(messages, session, answer, "v1", "n")
         assert messages.find(session, answer, "v1") is None
 
+    def test_a_message_that_is_made_anew_takes_the_place_of_the_one_before(self) -> None:
+        messages, session = Messages(limit=25_000), delta()
+        one, other = (self.answer(session, batch([letter * 3_500])) for letter in "ab")
+        kept = [self.keep(messages, session, answer, "v1", nonce) for answer, nonce in ((other, "n"), (one, "n"), (one, "m"), (one, "o"))]
+        assert messages.find(session, one, "v1") is kept[-1]
+        assert messages.find(session, other, "v1") is kept[0], "bytes that are gone push nothing out"
+        assert messages._held == len(kept[0].data) + len(kept[-1].data)
+
     def test_bytes_are_bounded_and_who_was_asked_for_last_stays(self) -> None:
         messages, session = Messages(limit=25_000), delta()
         answers = [self.answer(session, batch([letter * 3_500])) for letter in "abc"]

@@ -10,7 +10,7 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.metrics import Metrics
-from pilot.lib.xds_types import BY_SHORT_NAME, HEALTH
+from pilot.lib.xds_types import BY_SHORT_NAME, HEALTH, short_name
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
 from pilot.serve.connection import Connection
@@ -18,7 +18,7 @@ from pilot.serve.delta import DeltaSession
 from pilot.serve.discovery import Discovery
 from pilot.serve.drain import drain
 from pilot.serve.flight import FlightLimits
-from tests.support.ads import NODE, Client, plan, serving
+from tests.support.ads import NODE, Client, Server, plan, serving
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 
@@ -208,6 +208,31 @@ async def test_a_bug_in_serving_ends_one_stream_alone(monkeypatch: pytest.Monkey
         assert server.metric("pilot_total_xds_internal_errors 1")
 
 
+def watching(server: Server, *kinds: str) -> Connection:
+    """Returns a connection without a stream, which has asked for all of some types and is to be sent a resource of each."""
+    session = DeltaSession(server.discovery.name_sets)
+    for kind in kinds:
+        server.set(kind, a="1")
+        session.receive(discovery_pb2.DeltaDiscoveryRequest(type_url=BY_SHORT_NAME[kind]))
+    proxy = Proxy(type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={})
+    connection = server.discovery.connect(NODE, proxy, "10.0.0.1:99", session)
+    connection.mark(0.0, {"config": 1})
+    return connection
+
+
+async def test_a_response_that_cannot_be_written_is_counted_as_an_error_and_not_as_a_push() -> None:
+    async def fail(_: bytes) -> None:
+        raise OSError("it cannot be written")
+
+    async with serving() as server:
+        connection = watching(server, "cds")
+        with pytest.raises(OSError, match="cannot be written"):
+            await server.pusher.serve(connection, fail)
+        assert server.metric('pilot_xds_pushes{type="cds_senderr"} 1')
+        assert not server.metric('pilot_xds_pushes{type="cds"} 1')
+        assert len(server.pusher.flight) == 0
+
+
 async def test_a_proxy_that_has_gone_leaves_nothing() -> None:
     async with serving() as server:
         server.set("cds", a="1")
@@ -335,6 +360,27 @@ async def test_drain_delivers_what_is_pending_and_ends_at_once() -> None:
             await drain(server.grpc, server.ads.connections, 60.0)
         await client.gets("cds", "a")
         assert (await client.ends())[0] is grpc.StatusCode.OK
+
+
+async def test_drain_lets_a_stream_that_is_being_written_have_the_rest_of_its_push() -> None:
+    written: list[str] = []
+    taken = asyncio.Event()
+
+    async def write(message: bytes) -> None:
+        written.append(short_name(discovery_pb2.DeltaDiscoveryResponse.FromString(message).type_url))
+        await taken.wait()
+
+    async with serving() as server:
+        connection = watching(server, "cds", "lds")
+        connection.end = connection.finish
+        writer = asyncio.create_task(server.pusher.serve(connection, write))
+        await server.eventually(lambda: written)
+        await drain(server.grpc, [connection], 60.0)  # looks at least once
+        taken.set()
+        await server.eventually(lambda: not connection.busy)
+        assert written == ["cds", "lds"]
+        connection.finish()
+        await writer
 
 
 async def test_drain_cuts_off_who_does_not_take_it() -> None:

@@ -38,7 +38,7 @@ PolicyScope = Literal["ports", "inbound", "outbound", "gateway"]
 
 class PolicySubjectKey(msgspec.Struct, frozen=True, cache_hash=True):
     """The facts that decide which policies apply to a workload. `labels` are those that some policy asks for; `targets` are the (group, kind,
-    name) of what the proxy stands for in its namespace, such as its Gateway of the Gateway API."""
+    name) of the objects that the proxy stands for in its namespace, such as its Gateway of the Gateway API."""
 
     namespace: str
     labels: Labels = frozenset()
@@ -56,7 +56,7 @@ class PolicyFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The features that the proxy's build registers, where they matter; all of it for Istio's own proxy."""
+    """The features that the proxy's build registers, where they matter; Istio's own proxy has all of them."""
 
     metadata_exchange: bool = True  # network filter istio.metadata_exchange, also as an upstream filter of clusters
     peer_metadata: bool = True  # HTTP filter io.istio.http.peer_metadata

@@ -16,9 +16,9 @@ from pilot.settings.process import ServeSettings
 class FlightLimits(NamedTuple):
     """Bounds, in bytes and seconds.
 
-    `moving`: bytes of large responses whose writing began a moment ago. `stalled`: bytes of responses that take longer.
-    `small`: a response of up to that size waits for nobody. `patience`: the shortest time after which a write counts as stalled.
-    `grace`: the shortest time after which a write can be given up for others. `timeout`: the time that a write may take at all.
+    `moving` bounds the bytes of large responses whose writing began a moment ago, `stalled` those of responses that take longer.
+    A response of up to `small` bytes waits for nobody. `patience` is the shortest time after which a write counts as stalled, `grace` the
+    shortest after which it can be given up for others, `timeout` the time that it may take at all.
     """
 
     moving: int = 64 << 20

@@ -1,4 +1,4 @@
-"""One stream may ask for so much and say so much of itself, not more."""
+"""What one stream asks for and says of itself is limited."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -12,11 +12,13 @@ NONE: frozenset[str] = frozenset()
 
 
 class Subscription:
-    """`names` are those asked for, next to everything where `wildcard`. `sent` is the state that the proxy has been brought to.
+    """The watch of one type. `names` are those asked for, next to everything where `wildcard`. `sent` is the state that the proxy has been
+    brought to.
 
-    What is owed although it did not change: all of it (`owes_all`), or the names in `owed`; names in `held` will be, when the proxy
-    has taken what made it want them. `retained`: names that a reconnecting client says it still has. `dropped`: names that a request with
-    a stale nonce did not have. `respond`: the next acknowledgement is answered in full, because Envoy may wait for it.
+    Some resources are owed although they did not change: all of them (`owes_all`), or the names in `owed`; names in `held` will be owed
+    when the proxy has taken what made it want them. `retained` are names that a reconnecting client says it still has, `dropped` those
+    that a request with a stale nonce did not have. `respond` says that the next acknowledgement is answered in full, because Envoy may
+    wait for it.
     """
 
     __slots__ = (

@@ -8,7 +8,8 @@ Facets that need the views stand beside these: `GatewayListenersFacet`, `Gateway
 reading by them, is a key where it is made:
 - objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`
 - views: `EgressHostsKey` in `views.egress_hosts`, `ImportKey` in `views.imports`, `ViewerKey` in `views.virtual_services`,
-  `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`
+  `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`,
+  `MergeKey` in `views.gateway_merge`
 - clusters: `ClusterKey`, `ClusterListKey`, `ClusterTraitsKey`, `InboundClusterKey`; endpoints: `VantageKey`
 - listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
   `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`

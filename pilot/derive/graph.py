@@ -217,7 +217,7 @@ class Database:
             self.on_run(node)
         if error is not None:
             self._fail(node, error)
-        elif node.value is UNSET or node.error is not None or (value is not node.value and (node.gathered is not None or value != node.value)):
+        elif node.value is UNSET or node.error is not None or (value is not node.value and (node.gathered is not None or _differ(node.value, value))):
             node.value, node.error, node.changed_at = value, None, self.revision
         node.stale, node.verified_at = False, self.revision
 
@@ -392,3 +392,8 @@ class Database:
 
     def __len__(self) -> int:
         return sum(map(len, self._nodes.values()))
+
+
+def _differ(old: Any, new: Any) -> bool:
+    """Returns whether a value is another one. Mappings in another order are: what is built from their items would come in another order."""
+    return bool(new != old) or (isinstance(new, dict) and list(new) != list(old))

@@ -519,3 +519,21 @@ def test_lookups_share_the_items_of_keys_that_they_have_in_common() -> None:
     assert len(world) < nodes
     world.refresh(one)
     assert one.value == {"n00000": 0, "n00001": 5}
+
+
+@derived
+def ranks(db: World) -> dict[str, int]:
+    found = {key: number(db, key) or 0 for key in db.numbers.all_keys()}
+    return dict.fromkeys(sorted(found, key=lambda key: found[key]), 0)
+
+
+@derived
+def in_line(db: World) -> str:
+    return " ".join(ranks(db))
+
+
+def test_a_mapping_in_another_order_is_another_value() -> None:
+    world = World()
+    node = world.watch(in_line)
+    assert world.set("n00000", 9) == [node]
+    assert in_line(world) == "n00001 n00002 n00000"

@@ -1,4 +1,4 @@
-"""It is decided here which responses may be written at once, so that memory is bounded and proxies that do not read hold up nobody.
+"""Decides which responses may be written at once, so that memory is bounded and proxies that do not read hold up nobody.
 
 This is bookkeeping without a clock: `look` is told how much time has passed. docs/adr/010-slow-readers.md has the reasons.
 """

@@ -94,7 +94,7 @@ class HTTPCookie(Strict, frozen=True):
 
 
 class ConsistentHashLB(OneOf, frozen=True):
-    """It has one hash key and at most one algorithm."""
+    """A policy of consistent hashing has one hash key and at most one algorithm."""
 
     groups: ClassVar = (("http_header_name", "http_cookie", "use_source_ip", "http_query_parameter_name"), ("ring_hash", "maglev"),)
 
@@ -202,7 +202,7 @@ class Failover(Strict, frozen=True):
 
 
 class LocalityLoadBalancerSetting(Strict, frozen=True):
-    """It has `distribute`, or `failover` with or without `failover_priority`."""
+    """A locality setting has `distribute`, or `failover` with or without `failover_priority`."""
 
     distribute: tuple[Distribute, ...] = ()
     failover: tuple[Failover, ...] = ()

@@ -14,7 +14,7 @@ class MutualTLS(Strict, frozen=True):
 
 
 class PeerAuthentication(Strict, frozen=True):
-    """It says which kinds of connections a workload accepts."""
+    """A PeerAuthentication says which kinds of connections a workload accepts."""
 
     selector: WorkloadSelector | None = None
     mtls: MutualTLS | None = None

@@ -7,7 +7,7 @@ from pilot.model.config.selector import PolicyTargetReference, WorkloadSelector
 
 
 class RequestAuthentication(Strict, frozen=True):
-    """It says which JSON web tokens a workload understands."""
+    """A RequestAuthentication says which JSON web tokens a workload understands."""
 
     selector: WorkloadSelector | None = None
     target_ref: PolicyTargetReference | None = None

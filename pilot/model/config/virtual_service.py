@@ -13,7 +13,7 @@ UnmatchedPreflights = Literal["UNSPECIFIED", "FORWARD", "IGNORE"]
 
 
 class VirtualService(Strict, frozen=True):
-    """It says how requests to some hosts are routed. Empty `gateways` mean ("mesh",); the order of the routes is their priority."""
+    """A VirtualService says how requests to some hosts are routed. Empty `gateways` mean ("mesh",); the order of the routes is their priority."""
 
     hosts: tuple[str, ...] = ()
     gateways: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ def _inline_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resou
 
 
 inline_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("outbound clusters with endpoints", inline_keys, _inline_cluster)
-"""Holds the endpoints that Envoy resolves by DNS, with the names to resolve; nearer ones come first."""
+"""The outbound clusters of a proxy that hold their endpoints, with the names that Envoy resolves by DNS; nearer endpoints come first."""
 
 
 @derived

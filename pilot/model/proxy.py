@@ -26,7 +26,8 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
 
     `metadata` is the node's metadata as plain data (istio.io/latest/docs/reference/config: all booleans and lists are strings).
     `extensions` are names and types of the extensions that its Envoy was built with, None where the node does not list them (Istio's proxy
-    through pilot-agent): then it has everything that Istio's build has.
+    through pilot-agent): then it has everything that Istio's build has. `identity` is the SPIFFE identity that its stream has proved and that may
+    be this proxy, "" where none was verified; everything else is what the proxy says of itself.
     """
 
     type: NodeType
@@ -38,6 +39,7 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     locality: Locality = Locality()
     extensions: frozenset[str] | None = None
     version: str = ""  # ISTIO_VERSION
+    identity: str = ""
 
     def text(self, key: str, default: str = "") -> str:
         """Returns a metadata value as text, `default` where it is absent."""

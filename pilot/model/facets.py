@@ -7,6 +7,7 @@ Facets that need the views stand beside these: `GatewayListenersFacet`, `Gateway
 `SidecarRoutesFacet` in `views.sidecar_routing`, `AddressFamiliesFacet` in `virtual_addresses`. What is cut out of facets, or comes of
 reading by them, is a key where it is made:
 - objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`
+- secrets: `CredentialKey` in `credential_key`, `AccountKey` in `inputs`
 - views: `EgressHostsKey` in `views.egress_hosts`, `ImportKey` in `views.imports`, `ViewerKey` in `views.virtual_services`,
   `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`,
   `MergeKey` in `views.gateway_merge`
@@ -26,6 +27,7 @@ from pilot.lib.duration import Duration
 from pilot.model.config.object import ObjectKey
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyHeaders
 from pilot.model.config.tracing import CustomTag
+from pilot.model.credential_key import CredentialKey
 from pilot.model.endpoint import Locality
 from pilot.model.proxy import NodeType
 from pilot.model.service import Port, ServiceRef
@@ -102,6 +104,20 @@ class SecretServersFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
     credentials: bool = False  # serves credentials named sds://…
     files: bool = False  # serves mounted files
+
+
+class CredentialReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
+    """The credentials that a proxy may read, by its verified identity: those of its own namespace, in its cluster or the own one.
+
+    `lists_secrets`: its service account may read private keys there. `referred`: the Secrets of `kubernetes-gateway://` that a Gateway of the
+    namespace refers to. `roots`: the names that its Gateways give for roots, though nothing in the name says so.
+    """
+
+    namespace: str
+    cluster: str
+    lists_secrets: bool = False
+    referred: frozenset[CredentialKey] = frozenset()
+    roots: frozenset[CredentialKey] = frozenset()
 
 
 class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):

@@ -1,7 +1,7 @@
 """Every input table. Derived functions take a `Mesh` and read these, nothing else."""
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pilot.derive import Database, Table
 from pilot.model import indexes
@@ -29,6 +29,17 @@ from pilot.settings.mesh import MeshSettings
 S = TypeVar("S")
 Rows = Table[ObjectKey, Object[S]]
 RegistryRows = Table[RegistryKey, Object[S]]
+
+
+class AccountKey(NamedTuple):
+    """A service account of a cluster."""
+
+    cluster: str
+    namespace: str
+    name: str
+
+
+EVERY_ACCOUNT = AccountKey("", "", "")
 
 
 class Mesh(Database):
@@ -65,6 +76,8 @@ class Mesh(Database):
         self.mesh: Table[str, Any] = Table(self, "MeshConfig")
         # Proxies that are or were connected, by node id
         self.proxies: Table[str, Proxy] = Table(self, "Proxy", type=indexes.proxy_type, namespace=indexes.proxy_namespace)
+        # Whether a service account may list the Secrets of its namespace, as far as that was asked; EVERY_ACCOUNT where nobody is to be asked
+        self.secret_access: Table[AccountKey, bool] = Table(self, "SecretAccess")
 
     def _make_table(self, kind: Kind) -> Table[Any, Object[Any]]:
         named = {"namespace": indexes.namespace} if kind.namespaced else {}

@@ -34,9 +34,8 @@ class Source(Protocol):
 
 def rows(mesh: Mesh) -> Rows:
     """Every row of users' objects."""
-    return {
-        (table.name, key.namespace, key.name): row for table in mesh.tables.values() if table.name != "MeshConfig" for key, row in table.rows()
-    }
+    tables = [getattr(mesh, kind.table) for kind in mesh.catalogue]
+    return {(table.name, key.namespace, key.name): row for table in tables for key, row in table.rows()}
 
 
 class FileConfig(Files):

@@ -6,14 +6,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
+from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
+from google.protobuf import any_pb2
 
 from pilot.derive import UNSET, Node
 from pilot.ingest.decode import OWN, Origin, decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
+from pilot.lib.xds_types import SECRET
 from pilot.model.config.mesh_networks import MeshNetworks
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
-from pilot.model.inputs import Mesh
+from pilot.model.inputs import EVERY_ACCOUNT, Mesh
 from pilot.model.proxy import NodeType, Proxy
 from pilot.settings.parse import load
 from pilot.translate.profile import plan
@@ -62,6 +65,7 @@ class World:
         assert mesh is not None, problems
         self.discovery = NamespaceFilter(self.mesh)
         self.commit([("mesh", "mesh", mesh), ("mesh", "networks", MeshNetworks())])
+        self.mesh.commit([(self.mesh.secret_access, EVERY_ACCOUNT, True)])
         self._watched: dict[Any, Any] = {}
         self._named: dict[str, set[Any]] = {}
 
@@ -100,6 +104,12 @@ class World:
                     have.setdefault(resource.name, resource)
         return found
 
+    def secrets(self, node_id: str, *names: str) -> dict[str, secret_pb2.Secret]:
+        """The secrets that the proxy gets of those that it asks for, by name."""
+        groups = plan(self.mesh, node_id).groups_of(SECRET, frozenset(names)) or ()
+        found = [resource for group in groups for resource in group.fn(self.mesh, *group.args).values()]
+        return {resource.name: secret_pb2.Secret.FromString(any_pb2.Any.FromString(resource.any).value) for resource in found}
+
     def sweep(self) -> int:
         """Free what is for no proxy any more, as its plan was when its resources were asked for; the number of nodes that are left."""
         for group in self._watched.keys() - set().union(*self._named.values()):
@@ -113,7 +123,8 @@ class World:
 
     def rows(self) -> Rows:
         """Every object that the tables hold now."""
-        tables = {name: table for name, table in vars(self.mesh).items() if name not in ("mesh", "proxies") and hasattr(table, "all_keys")}
+        others = ("mesh", "proxies", "secret_access")
+        tables = {name: table for name, table in vars(self.mesh).items() if name not in others and hasattr(table, "all_keys")}
         return {(name, key): row for name, table in tables.items() for key, row in table.rows()}
 
 

@@ -11,6 +11,7 @@ import yaml
 from pilot.ingest.mesh_config import decode_mesh_networks
 from pilot.model.problem import Problem
 from tests.support.checks import problems_of
+from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.objects import at, endpoint_slice, make, pod, world
 from tests.support.world import proxy, rows_of
 
@@ -21,7 +22,9 @@ SLICE = endpoint_slice("api", at("10.1.0.1", "api-0"), ports="[{name: http, port
 POD = pod("api-0", "10.1.0.1", labels="{app: api, version: v1}")
 EDGE = pod("edge-0", "10.1.0.9", namespace="edge", labels="{istio: ingress}")
 EDGE_SERVICE = make("Service", "edge", "{clusterIP: 10.96.0.9, selector: {istio: ingress}, ports: [{name: http, port: 80}]}", "edge")
-SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cert", "namespace": "edge"}, "data": {}}
+AUTHORITY = Authority()
+CERTIFICATE = AUTHORITY.issue("x.com")
+SECRET = tls_secret("cert", CERTIFICATE, ca_crt=AUTHORITY.pem)
 BASE = (SERVICE, SLICE, POD, EDGE, EDGE_SERVICE, SECRET)
 
 
@@ -254,7 +257,7 @@ ROWS = [
         "credential-not-found",
         "spec.trafficPolicy.portLevelSettings[0].tls.credentialName",
         (dr(f"{{host: api, trafficPolicy: {{portLevelSettings: [{{port: {{number: 80}}, {ROOTS}}}]}}}}"),),
-        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "roots", "namespace": "a"}, "data": {}},),
+        (config_map("roots", {"cacert": AUTHORITY.pem.decode()}, "a"),),
     ),
     Row(
         "group-not-found",
@@ -274,6 +277,48 @@ ROWS = [
         "spec.servers[0].tls.credentialName",
         (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: ghost"),),
         (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"),),
+    ),
+    Row(
+        "credential-unusable",
+        "spec.servers[0].tls.credentialName",
+        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"), data_secret("cert", {"tls.crt": CERTIFICATE.chain, "tls.key": b"x"})),
+        (SECRET,),
+    ),
+    Row(
+        "credential-unusable",
+        "spec.servers[0].tls.credentialName",
+        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"), tls_secret("cert", CERTIFICATE, tls_ocsp__staple=b"x")),
+        (tls_secret("cert", CERTIFICATE, tls_ocsp__staple=AUTHORITY.staple(CERTIFICATE)),),
+    ),
+    Row(
+        "credential-unusable",
+        "spec.servers[0].tls.credentialNames[0]",
+        (gw("x.com", HTTPS, tls="mode: MUTUAL, credentialNames: [cert]"), tls_secret("cert", CERTIFICATE)),
+        (data_secret("cert-cacert", {"cacert": AUTHORITY.pem}),),
+    ),
+    Row(
+        "credential-not-found",
+        "spec.servers[0].tls.caCertCredentialName",
+        (gw("x.com", HTTPS, tls="mode: MUTUAL, credentialName: cert, caCertCredentialName: clients"),),
+        (data_secret("clients", {"ca.crt": AUTHORITY.pem}),),
+    ),
+    Row(
+        "credential-not-found",
+        "spec.servers[0].tls.credentialName",
+        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: 'kubernetes://far/cert'"), tls_secret("cert", CERTIFICATE, "far")),
+        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: 'kubernetes://edge/cert'"),),
+    ),
+    Row(
+        "bad-credential-name",
+        "spec.servers[0].tls.credentialName",
+        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: 'kubernetes-gateway://cert'"),),
+        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: 'kubernetes-gateway://edge/cert'"),),
+    ),
+    Row(
+        "credential-unusable",
+        "spec.trafficPolicy.tls.credentialName",
+        (dr("{host: api, trafficPolicy: {tls: {mode: MUTUAL, credentialName: cert}}}"), data_secret("cert", {"ca.crt": AUTHORITY.pem})),
+        (SECRET,),
     ),
     Row(
         "host-not-found",
@@ -429,7 +474,7 @@ def test_a_namespace_is_there_while_a_proxy_is_in_it() -> None:
 
 
 def test_a_second_certificate_for_a_host_is_told_where_a_router_has_both() -> None:
-    again = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other", "namespace": "edge"}, "data": {}}
+    again = tls_secret("other", CERTIFICATE)
     first, second = (gw("x.com", HTTPS, tls=f"mode: SIMPLE, credentialName: {name}", name=name) for name in ("cert", "other"))
     made = world(*BASE, again, first, second)
     made.connect(proxy("router", "edge-0", "edge", "10.1.0.9", {"istio": "ingress"}))

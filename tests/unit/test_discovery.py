@@ -44,7 +44,8 @@ def seen(world: World) -> list[str]:
 
 
 def everything(world: World) -> dict[Any, Object[Any]]:
-    return {(table.name, key): row for table in world.mesh.tables.values() if table.name != "MeshConfig" for key, row in table.rows()}
+    tables = [getattr(world.mesh, kind.table) for kind in world.mesh.catalogue]
+    return {(table.name, key): row for table in tables for key, row in table.rows()}
 
 
 @pytest.mark.parametrize(

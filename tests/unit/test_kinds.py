@@ -12,7 +12,8 @@ from pilot.model.inputs import Mesh
 ROOT = pathlib.Path(pilot.__file__).parent
 KINDS = "model/views/kinds/"
 TABLES = frozenset(name for name, value in vars(Mesh()).items() if isinstance(value, Table))
-READER = {name: f"{KINDS}{name}.py" for name in TABLES} | {"mesh": "model/views/mesh.py", "proxies": "model/views/proxies.py"}
+OTHERS = {name: f"model/views/{name}.py" for name in ("mesh", "proxies", "secret_access")}
+READER = {name: f"{KINDS}{name}.py" for name in TABLES} | OTHERS
 
 
 def reads(source: str) -> Iterator[tuple[str, int]]:

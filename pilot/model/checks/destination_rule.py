@@ -6,20 +6,20 @@ from collections.abc import Iterable
 from pilot.derive import derived
 from pilot.lib.hosts import full_name, is_wildcard, subset_of
 from pilot.model.checks.check import Check, told
+from pilot.model.checks.credential import check_credential
 from pilot.model.checks.destination import services_named
 from pilot.model.checks.export_to import check_export_to
 from pilot.model.checks.selector import check_selector
 from pilot.model.config.destination_rule import ClientTLSSettings, DestinationRule, TrafficPolicy
 from pilot.model.config.object import Object, ObjectKey
+from pilot.model.credential_key import CA_SUFFIX
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, Problems, below, warning
 from pilot.model.service import Registry, Resolution, Service, ServiceRef
-from pilot.model.validate.tls import CONFIG_MAP
 from pilot.model.views.destination_rules import older_sources
 from pilot.model.views.endpoints import endpoints
-from pilot.model.views.kinds.config_maps import has_config_map
 from pilot.model.views.kinds.destination_rules import destination_rules
-from pilot.model.views.kinds.secrets import has_secret
+from pilot.model.views.kinds.secrets import secret_namespaces
 from pilot.model.views.mtls import namespace_mtls
 from pilot.model.views.services import refs_in_namespace, service_refs
 
@@ -129,13 +129,16 @@ def _check_credentials(db: Mesh, o: Object[DestinationRule]) -> Problems:
 
 
 def _check_credential(db: Mesh, namespace: str, tls: ClientTLSSettings | None) -> Problems:
-    """Yields a problem where the Secret of a credential is in no namespace (the client decides in which one it is looked for), or where its
-    ConfigMap is not in the rule's."""
+    """Yields a problem where no client would find a credential that serves: the client decides in which namespace a Secret is looked for."""
     if tls is None or not tls.credential_name:
         return
-    if tls.credential_name.startswith(CONFIG_MAP):
-        name = tls.credential_name.removeprefix(CONFIG_MAP).rpartition("/")[2]
-        if not has_config_map(db, name, namespace):
-            yield warning("credential-not-found", "credentialName", f"namespace {namespace} has no ConfigMap {name}")
-    elif "://" not in tls.credential_name and not has_secret(db, tls.credential_name):
-        yield warning("credential-not-found", "credentialName", f"no namespace has a Secret {tls.credential_name}")
+    named = tls.credential_name
+    namespaces = (namespace,) if "://" in named else secret_namespaces(db, named, named + CA_SUFFIX)
+    if not namespaces:
+        yield warning("credential-not-found", "credentialName", f"no namespace has a Secret {named}")
+        return
+    roots_too = not tls.insecure_skip_verify
+    for text, roots in ((named, False),) * (tls.mode == "MUTUAL") + ((named + CA_SUFFIX, True),) * roots_too:
+        found = [tuple(check_credential(db, "credentialName", text, (one,), roots)) for one in namespaces]
+        if all(found):
+            yield from found[0]

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 
 from pilot.derive import derived
 from pilot.model.checks.check import Check, told
+from pilot.model.checks.credential import check_credential
 from pilot.model.checks.selector import Labels, selected_anywhere, shown
 from pilot.model.config.gateway import Gateway, ServerTLSSettings
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, Problems, below, warning
+from pilot.model.views.credential_access import certificate_fields, root_fields
 from pilot.model.views.kinds.gateways import gateways
-from pilot.model.views.kinds.secrets import has_secret
 from pilot.model.views.service_targets import selecting_ports
 
 
@@ -51,11 +52,11 @@ def _ports(db: Mesh, routers: Iterable[tuple[str, Labels]]) -> set[int]:
     return {port for namespace, labels in dict.fromkeys(routers) for port in selecting_ports(db, namespace, labels)}
 
 
-def _check_credentials(db: Mesh, tls: ServerTLSSettings, namespaces: Iterable[str]) -> Problems:
-    """Yields a problem for each Secret that a router does not find in its own namespace."""
-    named = [("credentialName", tls.credential_name), ("caCertCredentialName", tls.ca_cert_credential_name)]
-    named += [(f"credentialNames[{index}]", name) for index, name in enumerate(tls.credential_names)]
-    for path, name in named:
-        missing = sorted(n for n in namespaces if not has_secret(db, name, n))
-        if name and "://" not in name and missing:
-            yield warning("credential-not-found", path, f"there is no Secret {name} in namespace {', '.join(missing)}")
+def _check_credentials(db: Mesh, tls: ServerTLSSettings, namespaces: set[str]) -> Problems:
+    """Yields the problems of a server's credentials for routers of some namespaces."""
+    several = bool(tls.credential_names)
+    for index, name in enumerate(certificate_fields(tls)):
+        yield from check_credential(db, f"credentialNames[{index}]" if several else "credentialName", name, namespaces, roots=False)
+    for name in root_fields(tls):
+        path = "caCertCredentialName" if tls.ca_cert_credential_name else "credentialNames[0]" if several else "credentialName"
+        yield from check_credential(db, path, name, namespaces, roots=True)

@@ -19,6 +19,7 @@ from pilot.translate.endpoint.inline_clusters import inline_clusters, sni_routed
 from pilot.translate.listener.gateway import gateway_listeners
 from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.plan import Group, Plan
+from pilot.translate.profile.secrets import secret_groups
 from pilot.translate.route.gateway import gateway_route_configurations
 
 
@@ -36,7 +37,7 @@ def gateway_plan(db: Mesh, node_id: str) -> Plan:
         ),
         LISTENER: (Group(gateway_listeners, (selected, gateway_listeners_facet(db, node_id))),),
         ROUTE: (Group(gateway_route_configurations, (gateway_routes_facet(db, node_id),)),),
-    })
+    }, named=secret_groups(db, node_id))
 
 
 @derived

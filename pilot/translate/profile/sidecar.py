@@ -13,6 +13,7 @@ from pilot.translate.listener.virtual_outbound import capture_listeners
 from pilot.translate.profile.clusters import sidecar_cluster_groups
 from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.plan import Group, Plan
+from pilot.translate.profile.secrets import secret_groups
 from pilot.translate.profile.sidecar_routes import route_configurations
 
 
@@ -28,7 +29,7 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
             Group(inbound_listeners, (inbound,)),
         ),
         ROUTE: (Group(route_configurations, (listens, sidecar_routes_facet(db, node_id))),),
-    })
+    }, named=secret_groups(db, node_id))
 
 
 def _outbound_listeners(db: Mesh, facet: OutboundListenersFacet, spans: SpanTagsFacet, address: str) -> tuple[Group, ...]:

@@ -8,6 +8,6 @@ from pilot.model.views.kinds.view import RegistryView
 secrets = RegistryView[Secret]("Secret", lambda db: db.secrets)
 
 
-def has_secret(db: Mesh, name: str, namespace: str = "") -> bool:
-    """Returns whether a namespace ("": any) has the Secret, in whichever cluster."""
-    return bool(secrets.keys(db, "named", (namespace, name)))
+def secret_namespaces(db: Mesh, *names: str) -> tuple[str, ...]:
+    """Returns the namespaces that have a Secret of one of these names, in whichever cluster, sorted."""
+    return tuple(sorted({key.namespace for name in names for key in secrets.keys(db, "named", ("", name))}))

@@ -1,0 +1,78 @@
+"""Certificates, private keys and roots as Secrets and ConfigMaps hold them, under the keys that Istio's users know.
+
+https://istio.io/latest/docs/tasks/traffic-management/ingress/secure-ingress/#key-formats
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+OCSP_STAPLE = "tls.ocsp-staple"
+_PAIRS = (("cert", "key"), ("tls.crt", "tls.key"))
+_ROOTS = (("cacert", "crl"), ("ca.crt", "ca.crl"))
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
+_PRIVATE = b"PRIVATE KEY-----"
+
+
+class Value(NamedTuple):
+    """The content of one key of an object's data. What it holds is never shown."""
+
+    key: str
+    content: bytes
+
+    def __repr__(self) -> str:
+        return f"Value({self.key!r}, {len(self.content)} bytes)"
+
+
+class KeyPair(NamedTuple):
+    """A certificate chain with its private key, and an OCSP response for it where there is one."""
+
+    chain: Value
+    private_key: Value
+    staple: Value | None = None
+
+
+class Roots(NamedTuple):
+    """Certificates that peers are verified by, and those that are revoked where that is said."""
+
+    certificates: Value
+    revoked: Value | None = None
+
+
+class Flaw(NamedTuple):
+    """The reason why an object, by its name, serves as no credential: `path` is where in it, such as `data[tls.crt]`."""
+
+    path: str
+    reason: str
+    object: str = ""
+
+
+def find_key_pair(data: Mapping[str, bytes]) -> KeyPair | Flaw:
+    """Returns the certificate and private key of an object's data."""
+    for certificate, key in _PAIRS:
+        if data.get(certificate) and data.get(key):
+            staple = Value(OCSP_STAPLE, data[OCSP_STAPLE]) if data.get(OCSP_STAPLE) else None
+            return KeyPair(Value(certificate, _without_keys(data[certificate])), Value(key, data[key]), staple)
+    return _missing(data, _PAIRS)
+
+
+def find_roots(data: Mapping[str, bytes]) -> Roots | Flaw:
+    """Returns the roots of an object's data."""
+    for roots, crl in _ROOTS:
+        if data.get(roots):
+            return Roots(Value(roots, _without_keys(data[roots])), Value(crl, data[crl]) if data.get(crl) else None)
+    return _missing(data, tuple((roots,) for roots, _ in _ROOTS))
+
+
+def _without_keys(pem: bytes) -> bytes:
+    """Returns a bundle without the private keys that some tools put beside certificates: what is not said to be secret may be shown."""
+    return b"".join(_CERTIFICATE.findall(pem)) if _PRIVATE in pem else pem
+
+
+def _missing(data: Mapping[str, bytes], layouts: tuple[tuple[str, ...], ...]) -> Flaw:
+    for layout in layouts:
+        if any(key in data for key in layout):
+            absent = next((key for key in layout if not data.get(key)), layout[0])
+            return Flaw(f"data[{absent}]", "is empty" if absent in data else "is missing")
+    return Flaw("data", f"has neither {' nor '.join(' with '.join(layout) for layout in layouts)}")

@@ -1,0 +1,112 @@
+"""Who may read which credential, decided for each proxy before anything is read, so that no result that is kept is another's."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pilot.derive import derived
+from pilot.lib.spiffe import parse_identity
+from pilot.model.config.gateway import ServerTLSSettings
+from pilot.model.config.object import ObjectKey
+from pilot.model.credential_key import CA_SUFFIX, CredentialKey, parse_field, parse_resource
+from pilot.model.facets import CredentialReaderFacet
+from pilot.model.inputs import AccountKey, Mesh
+from pilot.model.key_material import Flaw
+from pilot.model.proxy import NodeType, Proxy
+from pilot.model.views.clusters import cluster_of
+from pilot.model.views.credentials import Credential, credential
+from pilot.model.views.gateways import gateway_selection_key, servers
+from pilot.model.views.proxies import find_proxy
+from pilot.model.views.secret_access import lists_secrets
+
+_ASKS_FOR_CERTIFICATES = ("MUTUAL", "OPTIONAL_MUTUAL")
+
+
+class GatewayCredentials(NamedTuple):
+    """The credentials that a Gateway names, for its own certificates and for the roots of clients; those that come from elsewhere left out."""
+
+    certificates: frozenset[CredentialKey] = frozenset()
+    roots: frozenset[CredentialKey] = frozenset()
+
+
+def account_of(db: Mesh, proxy: Proxy) -> AccountKey | None:
+    """Returns the service account that a proxy has proved to run as; None where it has proved nothing."""
+    parsed = parse_identity(proxy.identity)
+    return AccountKey(cluster_of(db, proxy), parsed.namespace, parsed.service_account) if parsed is not None else None
+
+
+@derived
+def credential_reader_facet(db: Mesh, node_id: str) -> CredentialReaderFacet | None:
+    """Returns which credentials a proxy may read; None while it is being found out."""
+    proxy = find_proxy(db, node_id)
+    account = account_of(db, proxy)
+    if account is None:
+        return CredentialReaderFacet("", "")
+    lists = lists_secrets(db, account)
+    if lists is None:
+        return None
+    gateways = gateway_selection_key(db, node_id).gateways if proxy.type is NodeType.ROUTER else ()
+    named = [(key.namespace, gateway_credentials(db, key, account.namespace)) for key in gateways]
+    return CredentialReaderFacet(
+        account.namespace, account.cluster, lists, referred=_referred(named, account.namespace), roots=_roots(g for _, g in named)
+    )
+
+
+@derived
+def gateway_credentials(db: Mesh, gateway: ObjectKey, namespace: str) -> GatewayCredentials:
+    """Returns the credentials of a Gateway, as they are meant for routers of a namespace."""
+    certificates: set[CredentialKey | None] = set()
+    roots: set[CredentialKey | None] = set()
+    for server in servers(db, gateway):
+        if server.tls is not None:
+            certificates.update(parse_field(text, namespace) for text in certificate_fields(server.tls))
+            roots.update(parse_field(text, namespace) for text in root_fields(server.tls))
+    return GatewayCredentials(frozenset(filter(None, certificates)), frozenset(filter(None, roots)))
+
+
+def certificate_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
+    """Returns what the TLS of a server names as its certificates."""
+    return tuple(name for name in tls.credential_names or (tls.credential_name,) if name)
+
+
+def root_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
+    """Returns what the TLS of a server names as the roots of its clients: what is said, else the first certificate's with a suffix."""
+    if tls.mode not in _ASKS_FOR_CERTIFICATES or not (named := certificate_fields(tls)):
+        return ()
+    return (tls.ca_cert_credential_name or named[0] + CA_SUFFIX,)
+
+
+def _referred(named: Iterable[tuple[str, GatewayCredentials]], namespace: str) -> frozenset[CredentialKey]:
+    """Returns the Secrets of a namespace that a Gateway of the same namespace refers to, where that is what allows to read them."""
+    return frozenset(
+        name
+        for place, found in named
+        for name in found.certificates | found.roots
+        if name.source == "gateway Secret" and place == name.namespace == namespace
+    )
+
+
+def _roots(named: Iterable[GatewayCredentials]) -> frozenset[CredentialKey]:
+    """Returns the names that stand for roots without saying so; one that is a server's certificate too stays that."""
+    found = tuple(named)
+    roots = frozenset(name for one in found for name in one.roots if not name.is_roots)
+    return roots.difference(*(one.certificates for one in found))
+
+
+def readable_credential(db: Mesh, resource: str, reader: CredentialReaderFacet) -> Credential | Flaw | None:
+    """Returns the credential that a proxy asks for by the name of an SDS resource, as `credential` does; None too where it may not read it."""
+    name = parse_resource(resource, reader.namespace)
+    if name is None or not _may_read(reader, name):
+        return None
+    return credential(db, name, reader.cluster, name.is_roots or name in reader.roots)
+
+
+def _may_read(reader: CredentialReaderFacet, name: CredentialKey) -> bool:
+    if not reader.namespace:
+        return False
+    match name.source:
+        case "ConfigMap":
+            return True
+        case "gateway Secret":
+            return name in reader.referred
+    return name.namespace == reader.namespace and (name.is_roots or reader.lists_secrets)

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from pilot.derive import Index
 from pilot.model import indexes
+from pilot.model.config.authorization_policy import AuthorizationPolicy
 from pilot.model.config.config_map import ConfigMap
 from pilot.model.config.destination_rule import DestinationRule
 from pilot.model.config.endpoint_slice import EndpointSlice
@@ -26,6 +27,7 @@ from pilot.model.config.workload_group import WorkloadGroup
 from pilot.model.kind import NETWORKING, SECURITY, GroupKind
 from pilot.model.problem import Problem
 from pilot.model.validate.authentication import validate_peer_authentication, validate_request_authentication
+from pilot.model.validate.authorization import validate_authorization_policy
 from pilot.model.validate.destination_rule import validate_destination_rule
 from pilot.model.validate.gateway import validate_gateway
 from pilot.model.validate.kubernetes import validate_endpoint_slice, validate_pod, validate_service
@@ -103,7 +105,7 @@ class Catalogue:
 
 
 _ISTIO = ("v1", "v1beta1", "v1alpha3")
-_AUTHENTICATION = ("v1", "v1beta1")
+_SECURITY = ("v1", "v1beta1")
 CATALOGUE = Catalogue(
     (
         # Kubernetes
@@ -164,11 +166,14 @@ CATALOGUE = Catalogue(
         Kind(GroupKind(NETWORKING, "WorkloadGroup"), _ISTIO, "workload_groups", WorkloadGroup, validate_workload_group),
         Kind(GroupKind(NETWORKING, "Sidecar"), _ISTIO, "sidecars", Sidecar, validate_sidecar),
         Kind(
-            GroupKind(SECURITY, "PeerAuthentication"), _AUTHENTICATION, "peer_authentications", PeerAuthentication, validate_peer_authentication,
+            GroupKind(SECURITY, "PeerAuthentication"), _SECURITY, "peer_authentications", PeerAuthentication, validate_peer_authentication,
         ),
         Kind(
-            GroupKind(SECURITY, "RequestAuthentication"), _AUTHENTICATION, "request_authentications", RequestAuthentication,
+            GroupKind(SECURITY, "RequestAuthentication"), _SECURITY, "request_authentications", RequestAuthentication,
             validate_request_authentication,
+        ),
+        Kind(
+            GroupKind(SECURITY, "AuthorizationPolicy"), _SECURITY, "authorization_policies", AuthorizationPolicy, validate_authorization_policy,
         ),
     )
 )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 from pilot.derive import Database, Table
 from pilot.model import indexes
 from pilot.model.catalogue import CATALOGUE, Catalogue, Kind
+from pilot.model.config.authorization_policy import AuthorizationPolicy
 from pilot.model.config.config_map import ConfigMap
 from pilot.model.config.destination_rule import DestinationRule
 from pilot.model.config.endpoint_slice import EndpointSlice
@@ -66,6 +67,7 @@ class Mesh(Database):
     sidecars: Rows[Sidecar]
     peer_authentications: Rows[PeerAuthentication]
     request_authentications: Rows[RequestAuthentication]
+    authorization_policies: Rows[AuthorizationPolicy]
 
     def __init__(self, settings: MeshSettings | None = None, catalogue: Catalogue = CATALOGUE) -> None:
         super().__init__()

@@ -56,6 +56,16 @@ class TlsSettings:
 
 
 @dataclasses.dataclass(frozen=True)
+class PolicySettings:
+    """Policies of workloads."""
+
+    several_authorizers: bool = setting(
+        False, "A workload may ask several external authorizers; without it, policies that name several deny.",
+        env="PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class TelemetrySettings:
     """What proxies tell about themselves and of requests."""
 
@@ -155,6 +165,7 @@ class MeshSettings:
 
     registry: RegistrySettings = section(RegistrySettings(), "Services and workloads")
     tls: TlsSettings = section(TlsSettings(), "TLS")
+    policies: PolicySettings = section(PolicySettings(), "Policies")
     telemetry: TelemetrySettings = section(TelemetrySettings(), "Telemetry")
     clusters: ClusterSettings = section(ClusterSettings(), "Clusters")
     listeners: ListenerSettings = section(ListenerSettings(), "Listeners")

@@ -17,6 +17,7 @@ class Phase(enum.IntEnum):
     statistics, or none."""
 
     PEER_METADATA = enum.auto()  # who the peer is, for all that follow
+    EXTERNAL_AUTHZ = enum.auto()  # asks an authorizer of the user's
     EXTENSION_AUTHN = enum.auto()
     AUTHN = enum.auto()
     EXTENSION_AUTHZ = enum.auto()

@@ -25,6 +25,9 @@ HTTP_PROXY = "http_proxy"  # the listener of mesh.proxyHttpPort and its routes
 WORKLOAD_SECRET = "default"  # the workload's own certificate, by SDS
 ROOT_SECRET = "ROOTCA"  # the roots that peers of the mesh are verified with, by SDS
 
+JWT_AUTHN_FILTER = "envoy.filters.http.jwt_authn"
+JWT_PAYLOAD = "payload"  # where routes and policies find the claims in that filter's metadata
+
 BUILTIN_CREDENTIAL = "builtin://"  # the workload's mesh certificate, under the name of a credential
 SDS_CREDENTIAL = "sds://"  # a secret of an SDS server that the user brings
 CA_SUFFIX = "-cacert"

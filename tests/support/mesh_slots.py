@@ -143,6 +143,8 @@ MESH = Slot(
         "{defaultHttpRetryPolicy: {attempts: 7, retryOn: 5xx}, defaultInboundHttpRetryPolicy: {attempts: 1, retryOn: 5xx}, pathNormalization: {normalization: MERGE_SLASHES}}",
         "{tlsDefaults: {minProtocolVersion: TLSV1_3}, serviceEntryVisibility: {defaultVisibility: NAMESPACE}}",
         "{extensionProviders: [{name: sds, sds: {name: sds, service: api.b.svc.cluster.local, port: 80}}]}",
+        "{extensionProviders: [{name: judge, envoyExtAuthzGrpc: {service: b/api.b.svc.cluster.local, port: 80}}]}",
+        "{extensionProviders: [{name: judge, envoyExtAuthzHttp: {service: api.b.svc.cluster.local, port: 80, failOpen: true}}]}",
         "{extensionProviders: [{name: z, zipkin: {service: web.a.svc.cluster.local, port: 80}}], defaultProviders: {tracing: [z]}}",
         "{defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: 3}}, outlierDetection: {consecutive5xxErrors: 9}}}",
         "{discoverySelectors: [{matchLabels: {istio-injection: enabled}}]}",
@@ -415,6 +417,19 @@ ISTIO = [
         )
         for namespace in ("a", "edge", "istio-system")
     ),
+    *(
+        each(
+            "AuthorizationPolicy", "who", namespace,
+            "rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/default]}}], to: [{operation: {paths: ['/x/{*}']}}]}]",
+            "action: DENY, rules: [{to: [{operation: {ports: ['9000']}}]}]",
+            "selector: {matchLabels: {app: web}}, action: AUDIT, rules: [{when: [{key: 'request.headers[h]', values: [x]}]}]",
+            "selector: {matchLabels: {istio: ingress}}, action: CUSTOM, provider: {name: judge}, rules: [{}]",
+            "",
+            day=day,
+        )
+        for day, namespace in enumerate(("a", "edge", "istio-system"), 1)
+    ),
+    one_of(*(make("AuthorizationPolicy", "tried", "{rules: [{from: [{source: {namespaces: [b]}}]}]}", "a", annotations=f"{{istio.io/dry-run: '{dry}'}}") for dry in ("true", "false"))),
     *(
         one_of(*({"apiVersion": "v1", "kind": kind, "metadata": {"name": "c", "namespace": namespace}, "data": {"k": data}} for data in ("MQ==", "Mg==")))
         for kind in ("Secret", "ConfigMap")

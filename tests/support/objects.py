@@ -9,7 +9,8 @@ import yaml
 from tests.support.world import World, rows_of
 
 Plain = dict[str, Any]
-API = {"EndpointSlice": "discovery.k8s.io/v1", "PeerAuthentication": "security.istio.io/v1", "RequestAuthentication": "security.istio.io/v1"}
+_SECURITY = ("PeerAuthentication", "RequestAuthentication", "AuthorizationPolicy")
+API = {"EndpointSlice": "discovery.k8s.io/v1", **dict.fromkeys(_SECURITY, "security.istio.io/v1")}
 CORE = ("Service", "Pod", "Node", "Namespace")
 
 

@@ -63,6 +63,10 @@ def request(spec: str, namespace: str = "a") -> Plain:
     return make("RequestAuthentication", "r", spec, namespace)
 
 
+def authorization(spec: str, namespace: str = "a") -> Plain:
+    return make("AuthorizationPolicy", "z", spec, namespace)
+
+
 def annotated(kind: str, name: str, spec: str, annotation: str, value: str) -> Plain:
     made = make(kind, name, spec)
     made["metadata"]["annotations"] = {annotation: value}
@@ -197,6 +201,18 @@ ROWS = [
         "spec.targetRef.name",
         (request("{targetRef: {group: networking.istio.io, kind: ServiceEntry, name: late}}"),),
         (request("{}"),),
+    ),
+    Row(
+        "target-not-found",
+        "spec.targetRefs[0].name",
+        (authorization("{targetRefs: [{kind: Service, name: late}]}"),),
+        (authorization("{}"),),
+    ),
+    Row(
+        "provider-not-found",
+        "spec.provider.name",
+        (authorization("{action: CUSTOM, provider: {name: judge}, rules: [{}]}"),),
+        (authorization("{rules: [{}]}"),),
     ),
     Row("no-effect", "spec.targetRef.kind", (request("{targetRef: {kind: Service, name: api}}"),), (request("{}"),)),
     Row("host-not-found", "spec.host", (dr("{host: late}"),), (entry("hosts: [late.a.svc.cluster.local], resolution: DNS"),)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 from pilot.model.checks.destination_rule import DESTINATION_RULES
 from pilot.model.checks.gateway import GATEWAYS
 from pilot.model.checks.mesh import MESH_CONFIG
-from pilot.model.checks.policy import PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATIONS
+from pilot.model.checks.policy import AUTHORIZATION_POLICIES, PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATIONS
 from pilot.model.checks.service import SERVICES
 from pilot.model.checks.service_entry import SERVICE_ENTRIES
 from pilot.model.checks.sidecar import SIDECARS
@@ -21,5 +21,6 @@ CHECKS = (
     WORKLOAD_ENTRIES,
     PEER_AUTHENTICATIONS,
     REQUEST_AUTHENTICATIONS,
+    AUTHORIZATION_POLICIES,
     MESH_CONFIG,
 )

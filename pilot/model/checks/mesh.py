@@ -9,6 +9,7 @@ from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Problem, Problems, warning
+from pilot.model.views.authorizers import find_fault, is_authorizer
 from pilot.model.views.mesh import mesh_config, mesh_networks
 from pilot.model.views.mesh_services import find_service, named_service
 from pilot.model.views.services import refs_by_hostname
@@ -36,6 +37,8 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
         name = named_service(provider)
         if name and find_service(db, name) is None:
             yield warning("service-not-found", f"extensionProviders[{index}]", f"no service, or more than one, is meant by {name}")
+        if is_authorizer(provider) and (fault := find_fault(provider)):
+            yield warning("bad-provider", f"extensionProviders[{index}]", f"{fault}: policies that name it deny")
     known, default = {provider.name for provider in mesh.extension_providers}, mesh.default_providers
     for part, names in (("tracing", default.tracing), ("metrics", default.metrics), ("accessLogging", default.access_logging)):
         for index, name in enumerate(names):

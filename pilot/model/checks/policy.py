@@ -4,6 +4,7 @@ from __future__ import annotations
 from pilot.derive import derived
 from pilot.model.checks.check import Check, told
 from pilot.model.checks.selector import check_selector, label_sets, router_labels, selected_anywhere, shown
+from pilot.model.config.authorization_policy import AuthorizationPolicy
 from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.config.peer_authentication import PeerAuthentication
 from pilot.model.config.request_authentication import RequestAuthentication
@@ -11,6 +12,8 @@ from pilot.model.config.selector import PolicyTargetReference
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, Problems, below, warning
 from pilot.model.service import ServiceRef
+from pilot.model.views.authorizers import authorizer
+from pilot.model.views.kinds.authorization_policies import authorization_policies
 from pilot.model.views.kinds.peer_authentications import peer_authentications
 from pilot.model.views.kinds.request_authentications import request_authentications
 from pilot.model.views.kinds.service_entries import service_entries
@@ -65,10 +68,16 @@ def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, 
     found = request_authentications.get(db, key)
     if found is None:
         return ()
-    return told(found, (*below("spec.selector", _check_request(db, found)), *below("spec", _check_targets(db, found))))
+    return told(found, below("spec", _check_attachment(db, found)))
 
 
-def _check_request(db: Mesh, o: Object[RequestAuthentication]) -> Problems:
+def _check_attachment(db: Mesh, o: Object[RequestAuthentication] | Object[AuthorizationPolicy]) -> Problems:
+    """Yields a problem for each thing that a policy is for and that is not there."""
+    yield from below("selector", _check_selected(db, o))
+    yield from _check_targets(db, o)
+
+
+def _check_selected(db: Mesh, o: Object[RequestAuthentication] | Object[AuthorizationPolicy]) -> Problems:
     labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
     if o.namespace != root_namespace(db):
         yield from check_selector(db, o.namespace, labels)
@@ -76,7 +85,7 @@ def _check_request(db: Mesh, o: Object[RequestAuthentication]) -> Problems:
         yield warning("selector-without-workloads", "", f"no workload has {shown(labels)}")
 
 
-def _check_targets(db: Mesh, o: Object[RequestAuthentication]) -> Problems:
+def _check_targets(db: Mesh, o: Object[RequestAuthentication] | Object[AuthorizationPolicy]) -> Problems:
     if o.spec.target_ref is not None:
         yield from below("targetRef", _check_target(db, o.namespace, o.spec.target_ref))
     for index, target in enumerate(o.spec.target_refs):
@@ -103,3 +112,24 @@ def _is_there(db: Mesh, namespace: str, target: PolicyTargetReference) -> bool:
 
 
 REQUEST_AUTHENTICATIONS = Check("RequestAuthentication", _request_keys, request_authentication_problems)
+
+
+@derived
+def _authorization_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return authorization_policies.all_keys(db)
+
+
+@derived
+def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Returns the problems of an AuthorizationPolicy with other objects."""
+    found = authorization_policies.get(db, key)
+    return told(found, below("spec", _check_authorization(db, found))) if found is not None else ()
+
+
+def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
+    yield from _check_attachment(db, o)
+    if o.spec.action == "CUSTOM" and o.spec.provider is not None and isinstance(found := authorizer(db, o.spec.provider.name), str):
+        yield warning("provider-not-found", "provider.name", f"{found}: what this policy matches is denied")
+
+
+AUTHORIZATION_POLICIES = Check("AuthorizationPolicy", _authorization_keys, authorization_policy_problems)

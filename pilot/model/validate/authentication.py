@@ -9,20 +9,10 @@ import msgspec
 from pilot.model.config.object import Object
 from pilot.model.config.peer_authentication import PeerAuthentication
 from pilot.model.config.request_authentication import JWTRule, RequestAuthentication
-from pilot.model.config.selector import PolicyTargetReference
 from pilot.model.problem import Problems, below, each, error, warning
 from pilot.model.validate import rules
 from pilot.model.validate.headers import check_strict_name
-
-_TARGETS = frozenset(
-    {
-        ("", "Service"),
-        ("core", "Service"),
-        ("networking.istio.io", "ServiceEntry"),
-        ("gateway.networking.k8s.io", "Gateway"),
-        ("gateway.networking.k8s.io", "GatewayClass"),
-    }
-)
+from pilot.model.validate.policy import check_attachment
 
 
 def validate_peer_authentication(o: Object[PeerAuthentication]) -> Problems:
@@ -40,24 +30,8 @@ def validate_request_authentication(o: Object[RequestAuthentication]) -> Problem
 
 
 def _validate(policy: RequestAuthentication) -> Problems:
-    targets = (policy.selector is not None) + (policy.target_ref is not None) + bool(policy.target_refs)
-    if targets > 1:
-        yield error("exclusive-fields", "", "only one of selector, targetRef and targetRefs may be set")
-    if policy.selector is not None:
-        yield from rules.check_selector("selector", policy.selector.match_labels, "matchLabels")
-    if policy.target_ref is not None:
-        yield from below("targetRef", _check_target(policy.target_ref))
-    yield from each("targetRefs", policy.target_refs, _check_target)
+    yield from check_attachment(policy.selector, policy.target_ref, policy.target_refs)
     yield from each("jwtRules", policy.jwt_rules, _validate_rule)
-
-
-def _check_target(target: PolicyTargetReference) -> Problems:
-    if not target.name:
-        yield error("missing-field", "name", "a name is needed")
-    if target.namespace:
-        yield error("not-supported", "namespace", "only objects of the own namespace can be referred to")
-    if (target.group, target.kind) not in _TARGETS:
-        yield error("bad-target", "kind", f"{target.group}/{target.kind}: a Service, ServiceEntry, Gateway or GatewayClass")
 
 
 def _validate_rule(rule: JWTRule) -> Problems:

@@ -14,6 +14,7 @@ from pilot.model.config.selector import PolicyTargetReference
 from pilot.model.facets import Labels, PolicyFacet, PolicyScope, PolicySubjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
+from pilot.model.views.kinds.authorization_policies import authorization_policies
 from pilot.model.views.kinds.peer_authentications import peer_authentications
 from pilot.model.views.kinds.request_authentications import request_authentications
 from pilot.model.views.kinds.view import KindView
@@ -23,6 +24,7 @@ from pilot.model.views.workloads import proxy_labels
 
 PEER_AUTHENTICATION = "PeerAuthentication"
 REQUEST_AUTHENTICATION = "RequestAuthentication"
+AUTHORIZATION_POLICY = "AuthorizationPolicy"
 GATEWAY_API, GATEWAY_NAME = "gateway.networking.k8s.io", "gateway.networking.k8s.io/gateway-name"
 
 
@@ -42,6 +44,7 @@ class PolicyKind(NamedTuple):
 POLICIES: Mapping[str, PolicyKind] = {
     PEER_AUTHENTICATION: PolicyKind(peer_authentications, frozenset(("ports",)), one_a_level=True, root_selects=False),
     REQUEST_AUTHENTICATION: PolicyKind(request_authentications, frozenset(("inbound", "gateway"))),
+    AUTHORIZATION_POLICY: PolicyKind(authorization_policies, frozenset(("inbound", "gateway"))),
 }
 
 

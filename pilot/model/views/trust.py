@@ -7,6 +7,13 @@ from pilot.model.views.mesh import mesh_config
 
 
 @hub
+def own_trust_domains(db: Mesh) -> tuple[str, ...]:
+    """Returns the names of the mesh's own trust domain: it, and its aliases."""
+    mesh = mesh_config(db)
+    return mesh.trust_domain, *mesh.trust_domain_aliases
+
+
+@hub
 def trust_domains(db: Mesh) -> tuple[str, ...]:
     """Returns the trust domains that clients may be of: the mesh's, its aliases, and those of its extra roots; () for any."""
     if db.settings.tls.skip_validate_trust_domain:

@@ -11,10 +11,9 @@ from google.protobuf import empty_pb2
 
 from pilot.model.config.request_authentication import JWTRule
 from pilot.translate.http_filter.jwks import has_keys
+from pilot.translate.names import JWT_AUTHN_FILTER, JWT_PAYLOAD
 from pilot.translate.typed import pack
 
-NAME = "envoy.filters.http.jwt_authn"
-PAYLOAD = "payload"  # where routes and policies find the claims in the filter's metadata
 # A public key whose private one was never kept: where the keys of an issuer are not known, no token of it is valid.
 NOBODYS_KEYS = (
     '{"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "nobody", "e": "AQAB", '
@@ -46,7 +45,7 @@ def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2
         rules=[config_pb2.RequirementRule(match=route_components_pb2.RouteMatch(prefix="/"), requires=requires)],
         bypass_cors_preflight=True,
     )
-    return hcm_pb2.HttpFilter(name=NAME, typed_config=pack(config))
+    return hcm_pb2.HttpFilter(name=JWT_AUTHN_FILTER, typed_config=pack(config))
 
 
 def _any(requirements: list[config_pb2.JwtRequirement]) -> config_pb2.JwtRequirement:
@@ -60,7 +59,7 @@ def _build_provider(rule: JWTRule, clear_route_cache: bool) -> config_pb2.JwtPro
         audiences=rule.audiences,
         forward=rule.forward_original_token,
         forward_payload_header=rule.output_payload_to_header,
-        payload_in_metadata=PAYLOAD,
+        payload_in_metadata=JWT_PAYLOAD,
         normalize_payload_in_metadata=config_pb2.JwtProvider.NormalizePayload(space_delimited_claims=claims),
         clear_route_cache=clear_route_cache,
         claim_to_headers=[config_pb2.JwtClaimToHeader(header_name=c.header, claim_name=c.claim) for c in rule.output_claim_to_headers],

@@ -40,17 +40,6 @@ def build_additional(binds: Iterable[str], port: int) -> list[listener_pb2.Addit
     return [listener_pb2.AdditionalAddress(address=build_address(bind, port)) for bind in binds if bind]
 
 
-def build_cidr(text: str) -> address_pb2.CidrRange | None:
-    """Returns the range of an address or a network; None where it is neither. An address that stands for all is no range."""
-    try:
-        network = ipaddress.ip_interface(text)
-    except ValueError:
-        return None
-    cidr = address_pb2.CidrRange(address_prefix=str(network.ip))
-    cidr.prefix_len.value = network.network.prefixlen
-    return cidr
-
-
 def listener_name(bind: str, port: int) -> str:
     """Returns the name of a listener, such as `0.0.0.0_80`."""
     return f"{bind}_{port}"

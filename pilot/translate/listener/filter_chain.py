@@ -11,8 +11,8 @@ from google.protobuf import struct_pb2
 from pilot.model.config.object import ObjectKey
 from pilot.model.service import Protocol
 from pilot.translate import names
+from pilot.translate.cidr import build_cidr
 from pilot.translate.durations import build_duration
-from pilot.translate.listener.address import build_cidr
 from pilot.translate.listener.parts import ChainParts
 from pilot.translate.network_filter.chain import NetworkOptions, build_tcp_filters
 from pilot.translate.network_filter.tcp_proxy import to_cluster

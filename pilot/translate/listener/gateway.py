@@ -147,7 +147,7 @@ def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: GatewayListenersFace
     if route is None:
         return None
     mesh_tls = not sni and found.tls is not None and found.tls.mode == "ISTIO_MUTUAL"
-    filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, inbound=mesh_tls)
+    filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, inbound=mesh_tls, guarded=True)
     if isinstance(chain, SniChain):
         return build_gateway_chain(chain.hosts, filters, timeout=db.settings.gateways.handshake_timeout)
     alpn = PEER_ALPN if mesh_tls and not db.settings.telemetry.disable_metadata_exchange_alpn else HTTP_ALPN

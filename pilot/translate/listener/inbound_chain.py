@@ -150,7 +150,7 @@ def _build_chain(spec: InboundChainsKey, match: InboundMatch, materials: Materia
 
 def _tcp_filters(spec: InboundChainsKey, options: ListenerOptions) -> list[listener_components_pb2.Filter]:
     route = TcpRoute(spec.stat_prefix, ((spec.cluster, 0),), settings=TcpSettings(idle_timeout=options.idle_timeout))
-    return build_tcp_filters(route, spec.protocol, options.network, inbound=True)
+    return build_tcp_filters(route, spec.protocol, options.network, inbound=True, guarded=True)
 
 
 def _name(spec: InboundChainsKey, http: bool) -> str:

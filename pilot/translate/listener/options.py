@@ -10,7 +10,7 @@ from pilot.model.facets import ListeningFacet
 from pilot.model.inputs import Mesh
 from pilot.translate.cluster.dns import lookup_family
 from pilot.translate.listener.defaults import listener_defaults
-from pilot.translate.listener.policy_filters import access_logs
+from pilot.translate.listener.policy_filters import access_logs, network_policy_filters
 from pilot.translate.network_filter.chain import NetworkOptions
 
 
@@ -41,6 +41,7 @@ def listener_options(db: Mesh, listening: ListeningFacet) -> ListenerOptions:
         mysql=settings.listeners.mysql_filter and features.mysql_proxy,
         exchange=settings.telemetry.metadata_exchange and features.metadata_exchange,
         exchanged_labels=settings.telemetry.metadata_exchange_labels,
+        authorization=tuple(network_policy_filters(db, listening)),
     )
     return ListenerOptions(
         network=network,

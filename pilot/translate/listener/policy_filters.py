@@ -3,18 +3,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from envoy.config.listener.v3 import listener_components_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from pilot.model.facets import ListeningFacet, TracingFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.jwt import jwt_rules
-from pilot.model.views.policies import REQUEST_AUTHENTICATION
+from pilot.model.views.policies import AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION
 from pilot.translate.access_log import AccessLogs
 from pilot.translate.filter_phase import Phase
 from pilot.translate.http_filter.jwt_authn import build_jwt_authn
+from pilot.translate.listener.authorization import http_authorization, network_authorization
 from pilot.translate.listener.defaults import listener_defaults
 
 HttpFilters = Iterator[tuple[Phase, hcm_pb2.HttpFilter]]
+NetworkFilters = Iterator[tuple[Phase, listener_components_pb2.Filter]]
 
 
 def _jwt_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
@@ -23,12 +26,28 @@ def _jwt_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
         yield Phase.AUTHN, build_jwt_authn(rules, clear_route_cache=listening.side == "gateway")
 
 
-_HTTP: tuple[Callable[[Mesh, ListeningFacet], HttpFilters], ...] = (_jwt_filters,)
+def _authorization_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
+    """Yields the filters of AuthorizationPolicies."""
+    yield from http_authorization(db, listening.policies.of(AUTHORIZATION_POLICY))
+
+
+def _network_authorization_filters(db: Mesh, listening: ListeningFacet) -> NetworkFilters:
+    """Yields the filters of AuthorizationPolicies, for connections whose requests nobody reads."""
+    yield from network_authorization(db, listening.policies.of(AUTHORIZATION_POLICY))
+
+
+_HTTP: tuple[Callable[[Mesh, ListeningFacet], HttpFilters], ...] = (_jwt_filters, _authorization_filters)
+_NETWORK: tuple[Callable[[Mesh, ListeningFacet], NetworkFilters], ...] = (_network_authorization_filters,)
 
 
 def http_policy_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Phase, hcm_pb2.HttpFilter]]:
     """Returns the HTTP filters of the policies of one side of a proxy. No node of its own."""
     return [found for filters in _HTTP for found in filters(db, listening)]
+
+
+def network_policy_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Phase, listener_components_pb2.Filter]]:
+    """Returns the network filters of the policies of one side of a proxy. No node of its own."""
+    return [found for filters in _NETWORK for found in filters(db, listening)]
 
 
 def access_logs(db: Mesh, _: ListeningFacet) -> AccessLogs:

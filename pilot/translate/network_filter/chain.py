@@ -22,7 +22,7 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Says what the network filters of a proxy depend on.
 
     `mongo`, `redis`, `mysql`: filters that the settings ask for and the proxy has. `exchange`: the proxy exchanges metadata with the
-    peers that connect to it; `exchanged_labels`: more labels of workloads to exchange.
+    peers that connect to it; `exchanged_labels`: more labels of workloads to exchange. `authorization`: filters that say who may connect.
     """
 
     access_logs: AccessLogs = AccessLogs()
@@ -31,6 +31,7 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
     mysql: bool = False
     exchange: bool = False
     exchanged_labels: tuple[str, ...] = ()
+    authorization: tuple[PhasedFilter, ...] = ()
 
 
 def build_first_filters(options: NetworkOptions, inbound: bool) -> list[listener_components_pb2.Filter]:
@@ -39,10 +40,12 @@ def build_first_filters(options: NetworkOptions, inbound: bool) -> list[listener
 
 
 def build_tcp_filters(
-    route: TcpRoute, protocol: Protocol, options: NetworkOptions, inbound: bool = False, logged: bool = True
+    route: TcpRoute, protocol: Protocol, options: NetworkOptions, inbound: bool = False, logged: bool = True, guarded: bool = False
 ) -> list[listener_components_pb2.Filter]:
-    """Returns the filters of a chain of TCP. `inbound`: peers of the mesh connect to it; `logged`: its connections are."""
-    return in_order((*_exchange(options, inbound), *_route_filters(route, protocol, options, logged)))
+    """Returns the filters of a chain of TCP. `inbound`: peers of the mesh connect to it; `logged`: its connections are; `guarded`: policies say
+    who may connect."""
+    authorization = options.authorization if guarded else ()
+    return in_order((*_exchange(options, inbound), *authorization, *_route_filters(route, protocol, options, logged)))
 
 
 def _exchange(options: NetworkOptions, inbound: bool) -> Iterator[PhasedFilter]:

@@ -13,11 +13,10 @@ from google.protobuf import wrappers_pb2
 
 from pilot.model.config.virtual_service import HTTPMatchRequest, StringMatch
 from pilot.model.facets import Labels
+from pilot.translate.names import JWT_AUTHN_FILTER, JWT_PAYLOAD
 from pilot.translate.route.string_match import build_regex, build_string_matcher, means_present
 
 CLAIMS = "@request.auth.claims"
-JWT_FILTER = "envoy.filters.http.jwt_authn"
-JWT_PAYLOAD = "payload"
 
 EVERYTHING = route_components_pb2.RouteMatch(prefix="/")
 
@@ -137,7 +136,7 @@ def _claim(path: list[str], match: StringMatch, invert: bool) -> metadata_pb2.Me
     value = value_pb2.ValueMatcher(string_match=build_string_matcher(match))
     listed = value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=value))
     return metadata_pb2.MetadataMatcher(
-        filter=JWT_FILTER,
+        filter=JWT_AUTHN_FILTER,
         path=[metadata_pb2.MetadataMatcher.PathSegment(key=key) for key in (JWT_PAYLOAD, *path)],
         value=value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=[listed, value])),
         invert=invert,

@@ -1,0 +1,63 @@
+"""Builds matchers of the texts in AuthorizationPolicies: exact, `prefix*`, `*suffix`, or `*` for whatever is there.
+
+A part of a text that becomes part of a regular expression is quoted, so that its dots are dots.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from envoy.config.route.v3 import route_components_pb2
+from envoy.type.matcher.v3 import regex_pb2, string_pb2, value_pb2
+
+from pilot.lib.regex import find_fault
+
+StringMatcher = string_pb2.StringMatcher
+ANY = "*"
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
+
+
+def quote(text: str) -> str:
+    """Returns a text as a regular expression (RE2) that matches it alone."""
+    return _SPECIAL.sub(r"\\\g<0>", text)
+
+
+def build_regex(pattern: str) -> string_pb2.StringMatcher | None:
+    """Returns the matcher of a regular expression; None for one that Envoy would refuse or that is too large."""
+    return None if find_fault(pattern) else StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=pattern))
+
+
+PRESENT = StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=".+"))
+
+
+def build_text(pattern: str, ignore_case: bool = False) -> string_pb2.StringMatcher:
+    """Returns the matcher of a text."""
+    if pattern == ANY:
+        return PRESENT
+    if pattern.startswith(ANY):
+        return StringMatcher(suffix=pattern[1:], ignore_case=ignore_case)
+    if pattern.endswith(ANY):
+        return StringMatcher(prefix=pattern[:-1], ignore_case=ignore_case)
+    return StringMatcher(exact=pattern, ignore_case=ignore_case)
+
+
+def build_header(name: str, pattern: str, ignore_case: bool = False) -> route_components_pb2.HeaderMatcher:
+    """Returns the matcher of a header's value; `*` asks only whether the header is there."""
+    if pattern == ANY:
+        return route_components_pb2.HeaderMatcher(name=name, present_match=True)
+    return route_components_pb2.HeaderMatcher(name=name, string_match=build_text(pattern, ignore_case))
+
+
+def build_value(matchers: Sequence[value_pb2.ValueMatcher]) -> value_pb2.ValueMatcher:
+    """Returns the matcher that any of at least one matcher meets."""
+    return matchers[0] if len(matchers) == 1 else value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=matchers))
+
+
+def build_text_value(pattern: str) -> value_pb2.ValueMatcher:
+    """Returns the matcher of a value of metadata that is a text."""
+    return value_pb2.ValueMatcher(string_match=build_text(pattern))
+
+
+def build_item(item: value_pb2.ValueMatcher) -> value_pb2.ValueMatcher:
+    """Returns the matcher of a list of which one item is met."""
+    return value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=item))

@@ -1,0 +1,100 @@
+"""External authorizers: which extension providers can be asked, and what a workload does where one cannot."""
+from __future__ import annotations
+
+import pytest
+from envoy.config.listener.v3 import listener_pb2
+from google.protobuf import any_pb2
+
+from pilot.lib.xds_types import LISTENER
+from pilot.model.views.authorizers import Authorizer, authorizer
+from tests.support.listeners import WEB_POD, service
+from tests.support.objects import make, world
+from tests.support.world import World, proxy
+
+JUDGE = make("Service", "judge", "{clusterIP: 10.96.0.9, ports: [{name: grpc, port: 9000}]}", "court")
+HOST = "judge.court.svc.cluster.local"
+GRPC, HTTP = f"envoyExtAuthzGrpc: {{service: {HOST}, port: 9000}}", f"envoyExtAuthzHttp: {{service: court/{HOST}, port: 9000}}"
+
+
+def providers(*entries: str) -> str:
+    return f"{{extensionProviders: [{', '.join(f'{{{entry}}}' for entry in entries)}]}}"
+
+
+@pytest.mark.parametrize("kind", [GRPC, HTTP], ids=["grpc", "http"])
+def test_an_authorizer_is_a_service_of_the_mesh(kind: str) -> None:
+    found = authorizer(world(JUDGE, mesh_config=providers(f"name: judge, {kind}")).mesh, "judge")
+    assert isinstance(found, Authorizer)
+    assert (found.hostname, found.port) == (HOST, 9000)
+
+
+BAD = [
+    ("name: other, " + GRPC, "no external authorizer judge"),
+    ("name: judge, zipkin: {service: z, port: 1}", "no external authorizer judge"),
+    ("name: judge, " + GRPC.replace("9000", "0"), "port 0"),
+    ("name: judge, " + GRPC.replace("judge.court", "ghost.court"), "is meant by ghost"),
+    ("name: judge, " + HTTP.replace("court/", "far/"), "is meant by far/judge"),
+    ("name: judge, " + GRPC.replace("}", ", statusOnError: '999'}"), "999"),
+    ("name: judge, " + GRPC.replace("}", ", statusOnError: none}"), "'none'"),
+    ("name: judge, " + GRPC.replace("}", ", includeRequestBodyInCheck: {}}"), "maxRequestBytes"),
+    ("name: judge, " + HTTP.replace("}", ", pathPrefix: check}"), "pathPrefix"),
+    ("name: judge, " + HTTP.replace("}", ", headersToDownstreamOnDeny: ['*']}"), "header named *"),
+    ("name: judge, " + HTTP.replace("}", ", timeout: -1s}"), "timeout"),
+]
+
+
+@pytest.mark.parametrize(("entry", "reason"), BAD, ids=[row[1] for row in BAD])
+def test_one_that_cannot_be_asked_has_a_reason(entry: str, reason: str) -> None:
+    found = authorizer(world(JUDGE, mesh_config=providers(entry)).mesh, "judge")
+    assert isinstance(found, str)
+    assert reason in found
+
+
+@pytest.mark.parametrize("name", ["Judge", "a.b", "-a", "a" * 64, "a_b"])
+def test_the_name_of_an_authorizer_is_a_label(name: str) -> None:
+    assert isinstance(authorizer(world(JUDGE, mesh_config=providers(f"name: '{name}', {GRPC}")).mesh, name), str)
+
+
+# -- what a workload has ---------------------------------------------------------------------------------------------------
+
+def policy(name: str, provider: str, paths: str = "/x") -> object:
+    rules = f"[{{to: [{{operation: {{paths: [{paths}]}}}}]}}]"
+    return make("AuthorizationPolicy", name, f"{{action: CUSTOM, provider: {{name: {provider}}}, rules: {rules}}}")
+
+
+def filters(made: World, node_id: str) -> list[str]:
+    """The filters of the chain of TCP that takes all ports; those of requests are built alike."""
+    listener = listener_pb2.Listener()
+    any_pb2.Any.FromString(made.resources(node_id)[LISTENER]["virtualInbound"].any).Unpack(listener)
+    chain = next(c for c in listener.filter_chains if c.name == "virtualInbound")
+    return [f.name.removeprefix("envoy.filters.network.") for f in chain.filters if "authz" in f.name or "rbac" in f.name]
+
+
+def start(*policies: object, mesh: str, **environ: str) -> tuple[World, str]:
+    made = world(JUDGE, service("web", "[{name: tcp, port: 80}]"), WEB_POD, *policies, mesh_config=mesh, **environ)  # type: ignore[arg-type]
+    return made, made.connect(proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}))
+
+
+BOTH = providers(f"name: one, {GRPC}", f"name: two, {GRPC}")
+
+
+def test_connections_are_asked_about_over_grpc_and_not_over_http() -> None:
+    mesh = providers(f"name: one, {GRPC}", f"name: two, {HTTP}")
+    assert filters(*start(policy("p", "one"), mesh=mesh)) == ["rbac", "ext_authz"]
+    assert filters(*start(policy("p", "two"), mesh=mesh)) == []
+
+
+def test_what_an_authorizer_that_is_not_there_would_be_asked_is_denied() -> None:
+    made, node = start(policy("p", "ghost"), mesh=BOTH)
+    assert filters(made, node) == ["rbac"]
+    assert b"-deny-due-to-bad-CUSTOM-action" in made.resources(node)[LISTENER]["virtualInbound"].any
+
+
+def test_several_authorizers_of_a_workload_deny_where_the_settings_allow_one() -> None:
+    made, node = start(policy("p", "one"), policy("q", "two"), mesh=BOTH)
+    assert filters(made, node) == ["rbac", "rbac"]
+    assert made.resources(node)[LISTENER]["virtualInbound"].any.count(b"-deny-due-to-bad-CUSTOM-action") > 1
+
+
+def test_several_authorizers_of_a_workload_are_asked_one_by_one_where_the_settings_allow_it() -> None:
+    several = {"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS": "true"}
+    assert filters(*start(policy("p", "one"), policy("q", "two"), mesh=BOTH, **several)) == ["rbac", "ext_authz", "rbac", "ext_authz"]

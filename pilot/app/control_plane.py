@@ -76,9 +76,9 @@ class ControlPlane:
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
         self.db = Mesh(settings.mesh)
-        self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])  # with files nobody is there to ask
         self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._checking.reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
+        self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])  # in files nothing says which account of a namespace may read its Secrets
         self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)
         self._clock = HeldClock(clock or _LoopClock())
         self._notices = Notices(self.db, self.discovery, self.metrics, self._clock)

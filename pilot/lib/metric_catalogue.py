@@ -46,6 +46,7 @@ _DECLARED = (
     Declared("pilot_xds_push_time", "histogram", "Seconds to make and send one response.", ("type",), _PUSH, ("type",), 50),
     Declared("pilot_xds_send_time", "histogram", "Seconds to write one response to its stream.", (), (0.01, 0.1, 1, 3, 5, 10, 20, 30)),
     Declared("pilot_xds_config_size_bytes", "histogram", "Bytes of one response, by type URL.", ("type",), _SIZES, ("type",), 50),
+    Declared("pilot_sds_certificate_errors_total", "counter", "Secrets that proxies asked for and did not get, or that have expired."),
     Declared("pilot_debounce_time", "histogram", "Seconds from the first event of a batch to its push.", (), _PUSH),
     Declared("pilot_pushcontext_init_seconds", "histogram", "Seconds to commit a batch.", (), (0.01, 0.1, 0.5, 1, 3, 5)),
     Declared("pilot_proxy_queue_time", "histogram", "Seconds that a proxy's push waited for its turn.", (), _QUEUE),

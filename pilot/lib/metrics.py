@@ -103,6 +103,10 @@ class Metrics:
         """A response could not be sent, not because the peer went away."""
         self._at("pilot_xds_pushes", short_name(type_url) + "_senderr").inc()
 
+    def secrets_failed(self, count: int) -> None:
+        """A proxy asked for so many secrets that it does not get, or that have expired."""
+        self._at("pilot_sds_certificate_errors_total").inc(count)
+
     def write_timed_out(self) -> None:
         self._at("pilot_xds_write_timeout").inc()
 

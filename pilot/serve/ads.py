@@ -175,6 +175,7 @@ class Ads:
         if not find_type(request.type_url).is_answered:
             return
         received = connection.session.receive(request)
+        self._discovery.asked(connection, request.type_url)
         if received.rejected is not None:
             code, message = received.rejected
             self._metrics.rejected(request.type_url, connection.proxy.id, code)

@@ -5,8 +5,9 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from pilot.derive import Derived, Node
+from pilot.derive import Derived, Node, Table
 from pilot.lib.clock import rfc3339
 from pilot.lib.metrics import Metrics
 from pilot.model.inputs import Mesh
@@ -30,7 +31,8 @@ class Discovery:
 
     A row belongs to streams that say the same and are verified alike: one that has another's node id, but other facts or another identity,
     gets a row of its own.
-    A proxy that goes keeps its row and its derived values for `linger` seconds: most come back at once.
+    A proxy that goes keeps its row and its derived values for `linger` seconds: most come back at once. `on_asked` has, by type URL, what is
+    to be told of every request for the type.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Discovery:
         self._plans: dict[str, Node] = {}
         self._by_plan: dict[Node, dict[Connection, None]] = {}
         self._gone: dict[str, float] = {}
+        self.on_asked: dict[str, Callable[[Connection], None]] = {}
         self._held: deque[tuple[float, tuple[Node, ...]]] = deque()
         self._numbers = itertools.count(1)
         self._versions = itertools.count(1)
@@ -150,9 +153,18 @@ class Discovery:
         return len(gone)
 
     def _put(self, rows: Iterable[tuple[str, Proxy | None]]) -> None:
-        reached = self.db.commit([(self.db.proxies, key, proxy) for key, proxy in rows])
+        self.commit([(self.db.proxies, key, proxy) for key, proxy in rows], {"proxy": 1})
+
+    def commit(self, rows: Sequence[tuple[Table[Any, Any], Any, Any]], reasons: Mapping[str, int]) -> None:
+        """Puts rows that follow from streams into tables, by table and key (None takes one away), and wakes the connections that they concern."""
+        reached = self.db.commit(rows)
         self._on_commit(reached)
-        self.wake(reached, {"proxy": 1})
+        self.wake(reached, reasons)
+
+    def asked(self, connection: Connection, type_url: str) -> None:
+        """Tells whom it concerns that a stream sent a request for a type."""
+        if (told := self.on_asked.get(type_url)) is not None:
+            told(connection)
 
     def next_response(self, connection: Connection) -> Response | None:
         """Returns what is to be sent next on a connection, from what is true now; None if there is nothing to send."""

@@ -10,6 +10,7 @@ from pilot.serve.connection import Connection
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, Flight, FlightLimits, Write
 from pilot.serve.messages import Message, Messages, random_uuid
+from pilot.serve.secret_report import SecretReport
 from pilot.serve.session import Response
 from pilot.serve.sockets import Sockets
 from pilot.serve.turns import Turns
@@ -30,6 +31,7 @@ class Pusher:
         self._looked: float | None = None
         self._turns = Turns()
         self._messages = Messages()
+        self._secrets = SecretReport(metrics)
         self._held: dict[Connection, None] = {}
         self._ripe: dict[Connection, None] = {}
         self._holding = False
@@ -90,6 +92,7 @@ class Pusher:
 
     async def _write(self, connection: Connection, answer: Response, write: WriteBytes, started: float) -> None:
         message = await self._message(connection, answer)
+        self._secrets.sent(connection, answer)
         writing = time.monotonic()
         try:
             await write(message)

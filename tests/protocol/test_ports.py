@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import grpc
 import pytest
@@ -20,7 +20,7 @@ from pilot.serve.identity import IdentityError, nobody, verified_identity
 from pilot.serve.server import make_server
 from pilot.settings.process import ServeSettings
 from pilot.translate.profile.plan import Group, Plan
-from tests.support.ads import Client, Server, resources, serving
+from tests.support.ads import Client, Server, resources, serving, shown
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 POD = "spiffe://cluster.local/ns/ns/sa/pod"
@@ -31,14 +31,6 @@ def plan_with_secrets(db: Mesh, node_id: str) -> Plan:
     if db.proxies.get(node_id) is None:
         return Plan({})
     return Plan({BY_SHORT_NAME[kind]: (Group(resources, (kind, "all")),) for kind in ("cds", "sds")})
-
-
-async def shown(call: Any) -> Sequence[str]:
-    """The identities of the header "shows"; "forged" is refused."""
-    found = str(dict(call.invocation_metadata()).get("shows", ""))
-    if found == "forged":
-        raise IdentityError("nobody signed it")
-    return found.split(",") if found else ()
 
 
 class Secured(NamedTuple):

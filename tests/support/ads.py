@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import grpc
@@ -18,6 +18,7 @@ from pilot.serve.admission import Admission
 from pilot.serve.ads import SERVICE, Ads
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, FlightLimits
+from pilot.serve.identity import Authenticate, IdentityError, nobody
 from pilot.serve.pusher import Pusher
 from pilot.serve.server import make_server
 from pilot.serve.stream_limits import DEFAULT_STREAM_LIMITS, StreamLimits
@@ -52,6 +53,14 @@ def plan(db: Mesh, node_id: str) -> Plan:
     return Plan({**shared, BY_SHORT_NAME["cds"]: (*shared[BY_SHORT_NAME["cds"]], Group(resources, ("cds", scope)))})
 
 
+async def shown(call: Any) -> Sequence[str]:
+    """The identities of the header "shows"; "forged" is refused."""
+    found = str(dict(call.invocation_metadata()).get("shows", ""))
+    if found == "forged":
+        raise IdentityError("nobody signed it")
+    return found.split(",") if found else ()
+
+
 class Server:
     """A running server. `set` changes the world."""
 
@@ -63,11 +72,12 @@ class Server:
         stream_limits: StreamLimits = DEFAULT_STREAM_LIMITS,
         settings: ServeSettings = DEFAULT_SETTINGS,
         plan: Derived[[str], Plan] = plan,
+        authenticate: Authenticate = nobody,
     ) -> None:
         self.db, self.metrics = Mesh(), Metrics()
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
         self.pusher = Pusher(self.discovery, self.metrics, limits)
-        self.ads = Ads(self.discovery, self.pusher, self.metrics, Admission(rate), {"alias": "Kubernetes"}, stream_limits)
+        self.ads = Ads(self.discovery, self.pusher, self.metrics, Admission(rate), {"alias": "Kubernetes"}, stream_limits, authenticate)
         self.grpc = make_server(settings, [self.ads.handlers()])
         self.port = self.grpc.add_insecure_port("127.0.0.1:0")
 

@@ -94,7 +94,7 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
         _dump("Listeners", versionInfo=version, dynamicListeners=listeners),
         _dump("ScopedRoutes"),
         _dump("Routes", dynamicRouteConfigs=[versioned | {"routeConfig": plain(r)} for r in resources["rds"]]),
-        _dump("Secrets", dynamicActiveSecrets=[versioned | {"secret": plain(r)} for r in resources["sds"]]),
+        _dump("Secrets", dynamicActiveSecrets=[{"name": r.name} | versioned | {"secret": plain(r)} for r in resources["sds"]]),
         _dump("Ecds", ecdsFilters=[versioned | {"ecdsFilter": plain(r)} for r in resources["ecds"]]),
     ]
     return {"configs": configs}
@@ -117,8 +117,14 @@ def plain(resource: Resource) -> Plain:
 
 
 def _redacted(secret: bytes) -> secret_pb2.Secret:
+    """Returns a secret as it may be shown: certificates, and "[redacted]" where there is a key of any kind."""
     shown = secret_pb2.Secret.FromString(secret)
     if shown.HasField("tls_certificate"):
+        shown.tls_certificate.ClearField("private_key_provider")
+        shown.tls_certificate.ClearField("pkcs12")
+        shown.tls_certificate.ClearField("password")
         shown.tls_certificate.private_key.Clear()
         shown.tls_certificate.private_key.inline_bytes = b"[redacted]"
+    shown.ClearField("session_ticket_keys")
+    shown.ClearField("generic_secret")
     return shown

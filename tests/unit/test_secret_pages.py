@@ -1,0 +1,138 @@
+"""What people are shown of secrets: names, certificates with their validity and serial numbers, where they come from. Never a key."""
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from cryptography import x509
+from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
+from google.protobuf import any_pb2
+
+from pilot.debug.application import application
+from pilot.debug.config_dump import plain
+from pilot.debug.pages import sections
+from pilot.lib.xds_types import BY_SHORT_NAME, SECRET
+from pilot.settings.process import DebugSettings
+from pilot.translate.resource import Resource
+from tests.support.checks import problems_of
+from tests.support.credentials import Authority, tls_secret
+from tests.support.debug import FakeConnection, FakeWatch, sources
+from tests.support.objects import make, world
+from tests.support.world import World
+from tests.unit.test_secrets import edge
+
+CA = Authority()
+WEB, BROKEN = CA.issue("web.example.com"), CA.issue("broken.example.com")
+NAMES = ("kubernetes://web", "kubernetes://web-cacert", "kubernetes://broken")
+GATEWAY = make(
+    "Gateway", "gw",
+    "{selector: {istio: ingress}, servers: ["
+    "{port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.com], tls: {mode: MUTUAL, credentialName: web}}, "
+    "{port: {number: 443, name: other, protocol: HTTPS}, hosts: [b.com], tls: {mode: SIMPLE, credentialName: broken}}]}",
+    "edge",
+)  # fmt: skip
+Client = TestClient[web.Request, web.Application]
+
+
+@pytest.fixture
+def mesh() -> World:
+    broken = tls_secret("broken", BROKEN)
+    broken["data"]["tls.crt"] = base64.b64encode(WEB.chain).decode()
+    return world(tls_secret("web", WEB, ca_crt=CA.pem), broken, GATEWAY)
+
+
+@pytest.fixture
+async def client(mesh: World) -> AsyncIterator[Client]:
+    key = mesh.connect(edge())
+    watches = {BY_SHORT_NAME[name]: FakeWatch() for name in ("cds", "lds", "eds", "rds")} | {SECRET: FakeWatch(NAMES)}
+    connected = FakeConnection("edge-0.edge-1", key, edge(), watches=watches)
+    async with TestClient(TestServer(application(sources(mesh.mesh, connected, problems=problems_of(mesh))))) as client:
+        yield client
+
+
+async def text_of(client: Client, path: str) -> str:
+    async with client.get(path) as response:
+        return await response.text()
+
+
+def keys() -> Iterator[str]:
+    """What would be seen of a private key: its PEM, and its base64, in one piece or as JSON has bytes."""
+    for issued in (WEB, BROKEN):
+        body = "".join(issued.private_key.decode().splitlines()[1:-1])
+        yield from (body[20:60], base64.b64encode(issued.private_key).decode()[60:120])
+    yield "PRIVATE KEY"
+
+
+def assert_no_key(text: str) -> None:
+    joined = re.sub(r"\s|\\n", "", text)
+    assert not [key for key in keys() if key in text or key.replace(" ", "") in joined]
+
+
+PAGES = [page.path for pages in sections(DebugSettings()).values() for page in pages]
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/metrics", "/debug"])
+async def test_no_page_shows_a_private_key(client: Client, path: str) -> None:
+    queries = ("", "?proxyID=edge-0.edge", "?proxyID=edge-0.edge&include_eds", "?proxyID=edge-0.edge&types=sds,cds,lds")
+    for query in (*queries, *(f"?proxyID=edge-0.edge&resource={name}" for name in NAMES)):
+        assert_no_key(await text_of(client, path + query))
+
+
+async def test_config_dump_has_names_and_certificates(client: Client) -> None:
+    async with client.get("/debug/config_dump?proxyID=edge-0.edge") as response:
+        dumps = (await response.json())["configs"]
+    found: dict[str, Any] = {s["name"]: s["secret"] for d in dumps if "Secrets" in d["@type"] for s in d["dynamicActiveSecrets"]}
+    assert set(found) == {"kubernetes://web", "kubernetes://web-cacert"}
+    certificate = found["kubernetes://web"]["tlsCertificate"]
+    assert base64.b64decode(certificate["privateKey"]["inlineBytes"]) == b"[redacted]"
+    shown = x509.load_pem_x509_certificate(base64.b64decode(certificate["certificateChain"]["inlineBytes"]))
+    assert (shown.serial_number, shown.not_valid_after_utc) == (WEB.certificate.serial_number, WEB.certificate.not_valid_after_utc)
+    assert base64.b64decode(found["kubernetes://web-cacert"]["validationContext"]["trustedCa"]["inlineBytes"]) == CA.pem
+
+
+async def test_an_explanation_names_the_secret(client: Client) -> None:
+    async with client.get("/debug/explain?proxyID=edge-0.edge&resource=kubernetes://web-cacert") as response:
+        (explained,) = (await response.json())["explanations"]
+    assert {"kind": "Secret", "name": "web", "namespace": "edge"}.items() <= next(o for o in explained["objects"] if o["kind"] == "Secret").items()
+
+
+def test_problems_tell_where_the_flaw_is_and_nothing_of_the_key(mesh: World) -> None:
+    mesh.connect(edge())
+    found = [p for p in problems_of(mesh) if p.code == "credential-unusable"]
+    assert [p.path for p in found] == ["spec.servers[1].tls.credentialName"]
+    assert "data[tls.key] of Secret edge/broken is not the key of the certificate in data[tls.crt]" in found[0].message
+    assert_no_key(str(found))
+
+
+def test_what_python_shows_of_objects_has_no_key(mesh: World) -> None:
+    assert set(mesh.secrets(mesh.connect(edge()), *NAMES)) == {*NAMES[:2]}
+    rows = mesh.rows()
+    assert any(table == "secrets" for table, _ in rows)
+    assert_no_key(repr(rows))
+    nodes = [(repr(node), node.value) for node in mesh.mesh.live_nodes()]
+    assert any("KeyPair" in repr(value) for _, value in nodes)
+    assert_no_key(repr(nodes))
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        secret_pb2.Secret(name="s", session_ticket_keys={"keys": [{"inline_bytes": b"TOP"}]}),
+        secret_pb2.Secret(name="s", generic_secret={"secret": {"inline_bytes": b"TOP"}}),
+        secret_pb2.Secret(name="s", tls_certificate={"password": {"inline_bytes": b"TOP"}, "pkcs12": {"inline_bytes": b"TOP"}}),
+        secret_pb2.Secret(
+            name="s", tls_certificate={"private_key_provider": {"provider_name": "p", "typed_config": any_pb2.Any(type_url="x", value=b"TOP")}}
+        ),
+    ],
+    ids=["tickets", "generic", "bundle", "provider"],
+)
+def test_keys_of_every_kind_are_redacted(secret: secret_pb2.Secret) -> None:
+    assert b"TOP" in secret.SerializeToString()
+    shown = plain(Resource.of(SECRET, secret))
+    assert shown["name"] == "s"
+    assert base64.b64encode(b"TOP").decode() not in str(shown)

@@ -13,6 +13,7 @@ from pilot.model.key_material import Flaw, KeyPair, Roots, Value
 
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _RSA_BITS = 2048
+_BLOCK = re.compile(rb"^-----BEGIN ([A-Z0-9 ]+)-----\s[^:]+?^-----END \1-----\s*?$", re.DOTALL | re.MULTILINE)
 _CRL = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----\n?", re.DOTALL)
 _ERRORS = (ValueError, TypeError, UnsupportedAlgorithm)
 
@@ -48,7 +49,14 @@ def _flaw(value: Value, reason: str) -> Flaw:
 
 
 def _load_certificates(value: Value) -> list[x509.Certificate]:
-    return x509.load_pem_x509_certificates(value.content)
+    return x509.load_pem_x509_certificates(_whole(value))
+
+
+def _whole(value: Value) -> bytes:
+    """Returns PEM, each block of which begins a line and is closed. ValueError for other PEM: some libraries pass over that, Envoy's does not."""
+    if value.content.count(b"-----BEGIN ") != len(_BLOCK.findall(value.content)):
+        raise ValueError("a block is not closed, or is indented")
+    return value.content
 
 
 def _flaw_of_pair(pair: KeyPair) -> Flaw | None:
@@ -58,7 +66,7 @@ def _flaw_of_pair(pair: KeyPair) -> Flaw | None:
     except _ERRORS:
         return _flaw(pair.chain, "holds no certificates in PEM, or a broken one")
     try:
-        private = serialization.load_pem_private_key(pair.private_key.content, None)
+        private = serialization.load_pem_private_key(_whole(pair.private_key), None)
     except _ERRORS:
         return _flaw(pair.private_key, "holds no private key in PEM, or one with a passphrase")
     if private.public_key() != public:
@@ -97,8 +105,9 @@ def _flaw_of_roots(roots: Roots) -> Flaw | None:
         return _flaw(roots.certificates, "holds no certificates in PEM, or a broken one")
     if roots.revoked is None:
         return None
-    lists = _CRL.findall(roots.revoked.content)
+    lists: list[bytes] = []
     try:
+        lists = _CRL.findall(_whole(roots.revoked))
         for pem in lists:
             x509.load_pem_x509_crl(pem)
     except _ERRORS:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import grpc
 from google.protobuf.message import DecodeError
 
-from ca.authority import Authority
 from ca.errors import SigningError
 from pilot.lib.log import scope
 from protos import ca_pb2
@@ -34,6 +33,8 @@ class Observer(Protocol):
     def csr_signed(self) -> None: ...
 
 
+Sign = Callable[[bytes, Sequence[str], int], list[str]]
+"""Takes a request in PEM, the identities and a life in seconds, and returns a chain of certificates in PEM. SigningError where it cannot."""
 Authenticate = Callable[[Any], Awaitable[Sequence[str]]]
 """Takes a gRPC context and returns the verified identities of its caller, at least one; raises Refused."""
 Impersonate = Callable[[Any, str], Awaitable[None]]
@@ -46,10 +47,10 @@ async def refuse_impersonation(_: Any, identity: str) -> None:
 
 
 class CertificateService:
-    """Answers CreateCertificate with bytes in and out."""
+    """Answers CreateCertificate with bytes in and out. `sign` is `ca.authority.Authority.sign`."""
 
-    def __init__(self, authority: Authority, authenticate: Authenticate, observer: Observer, impersonate: Impersonate = refuse_impersonation) -> None:
-        self._authority, self._authenticate, self._observer, self._impersonate = authority, authenticate, observer, impersonate
+    def __init__(self, sign: Sign, authenticate: Authenticate, observer: Observer, impersonate: Impersonate = refuse_impersonation) -> None:
+        self._sign_request, self._authenticate, self._observer, self._impersonate = sign, authenticate, observer, impersonate
 
     def handlers(self) -> Any:
         """Returns the service for `grpc.aio.Server.add_generic_rpc_handlers`."""
@@ -86,7 +87,7 @@ class CertificateService:
     def _sign(self, request: ca_pb2.IstioCertificateRequest, identities: Sequence[str]) -> list[str]:
         if signer := _text(request, CERT_SIGNER):
             raise SigningError("CA_NOT_READY", f"the signer {signer!r} is asked for, and there is none but the mesh's own")
-        return self._authority.sign(request.csr.encode(), identities, request.validity_duration)
+        return self._sign_request(request.csr.encode(), identities, request.validity_duration)
 
     async def _deny(self, context: Any, told: str, error: Refused) -> None:
         self._observer.csr_unauthenticated()

@@ -1,4 +1,4 @@
-"""Where a self-signed root is kept, so that a restart does not make another one: a folder, for a mesh without Kubernetes."""
+"""Where a self-signed root is kept without Kubernetes: in a folder, so that a restart does not make another one, or in memory."""
 from __future__ import annotations
 
 import os
@@ -61,3 +61,17 @@ class FolderStore:
         except BaseException:
             os.unlink(path)
             raise
+
+
+class MemoryStore:
+    """Keeps a signer as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._kept: Signer | None = None
+
+    def load(self) -> Signer | None:
+        """Returns the signer that was saved, None before."""
+        return self._kept
+
+    def save(self, signer: Signer) -> None:
+        self._kept = signer

@@ -11,12 +11,14 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
+from pilot.app.authentication import Entrance
 from pilot.app.first_load import FirstLoad, HeldClock
 from pilot.app.memory import GiveBack, find_trim
 from pilot.app.notices import Notices
 from pilot.app.options import check_sources, parse_addresses, parse_aliases
 from pilot.app.part import Part, Parts
-from pilot.app.ports import GrpcPort, GrpcServices, HttpPort
+from pilot.app.ports import GrpcPort, GrpcServices, HttpPort, SecurePort
+from pilot.app.security import Security
 from pilot.app.sweeper import Sweeper
 from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.sources import Sources
@@ -31,13 +33,14 @@ from pilot.ingest.problems import ProblemStore
 from pilot.lib.log import scope, watch_drops
 from pilot.lib.metrics import Metrics
 from pilot.model.checks.listed import CHECKS
+from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.inputs import EVERY_ACCOUNT, Mesh
+from pilot.serve.address import Address
 from pilot.serve.admission import Admission
 from pilot.serve.ads import Ads
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import limits_of
 from pilot.serve.http import add_ready
-from pilot.serve.identity import Authenticate, nobody
 from pilot.serve.pusher import Pusher
 from pilot.serve.server import make_server
 from pilot.serve.stream_limits import stream_limits_of
@@ -80,6 +83,7 @@ class ControlPlane:
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
         self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])  # in files nothing says which account of a namespace may read its Secrets
         self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)
+        self.security = Security(settings, self._mesh_config, self._aliases, self.metrics)
         self._clock = HeldClock(clock or _LoopClock())
         self._notices = Notices(self.db, self.discovery, self.metrics, self._clock)
         self.metrics.count_nodes(lambda: len(self.db))
@@ -87,7 +91,7 @@ class ControlPlane:
         self.problems = ProblemStore(self._notices.noticed, self.metrics.config_problems)
         self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS))
         self._batch = Batch(self.db, self._clock, settings.ingest.debounce_after, settings.ingest.debounce_max, self._committed)
-        self.ports: dict[str, HttpPort | GrpcPort] = {}
+        self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}
         ledger = Ledger(self.problems)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
         self.parts = Parts(tuple(self._make_parts()))
@@ -131,7 +135,7 @@ class ControlPlane:
     def _make_parts(self) -> Iterator[Part]:
         """Yields what starts, in this order: readiness first of all, so that something answers 503; nothing is followed before proxies can
         connect, because parts stop in reverse and configuration stands still while streams drain."""
-        ingest, serve = self.settings.ingest, self.settings.serve
+        ingest = self.settings.ingest
         yield from self._make_http_ports()
         mesh_files = MeshFiles(ingest.mesh_config, ingest.networks_config, self._batch, self.problems)
         yield Part("the first load", FirstLoad(mesh_files, self.files, self._batch, self._clock).start)
@@ -139,22 +143,39 @@ class ControlPlane:
         yield Part("the sweeper", sweeper.start, sweeper.stop)
         memory = Sweeper(self._clock, GIVE_BACK_SECONDS, (GiveBack(find_trim()),))
         yield Part("giving memory back", memory.start, memory.stop)
-        for name, address, handlers, connections in self._grpc_services():
-            if address is not None:
-                yield self._port(name, GrpcPort(make_server(serve, handlers), address, connections, self.settings.process.shutdown_duration))
+        yield from self.security.parts()
+        for services in self._grpc_services():
+            if services.address is not None:
+                yield self._port(services.name, self._grpc_port(services))
         yield Part("following the mesh config", mesh_files.start, mesh_files.stop)
         for files in self.files:
             yield Part(f"following {files.folder}", files.start, files.stop)
 
     def _grpc_services(self) -> tuple[GrpcServices, ...]:
         """Returns what each port of gRPC serves, and so whether its callers are identified."""
-        plain = self._make_ads(nobody)
-        return (GrpcServices("xDS", self.addresses.grpc, (plain.handlers(),), plain.connections),)
+        addresses, security = self.addresses, self.security
+        return self._services("xDS", addresses.grpc, security.plain), self._services("secure xDS", addresses.secure, security.secure)
 
-    def _make_ads(self, authenticate: Authenticate) -> Ads:
-        """Returns the xDS of one port. All ports have the proxies, the limit of new streams and what is being written in common."""
-        limits = stream_limits_of(self.settings.serve)
-        return Ads(self.discovery, self.pusher, self.metrics, self._admission, self._aliases, limits, authenticate)
+    def _services(self, name: str, address: Address | None, entrance: Entrance) -> GrpcServices:
+        """Returns what one port serves. All ports have the proxies, the limit of new streams and what is being written in common."""
+        limits, (meet, authenticate) = stream_limits_of(self.settings.serve), entrance
+        ads = Ads(
+            self.discovery, self.pusher, self.metrics, self._admission, self._aliases, limits, authenticate, meet, self.security.authorize
+        )
+        certificates = self.security.certificates(entrance)
+        return GrpcServices(name, address, tuple(served.handlers() for served in (ads, certificates) if served is not None), ads.connections)
+
+    def _grpc_port(self, services: GrpcServices) -> GrpcPort | SecurePort:
+        if services.address is self.addresses.secure:
+            return self.security.make_port(services)
+        assert services.address is not None
+        server = make_server(self.settings.serve, services.handlers)
+        return GrpcPort(server, services.address, services.connections, self.settings.process.shutdown_duration)
+
+    def _mesh_config(self) -> MeshConfig:
+        """Returns the mesh config of now."""
+        found = self.db.mesh.peek("mesh")
+        return found if isinstance(found, MeshConfig) else MeshConfig()
 
     def _file_source(self, ledger: Ledger, rank: int, folder: ConfigFolder) -> FileSource:
         """Returns the reader of a folder. Of folders of one cluster that declare the same object the first has it."""
@@ -166,7 +187,7 @@ class ControlPlane:
     def _make_http_ports(self) -> Iterator[Part]:
         """Yields the ports of readiness, and of debug pages and metrics, which may be the same one."""
         sources = Sources(self.db, self.metrics, self.discovery, lambda: self.problems, self.settings.debug)
-        _, _, monitoring = self.addresses
+        monitoring = self.addresses.monitoring
         main = web.Application(middlewares=[not_found]) if monitoring else application(sources)
         add_ready(main, lambda: self.ready)
         if monitoring:
@@ -175,7 +196,7 @@ class ControlPlane:
             if address is not None:
                 yield self._port(name, HttpPort(app, address))
 
-    def _port(self, name: str, port: HttpPort | GrpcPort) -> Part:
+    def _port(self, name: str, port: HttpPort | GrpcPort | SecurePort) -> Part:
         self.ports[name] = port
         return Part(f"the {name} port", port.start, port.stop)
 

@@ -17,6 +17,7 @@ class Addresses(NamedTuple):
     http: Address | None
     grpc: Address | None
     monitoring: Address | None
+    secure: Address | None
 
 
 def parse_addresses(settings: Settings) -> Addresses:
@@ -25,6 +26,7 @@ def parse_addresses(settings: Settings) -> Addresses:
         parse_address(settings.process.http_address, "httpAddr"),
         parse_address(settings.serve.grpc_address, "grpcAddr"),
         parse_address(settings.process.monitoring_address, "monitoringAddr"),
+        parse_address(settings.secure_port.address, "secureGRPCAddr"),
     )
 
 

@@ -1,12 +1,14 @@
 """The ports of the process as parts."""
 from __future__ import annotations
 
-from collections.abc import Collection
+import functools
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from aiohttp import web
 from grpc import aio
 
+from pilot.app.server_certificate import PortCertificate
 from pilot.lib.duration import Duration
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
@@ -14,6 +16,8 @@ from pilot.serve.address import Address
 from pilot.serve.connection import Connection
 from pilot.serve.drain import drain
 from pilot.serve.http import listen
+from pilot.serve.tls.client_names import names_in_certificate
+from pilot.serve.tls.front import TlsFront
 
 _log = scope("default")
 
@@ -37,6 +41,46 @@ class HttpPort:
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+
+
+class SecurePort:
+    """A server of gRPC behind TLS. It does not listen where nobody issues a certificate. `number` is as in `HttpPort`."""
+
+    def __init__(
+        self,
+        server: aio.Server,
+        front: TlsFront,
+        certificate: PortCertificate,
+        trust_domain: Callable[[], str],
+        address: Address,
+        connections: Collection[Connection],
+        patience: Duration,
+    ) -> None:
+        self._server, self._front, self._certificate, self._trust_domain = server, front, certificate, trust_domain
+        self._address, self._connections, self._patience = address, connections, patience
+        self.number = address.port
+
+    async def start(self) -> None:
+        """Listens. StartError where the address cannot be had. Client certificates have to be of the trust domain that the mesh has now."""
+        if self._certificate.context is None:
+            return
+        self._server.add_insecure_port(self._front.inner)
+        await self._server.start()
+        domain = self._trust_domain()
+        try:
+            names = functools.partial(names_in_certificate, trust_domain=domain)
+            self.number = await self._front.listen(self._address, self._certificate.context, names)
+        except OSError as error:
+            await self._server.stop(None)
+            raise StartError(f"cannot listen on {self._address}: {error.strerror or error}") from error
+        self._certificate.on_change = self._front.use
+
+    async def stop(self) -> None:
+        if self._certificate.context is None:
+            return
+        self._front.stop_accepting()
+        await drain(self._server, self._connections, self._patience.seconds)
+        self._front.close()
 
 
 class GrpcServices(NamedTuple):

@@ -41,6 +41,15 @@ _DECLARED = (
     Declared("pilot_xds_expired_nonce", "counter", "Requests that answer an older response than the last, by type.", ("type",), (), ("type",), 50),
     Declared("pilot_xds_write_timeout", "counter", "Responses that could not be written in time."),
     Declared("pilot_xds_recv_max", "gauge", "Bytes of the largest request so far."),
+    # certificates
+    Declared("citadel_server_csr_count", "counter", "Requests for a certificate."),
+    Declared("citadel_server_authentication_failure_count", "counter", "Requests for a certificate whose caller may not have it."),
+    Declared("citadel_server_csr_sign_err_count", "counter", "Requests for a certificate that could not be answered, by cause.", ("error",)),
+    Declared("citadel_server_success_cert_issuance_count", "counter", "Certificates issued."),
+    Declared("citadel_server_root_cert_expiry_timestamp", "gauge", "When the first root ends, in seconds since 1970."),
+    Declared("citadel_server_root_cert_expiry_seconds", "gauge", "Seconds until the first root ends; negative once it has."),
+    Declared("citadel_server_cert_chain_expiry_timestamp", "gauge", "When the plugged-in signing chain ends, in seconds since 1970."),
+    Declared("citadel_server_cert_chain_expiry_seconds", "gauge", "Seconds until the plugged-in signing chain ends; negative once it has."),
     # pushes
     Declared("pilot_xds_pushes", "counter", "Responses sent, by type, and sends that failed (<type>_senderr).", ("type",), (), ("type",), 50),
     Declared("pilot_xds_push_time", "histogram", "Seconds to make and send one response.", ("type",), _PUSH, ("type",), 50),

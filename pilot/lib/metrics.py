@@ -83,6 +83,35 @@ class Metrics:
         """A stream ended by an error of ours."""
         self._at("pilot_total_xds_internal_errors").inc()
 
+    # -- certificates --------------------------------------------------------------------------------------------------
+
+    def csr_received(self) -> None:
+        """A request for a certificate came; nothing of it has been looked at."""
+        self._at("citadel_server_csr_count").inc()
+
+    def csr_unauthenticated(self) -> None:
+        """Its caller is unknown, or may not have the certificate."""
+        self._at("citadel_server_authentication_failure_count").inc()
+
+    def csr_failed(self, code: str) -> None:
+        """It could not be answered; `code` is the cause in Istio's words."""
+        self._at("citadel_server_csr_sign_err_count", code).inc()
+
+    def csr_signed(self) -> None:
+        self._at("citadel_server_success_cert_issuance_count").inc()
+
+    def root_expires(self, at: float, now: Callable[[], float] = time.time) -> None:
+        """The first root ends at `at`, in seconds since 1970."""
+        self._expires("citadel_server_root_cert_expiry", at, now)
+
+    def chain_expires(self, at: float, now: Callable[[], float] = time.time) -> None:
+        """The plugged-in signing chain ends at `at`, in seconds since 1970."""
+        self._expires("citadel_server_cert_chain_expiry", at, now)
+
+    def _expires(self, name: str, at: float, now: Callable[[], float]) -> None:
+        self._at(f"{name}_timestamp").set(at)
+        self._at(f"{name}_seconds").set_function(lambda: at - now())
+
     # -- pushes --------------------------------------------------------------------------------------------------------
 
     def dequeued(self, waited: float, reasons: Mapping[str, int]) -> None:

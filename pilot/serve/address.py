@@ -1,7 +1,7 @@
 """Flags give listening addresses as text, which is parsed here."""
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pilot.lib.flags import FlagError
 
@@ -16,6 +16,13 @@ class Address(NamedTuple):
         """Returns the address as gRPC takes it."""
         host = self.host or "::"
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+def shown_address(peer: Any) -> str:
+    """Returns the address of a socket's peer as gRPC writes it, without the family."""
+    host, port = peer[:2]
+    bare = host.removeprefix("::ffff:")
+    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
 
 
 def parse_address(text: str, flag: str) -> Address | None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection, nothing
 from pilot.serve.delta import DeltaSession
 from pilot.serve.discovery import Discovery
-from pilot.serve.identity import Authenticate, IdentityError, nobody, verified_identity
+from pilot.serve.identity import Authenticate, Authorize, Caller, IdentityError, Meet, nobody, plain_caller, verified_identity
 from pilot.serve.node import parse_node
 from pilot.serve.pusher import Pusher
 from pilot.serve.session import Session
@@ -43,7 +42,8 @@ _log = scope("ads")
 class Ads:
     """The service of one port. A stream is one task that reads and one that writes.
 
-    `authenticate` says who calls. `connections` are those of this port.
+    `meet` says from where a call comes, `authenticate` who makes it, and
+    `authorize` which of the identities may be the proxy. `connections` are those of this port.
     """
 
     def __init__(
@@ -55,8 +55,10 @@ class Ads:
         aliases: Mapping[str, str],
         limits: StreamLimits = DEFAULT_STREAM_LIMITS,
         authenticate: Authenticate = nobody,
+        meet: Meet = plain_caller,
+        authorize: Authorize = verified_identity,
     ) -> None:
-        self._limits, self._authenticate = limits, authenticate
+        self._limits, self._authenticate, self._meet, self._authorize = limits, authenticate, meet, authorize
         self.connections: dict[Connection, None] = {}
         self._discovery, self._pusher, self._metrics, self._admission, self._aliases = discovery, pusher, metrics, admission, aliases
 
@@ -75,11 +77,12 @@ class Ads:
         await self._stream(context, discovery_pb2.DeltaDiscoveryRequest.FromString, DeltaSession(self._discovery.name_sets))
 
     async def _stream(self, context: Any, parse: Callable[[bytes], Any], session: Session) -> None:
-        address = peer_address(context.peer())
+        caller = await self._met(context)
+        address = caller.address
         if not await self._admission.admit():
             _log.warning("ADS: %s exceeded rate limit", address)
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "request rate limit exceeded")
-        identities = await self._identities(context, address)
+        identities = await self._identities(context, caller)
         request = await self._first(context, parse, address)
         if request is None:
             return
@@ -90,7 +93,7 @@ class Ads:
         if proxy.type is NodeType.ZTUNNEL:
             await context.abort(grpc.StatusCode.UNKNOWN, "ztunnel is served in ambient mode only, which is off")
         try:
-            proxy = msgspec.structs.replace(proxy, identity=verified_identity(identities, proxy))
+            proxy = msgspec.structs.replace(proxy, identity=self._authorize(identities, proxy))
         except IdentityError as error:
             _log.warning("ADS: %s is refused: %s", address, cut(one_line(str(error)), STATUS_LENGTH))
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "authorization failed")
@@ -104,11 +107,19 @@ class Ads:
             self._discovery.closed(connection)
             _log.info("ADS: %s %s terminated", address, connection.id)
 
-    async def _identities(self, context: Any, address: str) -> Sequence[str]:
+    async def _met(self, context: Any) -> Caller:
         try:
-            return await self._authenticate(context)
+            return self._meet(context)
         except IdentityError as error:
-            _log.warning("ADS: %s is refused: %s", address, cut(one_line(str(error)), STATUS_LENGTH))
+            _log.warning("ADS: %s is refused: %s", context.peer(), error)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
+            raise
+
+    async def _identities(self, context: Any, caller: Caller) -> Sequence[str]:
+        try:
+            return await self._authenticate(caller)
+        except IdentityError as error:
+            _log.warning("ADS: %s is refused: %s", caller.address, cut(one_line(str(error)), STATUS_LENGTH))
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
             raise
 
@@ -227,8 +238,3 @@ class _Ending:
     def _written(self, writer: asyncio.Task[None]) -> None:
         if not writer.cancelled() and writer.exception() is not None:
             self.end()
-
-
-def peer_address(peer: str) -> str:
-    """Returns the host:port of a gRPC peer such as ipv4:10.0.0.1:5000."""
-    return urllib.parse.unquote(peer.removeprefix("ipv4:").removeprefix("ipv6:"))

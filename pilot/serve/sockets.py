@@ -13,6 +13,8 @@ import stat
 import struct
 from collections.abc import Iterator
 
+from pilot.serve.address import shown_address
+
 _OPEN_FILES = "/dev/fd"
 _RESET = struct.pack("ii", 1, 0)
 _BYTES_ACKED = struct.Struct("120xQ")  # of struct tcp_info, linux/tcp.h
@@ -61,7 +63,7 @@ class Sockets:
         file = self._files.pop(address, None)
         if file is not None:
             with contextlib.suppress(OSError), _copy(file) as found:
-                if _peer(found) == address:
+                if shown_address(found.getpeername()) == address:
                     self._files[address] = file
                     return file
         self._scan()
@@ -75,7 +77,7 @@ class Sockets:
         self._scanned, self._files = now, {}
         for name in os.listdir(_OPEN_FILES):
             with contextlib.suppress(OSError), _copy(int(name)) as found:
-                self._files[_peer(found)] = int(name)
+                self._files[shown_address(found.getpeername())] = int(name)
 
 
 @contextlib.contextmanager
@@ -87,10 +89,3 @@ def _copy(file: int) -> Iterator[socket.socket]:
         if found.family not in (socket.AF_INET, socket.AF_INET6) or found.type != socket.SOCK_STREAM:
             raise ConnectionError
         yield found
-
-
-def _peer(connection: socket.socket) -> str:
-    """Returns the peer's address as gRPC writes it, without the family."""
-    host, port = connection.getpeername()[:2]
-    bare = host.removeprefix("::ffff:")
-    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"

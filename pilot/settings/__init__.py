@@ -11,6 +11,7 @@ import dataclasses
 from pilot.settings.declaration import section
 from pilot.settings.mesh import MeshSettings
 from pilot.settings.process import DebugSettings, IngestSettings, LogSettings, ProcessSettings, ServeSettings
+from pilot.settings.security import AuthenticationSettings, AuthoritySettings, SecurePortSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +21,9 @@ class Settings:
     process: ProcessSettings = section(ProcessSettings(), "Process")
     ingest: IngestSettings = section(IngestSettings(), "Configuration sources")
     serve: ServeSettings = section(ServeSettings(), "Serving xDS")
+    secure_port: SecurePortSettings = section(SecurePortSettings(), "The port with TLS")
+    authentication: AuthenticationSettings = section(AuthenticationSettings(), "Who callers are")
+    authority: AuthoritySettings = section(AuthoritySettings(), "Certificate authority")
     debug: DebugSettings = section(DebugSettings(), "Debug pages and metrics")
     log: LogSettings = section(LogSettings(), "Logs")
     mesh: MeshSettings = section(MeshSettings())

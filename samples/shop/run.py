@@ -72,7 +72,7 @@ def start_all(config: pathlib.Path, logs: pathlib.Path, children: list[subproces
     pilot = str(pathlib.Path(sys.executable).parent / "pilot-discovery")
     addresses = {"grpcAddr": XDS, "monitoringAddr": DEBUG, "httpAddr": READY}
     flags = [part for flag, port in addresses.items() for part in (f"--{flag}", f"127.0.0.1:{port}")]
-    flags += ["--configDir", str(config), "--meshConfig", str(HERE / "mesh.yaml")]
+    flags += ["--secureGRPCAddr", "", "--configDir", str(config), "--meshConfig", str(HERE / "mesh.yaml")]
     children.append(start([pilot, "discovery", *flags], logs / "pilot.log"))
     wait_for(f"http://127.0.0.1:{READY}/ready", "the control plane", children, logs)
     # Not 127.0.0.1: that is where the shop's servers are, and the control plane would take the proxy for one of them.

@@ -16,7 +16,7 @@ from pilot.model.proxy import NodeType, Proxy
 from pilot.serve.admission import Admission
 from pilot.serve.ads import Ads
 from pilot.serve.drain import drain
-from pilot.serve.identity import IdentityError, nobody, verified_identity
+from pilot.serve.identity import Caller, IdentityError, nobody, verified_identity
 from pilot.serve.server import make_server
 from pilot.settings.process import ServeSettings
 from pilot.translate.profile.plan import Group, Plan
@@ -81,8 +81,7 @@ async def test_secrets_are_for_who_is_identified_and_silently_empty_for_others(v
 )
 async def test_who_is_not_what_it_says_is_refused_without_a_reason(shows: str, metadata: dict[str, str], code: grpc.StatusCode) -> None:
     async with two_ports() as (plain, secured), Client(secured, shows=shows, **metadata) as client:
-        await client.ask("cds")
-        status, details = await client.ends()
+        status, details = await client.refused()
         assert (status, "spiffe" in details or "signed" in details) == (code, False)
         assert not plain.discovery.connections()
 
@@ -143,4 +142,4 @@ def test_parts_of_identities(text: str, expected: Identity | None) -> None:
 
 
 async def test_a_port_without_credentials_verifies_nothing() -> None:
-    assert await nobody(object()) == ()
+    assert await nobody(Caller("10.0.0.1:5")) == ()

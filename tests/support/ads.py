@@ -18,7 +18,7 @@ from pilot.serve.admission import Admission
 from pilot.serve.ads import SERVICE, Ads
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, FlightLimits
-from pilot.serve.identity import Authenticate, IdentityError, nobody
+from pilot.serve.identity import Authenticate, Caller, IdentityError, nobody
 from pilot.serve.pusher import Pusher
 from pilot.serve.server import make_server
 from pilot.serve.stream_limits import DEFAULT_STREAM_LIMITS, StreamLimits
@@ -53,9 +53,9 @@ def plan(db: Mesh, node_id: str) -> Plan:
     return Plan({**shared, BY_SHORT_NAME["cds"]: (*shared[BY_SHORT_NAME["cds"]], Group(resources, ("cds", scope)))})
 
 
-async def shown(call: Any) -> Sequence[str]:
+async def shown(caller: Caller) -> Sequence[str]:
     """The identities of the header "shows"; "forged" is refused."""
-    found = str(dict(call.invocation_metadata()).get("shows", ""))
+    found = caller.header("shows")
     if found == "forged":
         raise IdentityError("nobody signed it")
     return found.split(",") if found else ()
@@ -158,6 +158,12 @@ class Client:
         assert (short_name(response.type_url), got, tuple(getattr(response, "removed_resources", ()))) == (kind, list(names), removed)
         nonce: str = response.nonce
         return nonce
+
+    async def refused(self) -> tuple[grpc.StatusCode, str]:
+        """The status with which clusters are refused, perhaps before they have been asked for."""
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await self.ask("cds")
+        return await self.ends()
 
     async def ends(self) -> tuple[grpc.StatusCode, str]:
         """The status that the stream ends with, behind whatever comes before."""

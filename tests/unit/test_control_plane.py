@@ -28,7 +28,7 @@ spec: {hosts: [one.example.com], ports: [{number: 80, name: http, protocol: HTTP
 """
 
 
-ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr")
+ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr")
 
 
 class Running(NamedTuple):
@@ -212,4 +212,4 @@ async def test_configuration_stands_still_while_streams_drain(tmp_path: pathlib.
     monkeypatch.setattr(ports, "drain", drain)
     async with running(tmp_path):
         assert following() == [f"read {tmp_path}", f"watch {tmp_path}"]
-    assert seen == [[]]
+    assert seen == [[], []], "each of two ports drains"

@@ -1,0 +1,103 @@
+"""The certificate authority of the process: which signer it starts with, and what keeps that up to date."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import Awaitable, Callable, Sequence
+
+from ca.authority import Authority, utc_now
+from ca.errors import KeyMaterialError, SigningError
+from ca.pem import load_bundle
+from ca.plugged_in import PluggedIn, read_extra_roots, read_plugged_in
+from ca.reload import PluggedInReload
+from ca.rotation import Rotation, Store
+from ca.self_signed import make_root
+from ca.signer import Signer
+from ca.store import FolderStore, MemoryStore
+from pilot.lib.duration import Duration
+from pilot.lib.log import scope
+from pilot.lib.metrics import Metrics
+from pilot.lib.start_error import StartError
+from pilot.settings.security import AuthoritySettings
+
+_log = scope("ca")
+
+
+class CertificateAuthority:
+    """Has its `authority` once it has started. `on_change` functions are called after another signer came."""
+
+    def __init__(self, settings: AuthoritySettings, trust_domain: Callable[[], str], metrics: Metrics) -> None:
+        self._settings, self._trust_domain, self._metrics = settings, trust_domain, metrics
+        self.authority: Authority | None = None
+        self.on_change: list[Callable[[], None]] = []
+        self._stop: Callable[[], Awaitable[None]] | None = None
+
+    def sign(self, csr: bytes, identities: Sequence[str], seconds: int) -> list[str]:
+        """Returns what `Authority.sign` does. SigningError CA_NOT_READY before the start."""
+        if self.authority is None:
+            raise SigningError("CA_NOT_READY", "the authority has not started")
+        return self.authority.sign(csr, identities, seconds)
+
+    async def start(self) -> None:
+        """Takes the plugged-in signer where there is one, else a self-signed root. StartError where what is there cannot be used."""
+        try:
+            found = read_plugged_in(self._settings.plugged_in_dir)
+            await (self._start_plugged_in(found) if found is not None else self._start_self_signed())
+        except KeyMaterialError as error:
+            raise StartError(f"certificate authority: {error}") from error
+
+    async def stop(self) -> None:
+        if self._stop is not None:
+            await self._stop()
+
+    async def _start_plugged_in(self, found: PluggedIn) -> None:
+        folder = self._settings.plugged_in_dir
+        authority = self._take(found.signer)
+        reload = PluggedInReload(folder, authority, found.crl, self._settings.multiple_roots, lambda: None)
+        await reload.start()
+        self._stop = reload.stop
+        _log.info("certificates are issued by the signing certificate of %s", folder)
+
+    async def _start_self_signed(self) -> None:
+        settings, ttl = self._settings, _delta(self._settings.root_ttl)
+        store: Store = FolderStore(settings.self_signed_dir) if settings.self_signed_dir else MemoryStore()
+        signer = await asyncio.to_thread(store.load)
+        if signer is None:
+            signer = await asyncio.to_thread(make_root, self._trust_domain(), ttl, utc_now(), settings.root_key_bits)
+            await asyncio.to_thread(store.save, signer)
+            _log.info("made a self-signed root, kept in %s", settings.self_signed_dir or "memory: it is another one after a restart")
+        extra = read_extra_roots(settings.plugged_in_dir)
+        more = load_bundle(extra, settings.plugged_in_dir) if extra else ()
+        authority = self._take(signer._replace(roots=(*signer.roots, *(root for root in more if root not in signer.roots))))
+        rotation = Rotation(authority, store, ttl, _delta(settings.root_check_interval), settings.root_grace_percent)
+        running = asyncio.create_task(rotation.run() if settings.root_check_jitter else rotation.run(jitter=lambda: 1.0), name="root rotation")
+
+        async def stop() -> None:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+        self._stop = stop
+
+    def _take(self, signer: Signer) -> Authority:
+        settings = self._settings
+        self.authority = Authority(signer, _delta(settings.default_ttl), _delta(settings.longest_ttl))
+        self.authority.on_change.append(self._changed)
+        self._count(signer)
+        return self.authority
+
+    def _changed(self) -> None:
+        assert self.authority is not None
+        self._count(self.authority.signer)
+        for changed in self.on_change:
+            changed()
+
+    def _count(self, signer: Signer) -> None:
+        self._metrics.root_expires(signer.roots[0].not_valid_after_utc.timestamp())
+        if signer.intermediates:
+            self._metrics.chain_expires(min(c.not_valid_after_utc for c in signer.intermediates).timestamp())
+
+
+def _delta(duration: Duration) -> datetime.timedelta:
+    return datetime.timedelta(seconds=duration.seconds)

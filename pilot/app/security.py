@@ -1,0 +1,67 @@
+"""Who callers are, which certificates they get, and how they come to the ports: all of it that one process has once."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from ca.service import CertificateService
+from pilot.app.authentication import Entrance, find_reviewers, for_certificates, make_authenticate
+from pilot.app.certificate_authority import CertificateAuthority
+from pilot.app.part import Part
+from pilot.app.ports import GrpcServices, SecurePort
+from pilot.app.server_certificate import PortCertificate, dns_names
+from pilot.lib.metrics import Metrics
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.serve.identity import Authorize, nobody, plain_caller, unchecked, verified_identity
+from pilot.serve.server import make_server
+from pilot.serve.tls.context import parse_rules
+from pilot.serve.tls.front import TlsFront
+from pilot.settings import Settings
+
+
+class Security:
+    """`authority` is None where it is switched off. `mesh_config` returns the one of now. FlagError where settings cannot be understood."""
+
+    def __init__(self, settings: Settings, mesh_config: Callable[[], MeshConfig], aliases: Mapping[str, str], metrics: Metrics) -> None:
+        self._settings, self._mesh_config, self._metrics = settings, mesh_config, metrics
+        port = settings.secure_port
+        self.authority = CertificateAuthority(settings.authority, self.trust_domain, metrics) if settings.authority.enabled else None
+        rules = parse_rules(port.cipher_suites, port.oldest_version, settings.mesh.tls.compliance_policy)
+        self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.authority)
+        reviewers = find_reviewers(settings.authentication, settings.mesh.registry.cluster_id, aliases)
+        known = make_authenticate(settings.authentication, reviewers, self.trust_domain)
+        self.plain = Entrance(plain_caller, known if settings.authentication.plaintext else nobody)
+        self.secure = Entrance(self._front.meet, known)
+
+    @property
+    def authorize(self) -> Authorize:
+        """Returns which of the identities that a caller has proved may be the proxy that it says it is."""
+        return verified_identity if self._settings.authentication.identity_check else unchecked
+
+    def trust_domain(self) -> str:
+        """Returns the trust domain that the mesh has now."""
+        return self._mesh_config().trust_domain
+
+    def parts(self) -> Iterator[Part]:
+        """Yields what must have started before the port with TLS."""
+        if self.authority is not None:
+            yield Part("the certificate authority", self.authority.start, self.authority.stop)
+        if self._settings.secure_port.address:
+            yield Part("the certificate of the port with TLS", self._certificate.start, self._certificate.stop)
+
+    def certificates(self, entrance: Entrance) -> CertificateService | None:
+        """Returns the service that issues certificates to callers of an entrance: that with TLS, or the other one where there is none. None where
+        certificates are not issued there."""
+        chosen = self.secure if self._settings.secure_port.address else self.plain
+        if self.authority is None or entrance is not chosen:
+            return None
+        return CertificateService(self.authority.sign, for_certificates(*entrance), self._metrics)
+
+    def make_port(self, services: GrpcServices) -> SecurePort:
+        """Returns the port with TLS."""
+        assert services.address is not None
+        server, patience = make_server(self._settings.serve, services.handlers), self._settings.process.shutdown_duration
+        return SecurePort(server, self._front, self._certificate, self.trust_domain, services.address, services.connections, patience)
+
+    def _dns_names(self) -> tuple[str, ...]:
+        settings = self._settings
+        return dns_names(self._mesh_config(), settings.mesh.registry.namespace, settings.ingest.revision, settings.secure_port.custom_hosts)

@@ -1,0 +1,1 @@
+"""Who a caller is, by its certificate or its token."""

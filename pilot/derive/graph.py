@@ -223,12 +223,16 @@ class Database:
 
     def _link(self, node: Node, reads: dict[Node, None]) -> None:
         """Makes what was read the inputs of the node, in the place of what was read before."""
+        known = node.deps
         for dep in reads:
-            if dep.readers:
-                dep.read_by(node)
-            else:
+            readers = dep.readers
+            if not readers:
                 dep.readers = (node,)
-        for dep in node.deps:
+            elif known or len(readers) >= FEW:
+                dep.read_by(node)
+            else:  # the first run of a node, which cannot be a reader yet
+                dep.readers = (*readers, node)
+        for dep in known:
             if dep not in reads:
                 self.unread(dep, node)
         node.deps = tuple(reads)

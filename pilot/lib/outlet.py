@@ -16,6 +16,8 @@ CAPACITY = 8 << 20
 STANDARD = {"stdout": 1, "stderr": 2}
 PATIENCE = 1.0
 """Seconds that the end of the process waits for what is not yet written."""
+GATHER = 0.02
+"""Seconds that lines are gathered before they are written: a thread that wakes for each of a thousand lines costs more than the lines."""
 
 
 def open_target(target: str) -> int:
@@ -45,6 +47,7 @@ class Outlet(logging.Handler):
         self._changed = threading.Condition()
         self._size = self._dropped = 0
         self._writing = self._closed = False
+        self._hurry = threading.Event()
         self._thread: threading.Thread | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -59,9 +62,10 @@ class Outlet(logging.Handler):
             if full:
                 self._dropped += 1
             else:
+                if not self._lines:
+                    self._changed.notify_all()
                 self._lines.append(line)
                 self._size += len(line)
-                self._changed.notify_all()
             self._start_writing()
         if full:
             self.on_drop(1)
@@ -77,13 +81,16 @@ class Outlet(logging.Handler):
     def flush(self) -> None:
         """Waits until everything is written, `PATIENCE` at most."""
         end = time.monotonic() + PATIENCE
+        self._hurry.set()
         with self._changed:
             while (self._lines or self._writing) and (rest := end - time.monotonic()) > 0:
                 self._changed.wait(rest)
+        self._hurry.clear()
 
     def close(self) -> None:
         """Writes what it can in a moment, and no more."""
         self.flush()
+        self._hurry.set()
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -108,6 +115,8 @@ class Outlet(logging.Handler):
                 if self._closed:
                     return None
                 self._changed.wait()
+        self._hurry.wait(GATHER)
+        with self._changed:
             batch = list(self._lines)
             self._lines.clear()
             self._size = 0

@@ -18,7 +18,8 @@ class FlightLimits(NamedTuple):
 
     `moving` bounds the bytes of large responses whose writing began a moment ago, `stalled` those of responses that take longer.
     A response of up to `small` bytes waits for nobody. `patience` is the shortest time after which a write counts as stalled, `grace` the
-    shortest after which it can be given up for others, `timeout` the time that it may take at all.
+    shortest after which it can be given up for others, longer for large ones: `slowest` is the bytes a second that are waited for. `timeout`
+    is the time that it may take at all.
     """
 
     moving: int = 64 << 20
@@ -26,6 +27,7 @@ class FlightLimits(NamedTuple):
     small: int = 64 << 10
     patience: float = 0.15
     grace: float = 0.5
+    slowest: int = 4 << 20
     timeout: float = 60.0
 
 
@@ -207,7 +209,7 @@ class Flight:
 
     def _is_stuck(self, write: Write) -> bool:
         """Returns whether it goes on so slowly that it would not be taken in time. Where that cannot be seen, a long time decides."""
-        age, grace = self.time - write.began, max(self.limits.grace, 2 * self.patience)
+        age, grace = self.time - write.began, max(self.limits.grace, 2 * self.patience, write.size / self.limits.slowest)
         if age < grace:
             return False
         taken = write.taken()

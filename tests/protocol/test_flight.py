@@ -161,6 +161,15 @@ async def test_nobody_is_given_up_before_its_time() -> None:
     assert proxies.flight.waiting == 0
 
 
+async def test_a_large_response_is_given_up_later_than_a_small_one() -> None:
+    proxies = Proxies(LIMITS._replace(slowest=10))
+    await proxies.begin("large", size=60)
+    await proxies.begin("a", "b", "c", "d", "e", "f", size=40)
+    proxies.pass_time(5.875)
+    assert "large" not in proxies.given_up
+    assert proxies.given_up, "the others are given up after four seconds"
+
+
 async def test_who_takes_something_is_not_given_up_though_it_is_slow() -> None:
     proxies = Proxies(LIMITS._replace(timeout=10.0))
     await proxies.begin(*"abcdefghi", size=50)

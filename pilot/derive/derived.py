@@ -39,13 +39,23 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
     `keys(db, *args)` gives the keys in the order of the mapping (a tuple, no repeats), `item(db, key, *args)` the value of
     each; None leaves the key out. The value is a fresh dict after every change, so a reader may keep an old one and compare
     the items by identity. An item that fails keeps its last good value, or is left out, and does not disturb the others.
+
+    `passed` maps the gather's arguments to those that items have behind their key, which are all of them without it: gathers that pass on
+    the same share the items of the keys that both have.
     """
 
     gathers = True
 
-    def __init__(self, name: str, keys: Derived[Any, tuple[K, ...]], item: Derived[Any, T | None], hub: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        keys: Derived[Any, tuple[K, ...]],
+        item: Derived[Any, T | None],
+        hub: bool = False,
+        passed: Callable[..., tuple[Hashable, ...]] | None = None,
+    ) -> None:
         super().__init__(name, self._collect, hub)
-        self.keys, self.item = keys, item
+        self.keys, self.item, self._pass_on = keys, item, passed
 
     def _collect(self, db: Database, node: Node) -> dict[K, T]:
         """Brings the items up to date: those of new keys, and those that the last commits reached."""
@@ -90,10 +100,11 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         old = node.gathered.items
         fresh: dict[Node, None] = {}
         items: dict[Hashable, Node] = {}
+        passed = node.args if self._pass_on is None else self._pass_on(*node.args)
         for key in listed:
             item = old.get(key)
             if item is None:
-                item = self._node(db, self.item, (key, *self._passed(node.args)), node)
+                item = self._node(db, self.item, (key, *passed), node)
                 fresh[item] = None
             items[key] = item
         node.gathered.items = items
@@ -101,10 +112,6 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
             if key not in items:
                 db.unread(item, node)
         return fresh
-
-    def _passed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Returns the arguments that items have behind their key."""
-        return args
 
     @staticmethod
     def _node(db: Database, fn: Derived[Any, Any], args: tuple[Any, ...], reader: Node) -> Node:
@@ -121,10 +128,7 @@ class Lookup(Gather[K, P, T]):
     """
 
     def __init__(self, name: str, item: Derived[Any, T | None]) -> None:
-        super().__init__(name, _listed, item)
-
-    def _passed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return args[1:]
+        super().__init__(name, _listed, item, passed=lambda _, *args: args)
 
 
 @derived

@@ -148,7 +148,10 @@ CATALOGUE = Catalogue(
         ),
         Kind(
             GroupKind(NETWORKING, "DestinationRule"), _ISTIO, "destination_rules", DestinationRule, validate_destination_rule,
-            indexes={"wildcard": indexes.wildcard_rules, "hashing_wildcard": indexes.hashing_wildcards}, domain_indexes={"host": indexes.full_host},
+            indexes={
+                "wildcard": indexes.wildcard_rules, "hashing_wildcard": indexes.hashing_wildcards, "exported": indexes.exported_by_name,
+            },
+            domain_indexes={"host": indexes.full_host},
         ),
         Kind(GroupKind(NETWORKING, "Gateway"), _ISTIO, "gateways", Gateway, validate_gateway),
         Kind(

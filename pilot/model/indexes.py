@@ -131,6 +131,11 @@ def has_wildcard(_: ObjectKey, o: Object[Any]) -> Buckets:
     return (True,) if any(h.startswith("*") for h in o.spec.hosts) else ()
 
 
+def exported_by_name(_: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the namespaces that an object names in its exportTo."""
+    return set(o.spec.export_to) - {"*", "."}
+
+
 def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Buckets:
     """Returns the namespace of a rule of a wildcard host."""
     return (key.namespace,) if o.spec.host.startswith("*") else ()

@@ -170,3 +170,17 @@ def test_an_edit_of_a_rule_builds_the_clusters_of_its_host_once_for_all() -> Non
     assert all(a[n] == b[n] for a, b in zip(after, before, strict=True) for n in a.keys() & b.keys())
     values = [node.value for node in nodes]
     assert all(values[0][key] is other[key] for other in values for key in values[0])  # one copy of the bytes
+
+
+def test_a_namespace_without_rules_of_its_own_shares_the_clusters_of_others() -> None:
+    world = World()
+    world.apply(SHOP + "---" + RULE % "v1")
+    ran: list[Any] = []
+    for scope in ("b", "c"):
+        ran.clear()
+        world.mesh.on_run = lambda node: ran.append(node.fn)
+        for group in (outbound_clusters, endpoints_of):
+            world.mesh.watch(group, OutboundFacet(type=NodeType.SIDECAR, scope=ScopeFacet(scope)))
+        listed = ran.count(placeless_cluster)
+        assert listed == (21 if scope == "b" else 0), "each cluster is built for the first namespace"
+    assert len(ran) < 20, "what is left is what the namespace sees, not what is in it"

@@ -1,11 +1,13 @@
 """Which DestinationRule a client's traffic follows."""
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from pilot.model.facets import Labels
 from pilot.model.service import ServiceRef
-from pilot.model.views.destination_rules import inbound_merged_rule_key, merged_rule, merged_rule_key
+from pilot.model.views.destination_rules import EVERYBODY, inbound_merged_rule_key, merged_rule, merged_rule_key, merged_rule_seen
 from tests.support.world import World
 
 HOST = "api.svc.svc.cluster.local"
@@ -124,7 +126,7 @@ def test_rules_of_one_host_are_merged_oldest_first() -> None:
 def test_an_edit_reaches_only_the_services_of_its_host() -> None:
     found = world(rule("svc", "r"), rule("svc", "s", "other"))
     other = ServiceRef("other.svc.svc.cluster.local", "svc")
-    nodes = {ref: found.mesh.watch(merged_rule_key, "third", ref, NOBODY) for ref in (API, other)}
+    nodes = {ref: found.mesh.watch(merged_rule_seen, *EVERYBODY, ref) for ref in (API, other)}
     ran: list[object] = []
     found.mesh.on_run = lambda node: ran.append(node.fn)
     hit = found.mesh.commit([(found.mesh.destination_rules, key, None) for key in found.mesh.destination_rules.all_keys() if key.name == "r"])
@@ -132,4 +134,27 @@ def test_an_edit_reaches_only_the_services_of_its_host() -> None:
     found.mesh.refresh(nodes[API])
     assert nodes[API].value == ()
     assert nodes[other].value
-    assert ran.count(merged_rule_key) == 1
+    assert ran.count(merged_rule_seen) == 1
+
+
+NAMESPACES = ("client", "svc", "other", "istio-system", "elsewhere")
+HOSTS = ("api", "api.svc", HOST, HOST.upper(), "*", "*.svc.svc.cluster.local", "*.local", "api.example.com", "*.example.com")
+REACHES = ("", "exportTo: ['*']", "exportTo: ['.']", "exportTo: [client]", "exportTo: ['.', elsewhere]", "exportTo: [svc, other]")
+SELECTOR = "workloadSelector: {matchLabels: {app: x}}"
+
+
+def random_rule(choose: random.Random, number: int) -> str:
+    spec = choose.choice((*REACHES, SELECTOR, SELECTOR))
+    return rule(choose.choice(NAMESPACES[:4]), f"r{number}", choose.choice(HOSTS), spec, created=choose.randint(1, 5))
+
+
+@pytest.mark.parametrize("mesh", ["", "defaultDestinationRuleExportTo: ['.']"])
+def test_clients_of_namespaces_without_rules_for_a_host_follow_what_everybody_follows(seed: int, mesh: str) -> None:
+    choose = random.Random(f"viewers {seed} {mesh}")
+    refs = (API, ServiceRef(HOST, "other"), ServiceRef("api.example.com", "svc"), ServiceRef(HOST, "istio-system"))
+    for _ in range(60):
+        found = world(*(random_rule(choose, number) for number in range(choose.randint(1, 5))), mesh=mesh)
+        for client in NAMESPACES:
+            for labels in (NOBODY, frozenset({("app", "x")})):
+                for ref in refs:
+                    assert merged_rule_key(found.mesh, client, ref, labels) == merged_rule_seen(found.mesh, client, labels, ref)

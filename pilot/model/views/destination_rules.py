@@ -9,12 +9,12 @@ clusters of many namespaces are shared (`merged_rule_key`), and from which `merg
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from pilot.derive import derived, hub
-from pilot.lib.hosts import full_name, is_wildcard, most_specific
+from pilot.lib.hosts import full_name, is_wildcard, matches, most_specific
 from pilot.model.config.destination_rule import DestinationRule, Subset
 from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.facets import Labels, ScopeFacet
@@ -26,6 +26,8 @@ from pilot.model.views.rule_pools import Pools, Rule, RuleDefaults, RuleEntry, b
 
 MergedRuleKey = tuple[ObjectKey, ...]
 NO_RULES: tuple[RuleEntry, ...] = ()
+EVERYBODY: tuple[str, Labels] = ("", frozenset())
+"""The namespace and labels that stand for the clients of all namespaces without rules of their own for a host."""
 
 
 class MergedRule(msgspec.Struct, frozen=True):
@@ -129,9 +131,38 @@ def older_sources(db: Mesh, key: ObjectKey, host: str) -> MergedRuleKey:
     return next((entry.sources[: entry.sources.index(key)] for entry in entries), ())
 
 
+class RuledHosts(NamedTuple):
+    """Hosts as rules name them, in lower case: `exact` ones, and `wildcards`."""
+
+    exact: frozenset[str]
+    wildcards: tuple[str, ...]
+
+    def has(self, host: str) -> bool:
+        """Returns whether a host is named."""
+        lower = host.lower()
+        return lower in self.exact or any(matches(wildcard, lower) for wildcard in self.wildcards)
+
+
 @derived
+def ruled_hosts(db: Mesh, namespace: str) -> RuledHosts:
+    """Returns the hosts for which clients of a namespace may follow other rules than clients elsewhere: those of the rules in it, and of the
+    rules that are exported to it by name."""
+    keys = (*destination_rules.keys(db, "namespace", namespace), *destination_rules.keys(db, "exported", namespace))
+    rows = [(key, row) for key in keys if (row := destination_rules.get(db, key)) is not None]
+    hosts = {full_name(row.spec.host, key.namespace, db.settings.registry.domain).lower() for key, row in rows}
+    return RuledHosts(frozenset(h for h in hosts if not is_wildcard(h)), tuple(sorted(h for h in hosts if is_wildcard(h))))
+
+
 def merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef, labels: Labels) -> MergedRuleKey:
-    """Returns the rules that make the rule which a proxy of that namespace with those labels follows for one service; () for none."""
+    """Returns the rules that make the rule which a proxy of that namespace with those labels follows for one service; () for none. No node of
+    its own."""
+    return merged_rule_seen(db, *((namespace, labels) if ruled_hosts(db, namespace).has(ref.hostname) else EVERYBODY), ref)
+
+
+@derived
+def merged_rule_seen(db: Mesh, namespace: str, labels: Labels, ref: ServiceRef) -> MergedRuleKey:
+    """Returns the same as `merged_rule_key`; `namespace` and `labels` are EVERYBODY where the namespace has no `ruled_hosts` that are the
+    service's, so that proxies of many namespaces share it."""
     catch_all: MergedRuleKey = ()
     for entry in _choices(db, namespace, ref):
         if entry.selector is None:

@@ -9,7 +9,7 @@ from pilot.derive import hub
 from pilot.lib.duration import Duration
 from pilot.model.config.destination_rule import LocalityLoadBalancerSetting, TcpKeepalive, ZoneAwareLoadBalancerSetting
 from pilot.model.config.mesh_config import DefaultTrafficPolicy, TLSConfig
-from pilot.model.facets import InboundFacet, OutboundFacet, ReachFacet, SecretServersFacet, TlsFilesFacet
+from pilot.model.facets import InboundFacet, OutboundFacet, ReachFacet, ScopeFacet, SecretServersFacet, TlsFilesFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.mesh import mesh_config
@@ -122,6 +122,13 @@ def without_place(outbound: OutboundFacet) -> OutboundFacet:
         secret_servers=outbound.secret_servers,
         preserve_case=outbound.preserve_case,
     )
+
+
+@lru_cache(maxsize=4096)
+def without_scope(outbound: OutboundFacet) -> OutboundFacet:
+    """Returns the facet without its scope, on which nothing depends any more once it is known which clusters there are and which rules they
+    follow, so that proxies of many namespaces share them."""
+    return msgspec.structs.replace(outbound, scope=ScopeFacet(""))
 
 
 def families(ips: tuple[str, ...]) -> tuple[bool, bool]:

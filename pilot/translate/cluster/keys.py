@@ -17,7 +17,7 @@ from pilot.model.facets import Labels, OutboundFacet, ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.service import Port, Protocol, Service, ServiceRef
-from pilot.model.views.destination_rules import MergedRuleKey, merged_rule, merged_rule_key
+from pilot.model.views.destination_rules import EVERYBODY, MergedRuleKey, merged_rule, merged_rule_seen, ruled_hosts
 from pilot.model.views.gateway_destinations import routed_services
 from pilot.model.views.imports import ImportKey, scope_services
 from pilot.model.views.services import service
@@ -40,6 +40,27 @@ class ClusterKey(NamedTuple):
         return names.outbound_cluster(self.port, self.subset, self.ref.hostname)
 
 
+class RuledClusterKey(NamedTuple):
+    """Names a cluster, and the DestinationRules that make the one which its clients follow."""
+
+    cluster: ClusterKey
+    rule: MergedRuleKey
+
+    @property
+    def name(self) -> str:
+        """Returns the cluster's name."""
+        return self.cluster.name
+
+
+class ServiceViewKey(NamedTuple):
+    """Names what clients import of a service, and the namespace and labels by which they find its rules: "" and none where these do not
+    matter."""
+
+    imported: ImportKey
+    namespace: str
+    labels: Labels
+
+
 class ClusterListKey(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what of a proxy decides which clusters it has: what it sees, and which rules are for it."""
 
@@ -50,7 +71,7 @@ class ClusterListKey(msgspec.Struct, frozen=True, cache_hash=True):
 class ServiceKeys(NamedTuple):
     """Holds the keys of one service. `inline`: its endpoints are part of its clusters, unless a rule passes through."""
 
-    keys: tuple[ClusterKey, ...]
+    keys: tuple[RuledClusterKey, ...]
     inline: bool
 
 
@@ -66,58 +87,66 @@ def cluster_port(found: Service, number: int) -> Port | None:
 
 
 @derived
-def _imports(db: Mesh, by: ClusterListKey) -> tuple[ImportKey, ...]:
+def _views(db: Mesh, by: ClusterListKey) -> tuple[ServiceViewKey, ...]:
+    """Returns what is seen of each service."""
     if by.scope.routed is not None:
-        return routed_services(db, msgspec.structs.replace(by.scope, routed=None), by.scope.routed)
-    return tuple(scope_services(db, by.scope).values())
+        imports: Iterable[ImportKey] = routed_services(db, msgspec.structs.replace(by.scope, routed=None), by.scope.routed)
+    else:
+        imports = scope_services(db, by.scope).values()
+    own, namespace, labels = ruled_hosts(db, by.scope.namespace), by.scope.namespace, by.labels
+    return tuple(ServiceViewKey(item, *((namespace, labels) if own.has(item.ref.hostname) else EVERYBODY)) for item in imports)
 
 
 @derived
-def _keys_of_service(db: Mesh, item: ImportKey, by: ClusterListKey) -> ServiceKeys | None:
-    found = service(db, item.ref)
+def _keys_of_service(db: Mesh, seen: ServiceViewKey) -> ServiceKeys | None:
+    ref = seen.imported.ref
+    found = service(db, ref)
     if found is None:
         return None
-    ports = dict.fromkeys(p.number for p in item.visible_ports(found) if has_cluster(found, p))
+    ports = dict.fromkeys(p.number for p in seen.imported.visible_ports(found) if has_cluster(found, p))
     if not ports:
         return None
-    subsets: Iterable[str] = ()
-    if not is_dynamic(found) and (rule_key := merged_rule_key(db, by.scope.namespace, item.ref, by.labels)):
-        rule = merged_rule(db, rule_key)
-        subsets = dict.fromkeys(s.name for s in rule.spec.subsets) if rule is not None else ()
-    keys = tuple(ClusterKey(item.ref, port, subset) for port in ports for subset in ("", *subsets))
+    rule_key = merged_rule_seen(db, seen.namespace, seen.labels, ref)
+    rule = merged_rule(db, rule_key) if rule_key and not is_dynamic(found) else None
+    subsets = dict.fromkeys(s.name for s in rule.spec.subsets) if rule is not None else ()
+    keys = tuple(RuledClusterKey(ClusterKey(ref, port, subset), rule_key) for port in ports for subset in ("", *subsets))
     return ServiceKeys(keys, discovery_type(found, router=False) in INLINE)
 
 
-_keys_by_service: Gather[ImportKey, [ClusterListKey], ServiceKeys] = Gather("cluster keys of services", _imports, _keys_of_service)
+_keys_by_service: Gather[ServiceViewKey, [ClusterListKey], ServiceKeys] = Gather(
+    "cluster keys of services", _views, _keys_of_service, passed=lambda by: ()
+)
+"""The keys of each service, which proxies of many namespaces share."""
 
 
 @derived
-def _listed(db: Mesh, by: ClusterListKey, inline: bool) -> tuple[ClusterKey, ...]:
+def _listed(db: Mesh, by: ClusterListKey, inline: bool) -> tuple[RuledClusterKey, ...]:
     """Returns the keys of the services whose clusters hold their endpoints, or of those whose clusters do not."""
     return tuple(chain.from_iterable(s.keys for s in _keys_by_service(db, by).values() if s.inline is inline))
 
 
 @derived
-def cluster_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
+def cluster_keys(db: Mesh, outbound: OutboundFacet) -> tuple[RuledClusterKey, ...]:
     """Returns the keys of all outbound clusters of a proxy, also of those that come to nothing for lack of endpoints."""
     by = list_key(outbound)
     return _listed(db, by, False) + _listed(db, by, True)
 
 
 @derived
-def placeless_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
+def placeless_keys(db: Mesh, outbound: OutboundFacet) -> tuple[RuledClusterKey, ...]:
     """Returns the clusters that are the same wherever the proxy is: their endpoints come by EDS, or not at all."""
     return _listed(db, list_key(outbound), False)
 
 
 @derived
-def inline_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ClusterKey, ...]:
+def inline_keys(db: Mesh, outbound: OutboundFacet) -> tuple[RuledClusterKey, ...]:
     """Returns the clusters that hold their endpoints, which are ordered by where the proxy is."""
     return _listed(db, list_key(outbound), True)
 
 
-def find_destination(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, sni_routed: bool = False) -> ClusterDestination | None:
-    """Returns what a key stands for under a rule; None where it no longer stands for anything."""
+def find_destination(db: Mesh, ruled: RuledClusterKey, sni_routed: bool = False) -> ClusterDestination | None:
+    """Returns what a key stands for; None where it no longer stands for anything."""
+    key, rule_key = ruled
     found = service(db, key.ref)
     port = cluster_port(found, key.port) if found is not None else None
     if found is None or port is None:
@@ -129,9 +158,9 @@ def find_destination(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, sni_rou
     return ClusterDestination(found, port, rule, subset, sni_routed, db.settings.listeners.redis_filter and port.protocol is Protocol.REDIS)
 
 
-def find_eds_destination(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, proxy_type: NodeType) -> ClusterDestination | None:
+def find_eds_destination(db: Mesh, ruled: RuledClusterKey, proxy_type: NodeType) -> ClusterDestination | None:
     """Returns what a key stands for where the endpoints of its cluster come by EDS, else None. No node of its own."""
-    to = find_destination(db, key, rule_key)
+    to = find_destination(db, ruled)
     if to is None or is_dynamic(to.service):
         return None
     return to if find_shape(to, proxy_type, cluster_defaults(db)).final == cluster_pb2.Cluster.EDS else None

@@ -9,12 +9,11 @@ from pilot.lib.xds_types import CLUSTER
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Resolution, Service, ServiceRef
-from pilot.model.views.destination_rules import MergedRuleKey, merged_rule_key
 from pilot.model.views.endpoints import endpoints, service_accounts
 from pilot.model.views.mtls import Mode, namespace_mtls
 from pilot.translate.cluster.build import ClusterDestination, build_outbound
 from pilot.translate.cluster.defaults import ClusterTraitsKey, cluster_defaults, outbound_traits
-from pilot.translate.cluster.keys import ClusterKey, find_destination, placeless_keys
+from pilot.translate.cluster.keys import RuledClusterKey, find_destination, placeless_keys
 from pilot.translate.cluster.traffic_policy import passes_through
 from pilot.translate.resource import Resource
 
@@ -44,14 +43,13 @@ def _passing(to: ClusterDestination) -> bool:
 
 def resolve_cluster(
     db: Mesh,
-    key: ClusterKey,
-    rule_key: MergedRuleKey,
+    ruled: RuledClusterKey,
     traits: ClusterTraitsKey,
     inline: endpoint_pb2.ClusterLoadAssignment | None,
     sni_routed: bool = False,
 ) -> Resource | None:
-    """Returns the cluster of a key under a rule; `inline`: the endpoints of one that holds them. No node of its own."""
-    to = find_destination(db, key, rule_key, sni_routed)
+    """Returns the cluster of a key; `inline`: the endpoints of one that holds them. No node of its own."""
+    to, key = find_destination(db, ruled, sni_routed), ruled.cluster
     if to is None:
         return None
     mtls = "UNKNOWN" if sni_routed else peers_mtls(db, to.service, key.port, _passing(to))
@@ -67,16 +65,12 @@ def as_resource(built: cluster_pb2.Cluster) -> Resource:
 
 
 @derived
-def placeless_cluster(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, traits: ClusterTraitsKey) -> Resource | None:
-    """Returns the cluster of a key under a rule, where it is the same wherever its proxy is."""
-    return resolve_cluster(db, key, rule_key, traits, None)
+def placeless_cluster(db: Mesh, ruled: RuledClusterKey, traits: ClusterTraitsKey) -> Resource | None:
+    """Returns the cluster of a key, where it is the same wherever its proxy is."""
+    return resolve_cluster(db, ruled, traits, None)
 
 
-@derived
-def _outbound_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
-    rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
-    return placeless_cluster(db, key, rule_key, outbound_traits(outbound))
-
-
-outbound_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("outbound clusters", placeless_keys, _outbound_cluster)
+outbound_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
+    "outbound clusters", placeless_keys, placeless_cluster, passed=lambda outbound: (outbound_traits(outbound),)
+)
 """Those without endpoints of their own. The argument is the facet `without_place`, so that proxies of all places share them."""

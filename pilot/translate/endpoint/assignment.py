@@ -12,12 +12,12 @@ from pilot.lib.xds_types import ENDPOINT
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
-from pilot.model.views.destination_rules import MergedRuleKey, merged_rule_key
 from pilot.model.views.endpoints import endpoints
 from pilot.model.views.networks import NetworkGateways, all_network_gateways, network_gateways
 from pilot.translate import names
 from pilot.translate.cluster.build import ClusterDestination
-from pilot.translate.cluster.keys import ClusterKey, find_destination, find_eds_destination, placeless_keys
+from pilot.translate.cluster.defaults import without_scope
+from pilot.translate.cluster.keys import ClusterKey, RuledClusterKey, find_destination, find_eds_destination, placeless_keys
 from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment
 from pilot.translate.endpoint.inputs import endpoint_policy, is_everywhere_alike, presentation, takes_mtls, vantage
 from pilot.translate.endpoint.vantage import VantageKey, anywhere
@@ -25,66 +25,70 @@ from pilot.translate.resource import Resource
 
 
 @derived
-def _load_assignment(db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, proxy_type: NodeType, seen_from: VantageKey, sni: bool) -> Resource | None:
-    to = find_eds_destination(db, key, rule_key, proxy_type)
+def _load_assignment(db: Mesh, ruled: RuledClusterKey, proxy_type: NodeType, seen_from: VantageKey, sni: bool) -> Resource | None:
+    to = find_eds_destination(db, ruled, proxy_type)
     if to is None or (sni and to.service.mesh_external):
         return None
-    built = _build(db, key, to, seen_from, sni, network_gateways(db), inline=False)
+    built = _build(db, ruled.cluster, to, seen_from, sni, network_gateways(db), inline=False)
     return Resource.of(ENDPOINT, built, built.cluster_name)
 
 
-def _resolve(db: Mesh, key: ClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
-    """Returns what a client gets for a key: its DestinationRule, and from where it sees the endpoints, decide."""
-    rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
+def _resolve(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
+    """Returns what a client gets for a key: from where it sees the endpoints decides."""
     if is_everywhere_alike(db, outbound):
         seen_from = anywhere(outbound.reach.cluster_id)
     else:
-        to = find_eds_destination(db, key, rule_key, outbound.type)
+        to = find_eds_destination(db, ruled, outbound.type)
         if to is None:
             return None
         seen_from = vantage(db, endpoint_policy(db, to, False), outbound)
-    return _load_assignment(db, key, rule_key, outbound.type, seen_from, sni)
+    return _load_assignment(db, ruled, outbound.type, seen_from, sni)
 
 
 @derived
-def _assignment_for(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
-    return _resolve(db, key, outbound, sni=False)
+def _assignment_for(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+    return _resolve(db, ruled, outbound, sni=False)
 
 
 @derived
-def _sni_assignment_for(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
-    return _resolve(db, key, outbound, sni=True)
+def _sni_assignment_for(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+    return _resolve(db, ruled, outbound, sni=True)
 
 
-endpoints_of: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("load_assignments", placeless_keys, _assignment_for)
+def _unscoped(outbound: OutboundFacet) -> tuple[OutboundFacet]:
+    return (without_scope(outbound),)
+
+
+endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather("load_assignments", placeless_keys, _assignment_for, passed=_unscoped)
 """The endpoints of a proxy's outbound clusters."""
 
-sni_endpoints_of: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("sni_load_assignments", placeless_keys, _sni_assignment_for)
+sni_endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
+    "sni_load_assignments", placeless_keys, _sni_assignment_for, passed=_unscoped
+)
 """Those of the clusters that a gateway forwards to by SNI, which take mesh mTLS and nothing else."""
 
 
 # -- clusters that hold their endpoints --------------------------------------------------------------------------------------
 
-def inline_assignment(db: Mesh, key: ClusterKey, outbound: OutboundFacet, sni: bool = False) -> endpoint_pb2.ClusterLoadAssignment | None:
+def inline_assignment(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet, sni: bool = False) -> endpoint_pb2.ClusterLoadAssignment | None:
     """Returns the endpoints of a cluster that holds them itself (STATIC, STRICT_DNS, LOGICAL_DNS); None where it has none.
 
     The message is shared: copy it, do not change it. No node of its own.
     """
-    rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
-    to = find_destination(db, key, rule_key)
+    to = find_destination(db, ruled)
     if to is None:
         return None
-    return _inline_load_assignment(db, key, rule_key, vantage(db, endpoint_policy(db, to, True), outbound), sni)
+    return _inline_load_assignment(db, ruled, vantage(db, endpoint_policy(db, to, True), outbound), sni)
 
 
 @derived
 def _inline_load_assignment(
-    db: Mesh, key: ClusterKey, rule_key: MergedRuleKey, seen_from: VantageKey, sni: bool
+    db: Mesh, ruled: RuledClusterKey, seen_from: VantageKey, sni: bool
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
-    to = find_destination(db, key, rule_key)
+    to = find_destination(db, ruled)
     if to is None:
         return None
-    built = _build(db, key, to, seen_from, sni, all_network_gateways(db), inline=True)
+    built = _build(db, ruled.cluster, to, seen_from, sni, all_network_gateways(db), inline=True)
     return built if built.endpoints else None
 
 

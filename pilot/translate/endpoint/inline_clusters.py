@@ -4,9 +4,8 @@ from __future__ import annotations
 from pilot.derive import Gather, derived
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.destination_rules import merged_rule_key
-from pilot.translate.cluster.defaults import outbound_traits
-from pilot.translate.cluster.keys import ClusterKey, cluster_keys, find_destination, inline_keys
+from pilot.translate.cluster.defaults import outbound_traits, without_scope
+from pilot.translate.cluster.keys import RuledClusterKey, cluster_keys, find_destination, inline_keys
 from pilot.translate.cluster.outbound import resolve_cluster
 from pilot.translate.cluster.resolution import INLINE, discovery_type, is_dynamic
 from pilot.translate.endpoint.assignment import inline_assignment
@@ -14,25 +13,31 @@ from pilot.translate.resource import Resource
 
 
 @derived
-def _inline_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
-    rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
-    return resolve_cluster(db, key, rule_key, outbound_traits(outbound), inline_assignment(db, key, outbound))
+def _inline_cluster(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+    return resolve_cluster(db, ruled, outbound_traits(outbound), inline_assignment(db, ruled, outbound))
 
 
-inline_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("outbound clusters with endpoints", inline_keys, _inline_cluster)
+def _unscoped(outbound: OutboundFacet) -> tuple[OutboundFacet]:
+    return (without_scope(outbound),)
+
+
+inline_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
+    "outbound clusters with endpoints", inline_keys, _inline_cluster, passed=_unscoped
+)
 """The outbound clusters of a proxy that hold their endpoints, with the names that Envoy resolves by DNS; nearer endpoints come first."""
 
 
 @derived
-def _sni_routed_cluster(db: Mesh, key: ClusterKey, outbound: OutboundFacet) -> Resource | None:
-    rule_key = merged_rule_key(db, outbound.scope.namespace, key.ref, outbound.labels)
-    to = find_destination(db, key, rule_key)
+def _sni_routed_cluster(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+    to = find_destination(db, ruled)
     if to is None or to.service.mesh_external or is_dynamic(to.service):
         return None
-    inline = inline_assignment(db, key, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
-    return resolve_cluster(db, key, rule_key, outbound_traits(outbound), inline, sni_routed=True)
+    inline = inline_assignment(db, ruled, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
+    return resolve_cluster(db, ruled, outbound_traits(outbound), inline, sni_routed=True)
 
 
-sni_routed_clusters: Gather[ClusterKey, [OutboundFacet], Resource] = Gather("clusters routed to by SNI", cluster_keys, _sni_routed_cluster)
+sni_routed_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
+    "clusters routed to by SNI", cluster_keys, _sni_routed_cluster, passed=_unscoped
+)
 """Of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients send as SNI,
 without any TLS of the router's own."""

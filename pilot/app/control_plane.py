@@ -13,6 +13,7 @@ from aiohttp import web
 
 from pilot.app.authentication import Entrance
 from pilot.app.first_load import FirstLoad, HeldClock
+from pilot.app.key_sets import make_key_sets
 from pilot.app.memory import GiveBack, find_trim
 from pilot.app.notices import Notices
 from pilot.app.options import check_sources, parse_addresses, parse_aliases
@@ -91,6 +92,7 @@ class ControlPlane:
         self.problems = ProblemStore(self._notices.noticed, self.metrics.config_problems)
         self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS))
         self._batch = Batch(self.db, self._clock, settings.ingest.debounce_after, settings.ingest.debounce_max, self._committed)
+        self._key_sets = make_key_sets(settings, self.db, self._batch, self.problems, self.metrics)
         self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}
         ledger = Ledger(self.problems)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
@@ -128,6 +130,7 @@ class ControlPlane:
 
     def _committed(self, commit: Commit) -> None:
         self._checking.reached(commit.hit)
+        self._key_sets.reached(commit.hit)
         self._notices.committed(commit)
 
     # -- the parts -----------------------------------------------------------------------------------------------------
@@ -139,6 +142,7 @@ class ControlPlane:
         yield from self._make_http_ports()
         mesh_files = MeshFiles(ingest.mesh_config, ingest.networks_config, self._batch, self.problems)
         yield Part("the first load", FirstLoad(mesh_files, self.files, self._batch, self._clock).start)
+        yield Part("the key sets of issuers", self._key_sets.start, self._key_sets.stop)
         sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.pusher.sweep))
         yield Part("the sweeper", sweeper.start, sweeper.stop)
         memory = Sweeper(self._clock, GIVE_BACK_SECONDS, (GiveBack(find_trim()),))

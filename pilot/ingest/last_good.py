@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pilot.ingest.decode import Entry, Row
+from pilot.ingest.whole_file import write_whole
 from pilot.lib.duration import Duration
 from pilot.lib.log import scope
 from pilot.model.catalogue import Catalogue
@@ -55,7 +56,7 @@ class LastGood:
             return
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            _replace(self._entry(path), data)
+            write_whole(self._entry(path), data)
             self._written[path] = data
             self._entries.add(os.path.basename(self._entry(path)))
         except OSError as fault:
@@ -128,13 +129,3 @@ def _decode_extension(kind: type, value: Any) -> Any:
     if kind is Duration and isinstance(value, int):
         return Duration(value)
     raise ValueError(f"expected a {kind.__name__}, got {value!r}")
-
-
-def _replace(path: str, data: bytes) -> None:
-    """Writes a file as a whole: after a crash there is the old one or the new one."""
-    descriptor = os.open(f"{path}.next", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(f"{path}.next", path)

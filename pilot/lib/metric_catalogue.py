@@ -69,6 +69,8 @@ _DECLARED = (
     Declared("pilot_k8s_reg_events", "counter", "Events of the service registry, by kind.", ("event", "type")),
     Declared("pilot_total_rejected_configs", "counter", "Objects that were refused or ignored.", ("name", "type"), foreign=("name",), limit=10_000),
     Declared("pilot_config_problems", "gauge", "Problems of users' objects, by what is wrong and how bad it is.", ("code", "severity")),
+    Declared("pilot_jwks_resolver_network_fetch_success_total", "counter", "Key sets of issuers that were fetched."),
+    Declared("pilot_jwks_resolver_network_fetch_fail_total", "counter", "Fetches of key sets of issuers that failed."),
     Declared("pyistiod_graph_nodes", "gauge", "Derived values that are kept: what connected proxies need, and what the next sweep frees."),
     Declared("pilot_derivation_failures", "counter", "Bugs: derivations that raised, by name; the last good value stays.", ("derivation",)),
 )

@@ -182,6 +182,10 @@ class Metrics:
         """There are that many problems of a code now."""
         self._at("pilot_config_problems", code, severity).set(count)
 
+    def key_set_fetched(self, success: bool) -> None:
+        """A key set of an issuer was fetched, or could not be."""
+        self._at(f"pilot_jwks_resolver_network_fetch_{'success' if success else 'fail'}_total").inc()
+
     def derivation_failed(self, derivation: str) -> None:
         """A bug of ours, whose effect is that a proxy keeps what it has."""
         self._at("pilot_derivation_failures", derivation).inc()

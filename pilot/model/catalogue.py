@@ -173,7 +173,7 @@ CATALOGUE = Catalogue(
         ),
         Kind(
             GroupKind(SECURITY, "RequestAuthentication"), _SECURITY, "request_authentications", RequestAuthentication,
-            validate_request_authentication,
+            validate_request_authentication, indexes={"jwks": indexes.key_sets},
         ),
         Kind(
             GroupKind(SECURITY, "AuthorizationPolicy"), _SECURITY, "authorization_policies", AuthorizationPolicy, validate_authorization_policy,

@@ -9,6 +9,7 @@ from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.service import EXPORT_TO
 from pilot.model.config.workload_entry import REGISTRATION_GROUP
 from pilot.model.consistent_hash import hashes
+from pilot.model.jwks import jwks_source
 from pilot.model.proxy import Proxy
 from pilot.model.service import ServiceRef
 
@@ -144,3 +145,10 @@ def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Buckets:
 def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
     """Returns True for a rule of a wildcard host that asks for consistent hashing."""
     return (True,) if o.spec.host.startswith("*") and hashes(o.spec) else ()
+
+
+# -- RequestAuthentication ---------------------------------------------------------------------------------------------------
+
+def key_sets(_: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the key sets that are fetched for the rules."""
+    return {source for rule in o.spec.jwt_rules if (source := jwks_source(rule)) is not None}

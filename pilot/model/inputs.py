@@ -24,6 +24,7 @@ from pilot.model.config.sidecar import Sidecar
 from pilot.model.config.virtual_service import VirtualService
 from pilot.model.config.workload_entry import WorkloadEntryObject
 from pilot.model.config.workload_group import WorkloadGroup
+from pilot.model.jwks import JwksKey
 from pilot.model.proxy import Proxy
 from pilot.settings.mesh import MeshSettings
 
@@ -76,6 +77,8 @@ class Mesh(Database):
             setattr(self, kind.table, self._make_table(kind))
         # Singletons, by name: "mesh" → MeshConfig (always there), "networks" → MeshNetworks
         self.mesh: Table[str, Any] = Table(self, "MeshConfig")
+        # Key sets of issuers that are known
+        self.jwks: Table[JwksKey, str] = Table(self, "JsonWebKeySet")
         # Proxies that are or were connected, by node id
         self.proxies: Table[str, Proxy] = Table(self, "Proxy", type=indexes.proxy_type, namespace=indexes.proxy_namespace)
         # Whether a service account may list the Secrets of its namespace, as far as that was asked; EVERY_ACCOUNT where nobody is to be asked

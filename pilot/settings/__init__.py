@@ -10,7 +10,7 @@ import dataclasses
 
 from pilot.settings.declaration import section
 from pilot.settings.mesh import MeshSettings
-from pilot.settings.process import DebugSettings, IngestSettings, LogSettings, ProcessSettings, ServeSettings
+from pilot.settings.process import DebugSettings, IngestSettings, JwksSettings, LogSettings, ProcessSettings, ServeSettings
 from pilot.settings.security import AuthenticationSettings, AuthoritySettings, SecurePortSettings
 
 
@@ -20,6 +20,7 @@ class Settings:
 
     process: ProcessSettings = section(ProcessSettings(), "Process")
     ingest: IngestSettings = section(IngestSettings(), "Configuration sources")
+    jwks: JwksSettings = section(JwksSettings(), "Key sets of issuers")
     serve: ServeSettings = section(ServeSettings(), "Serving xDS")
     secure_port: SecurePortSettings = section(SecurePortSettings(), "The port with TLS")
     authentication: AuthenticationSettings = section(AuthenticationSettings(), "Who callers are")

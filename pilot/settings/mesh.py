@@ -63,6 +63,10 @@ class PolicySettings:
         False, "A workload may ask several external authorizers; without it, policies that name several deny.",
         env="PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS",
     )
+    remote_jwks: str = setting(
+        "false", "Who fetches the key sets of issuers: the control plane (false, istiod), the proxies (envoy), or the proxies where a service of the "
+        "mesh has them (true, hybrid).", env="PILOT_JWT_ENABLE_REMOTE_JWKS"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -40,6 +40,21 @@ class IngestSettings:
 
 
 @dataclasses.dataclass(frozen=True)
+class JwksSettings:
+    """Fetching the key sets of issuers of tokens."""
+
+    refresh: Duration = setting(parse_duration("20m"), "Time after which a key set is fetched again.", env="PILOT_JWT_PUB_KEY_REFRESH_INTERVAL")
+    insecure: bool = setting(False, "Fetch without verifying the server's certificate.", env="JWKS_RESOLVER_INSECURE_SKIP_VERIFY")
+    extra_roots: str = setting("/cacerts/extra.pem", "File with more roots for servers of key sets.", env="PILOT_JWKS_EXTRA_ROOTS")
+    allowed: tuple[str, ...] = setting(
+        (), "Blocks of addresses that key sets are fetched from though they are private, such as those of an issuer in the cluster.",
+        env="PILOT_ALLOWED_CIDRS_IN_JWKS_URIS",
+    )
+    blocked: tuple[str, ...] = setting((), "Blocks of addresses that key sets are never fetched from.", env="BLOCKED_CIDRS_IN_JWKS_URIS")
+    largest: int = setting(1024 * 1024, "Bytes of a key set; one that has more is not taken.", env="PILOT_JWKS_MAX_BYTES")
+
+
+@dataclasses.dataclass(frozen=True)
 class ServeSettings:
     """The xDS server: its port, limits and keepalive."""
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pilot.translate.http_filter.jwks import has_keys
+from pilot.lib.envoy_jwks import has_keys
 from pilot.translate.http_filter.jwt_authn import NOBODYS_KEYS
 
 RSA = {"kty": "RSA", "n": "AQAB", "e": "AQAB"}

@@ -3,15 +3,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from envoy.config.core.v3 import base_pb2
+from envoy.config.core.v3 import http_uri_pb2
 from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import empty_pb2
 
-from pilot.model.config.request_authentication import JWTRule
-from pilot.translate.http_filter.jwks import has_keys
-from pilot.translate.names import JWT_AUTHN_FILTER, JWT_PAYLOAD
+from pilot.lib.duration import Duration
+from pilot.lib.envoy_jwks import has_keys
+from pilot.model.jwks import DEFAULT_TIMEOUT
+from pilot.model.views.jwt import JwksServer, TokenRule
+from pilot.translate.durations import build_duration
+from pilot.translate.names import JWT_AUTHN_FILTER, JWT_PAYLOAD, outbound_cluster
 from pilot.translate.typed import pack
 
 # A public key whose private one was never kept: where the keys of an issuer are not known, no token of it is valid.
@@ -22,9 +25,10 @@ NOBODYS_KEYS = (
     'JxquBj3eWchVP1niHCtMO8DlZ85bIctHpOQG3NiHBNBjcBJfIy24bQ9ntzBiTbn04l4wz6VgdzFKJ8jAdODMM-Svbu1tAVg7dW6w'
     'bSd8BzfD632pKtHOTdFiSjkwNX1qxPpcjEhbUNXQEw"}]}'
 )
+_CACHED = Duration.of(300)  # keys that a proxy fetched itself
 _SPACE_DELIMITED = ("permission", "scope")
 
-JwtRules = tuple[JWTRule, ...]
+JwtRules = tuple[TokenRule, ...]
 Requirement = config_pb2.JwtRequirement
 
 
@@ -52,9 +56,10 @@ def _any(requirements: list[config_pb2.JwtRequirement]) -> config_pb2.JwtRequire
     return Requirement(requires_any=config_pb2.JwtRequirementOrList(requirements=requirements))
 
 
-def _build_provider(rule: JWTRule, clear_route_cache: bool) -> config_pb2.JwtProvider:
+def _build_provider(found: TokenRule, clear_route_cache: bool) -> config_pb2.JwtProvider:
+    rule = found.rule
     claims = sorted({*_SPACE_DELIMITED, *rule.space_delimited_claims})
-    return config_pb2.JwtProvider(
+    provider = config_pb2.JwtProvider(
         issuer=rule.issuer,
         audiences=rule.audiences,
         forward=rule.forward_original_token,
@@ -66,5 +71,16 @@ def _build_provider(rule: JWTRule, clear_route_cache: bool) -> config_pb2.JwtPro
         from_headers=[config_pb2.JwtHeader(name=h.name, value_prefix=h.prefix) for h in rule.from_headers],
         from_params=rule.from_params,
         from_cookies=rule.from_cookies,
-        local_jwks=base_pb2.DataSource(inline_string=rule.jwks if has_keys(rule.jwks) else NOBODYS_KEYS),
     )
+    if found.server is not None:
+        provider.remote_jwks.CopyFrom(_remote(rule.jwks_uri, found.server, rule.timeout or DEFAULT_TIMEOUT))
+    else:
+        provider.local_jwks.inline_string = found.keys if has_keys(found.keys) else NOBODYS_KEYS
+    return provider
+
+
+def _remote(uri: str, server: JwksServer, timeout: Duration) -> config_pb2.RemoteJwks:
+    """Returns where a proxy fetches keys itself."""
+    cluster = outbound_cluster(server.port, "", server.hostname)
+    source = http_uri_pb2.HttpUri(uri=uri, cluster=cluster, timeout=build_duration(timeout))
+    return config_pb2.RemoteJwks(http_uri=source, cache_duration=build_duration(_CACHED))

@@ -8,7 +8,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 
 from pilot.model.facets import ListeningFacet, TracingFacet
 from pilot.model.inputs import Mesh
-from pilot.model.views.jwt import jwt_rules
+from pilot.model.views.jwt import token_rules
 from pilot.model.views.policies import AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION
 from pilot.translate.access_log import AccessLogs
 from pilot.translate.filter_phase import Phase
@@ -22,7 +22,7 @@ NetworkFilters = Iterator[tuple[Phase, listener_components_pb2.Filter]]
 
 def _jwt_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
     """Yields the filter of RequestAuthentications; routes of gateways may depend on claims."""
-    if rules := jwt_rules(db, listening.policies.of(REQUEST_AUTHENTICATION)):
+    if rules := token_rules(db, listening.policies.of(REQUEST_AUTHENTICATION)):
         yield Phase.AUTHN, build_jwt_authn(rules, clear_route_cache=listening.side == "gateway")
 
 

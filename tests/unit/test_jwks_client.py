@@ -1,0 +1,163 @@
+"""What is fetched for an issuer's keys, and what is never asked."""
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pilot.ingest.jwks.addresses import AddressRules, BlockedAddress
+from pilot.ingest.jwks.client import DISCOVERY, FetchError, JwksClient, make_tls
+from pilot.model.jwks import JwksKey
+from tests.support.key_servers import KeyServer, key_server
+
+KEYS = json.dumps({"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]})
+SOON = 10.0
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[KeyServer]:
+    async with key_server() as found:
+        found.answers["/keys"] = KEYS
+        yield found
+
+
+async def fetched(key: JwksKey, allowed: tuple[str, ...] = ("127.0.0.1/32",), blocked: tuple[str, ...] = (), largest: int = 10_000) -> str:
+    client = JwksClient(AddressRules(allowed, blocked), ssl.create_default_context(), largest)
+    try:
+        return await client.fetch(key, SOON)
+    finally:
+        await client.close()
+
+
+async def refused(key: JwksKey, **how: Any) -> str:
+    """Why a fetch fails."""
+    with pytest.raises(FetchError) as caught:
+        await fetched(key, **how)
+    return str(caught.value)
+
+
+def at(uri: str) -> JwksKey:
+    return JwksKey("", uri)
+
+
+async def test_a_key_set_is_fetched_as_it_is(server: KeyServer) -> None:
+    assert await fetched(at(server.url("/keys"))) == KEYS
+
+
+async def test_an_issuer_tells_where_its_keys_are(server: KeyServer) -> None:
+    server.answers[DISCOVERY] = json.dumps({"jwks_uri": server.url("/keys")})
+    assert await fetched(JwksKey(server.url("/"), "")) == KEYS
+    assert server.asked == [DISCOVERY, "/keys"]
+
+
+async def test_redirects_are_followed_a_few_times(server: KeyServer) -> None:
+    server.answers["/moved"] = web.Response(status=302, headers={"Location": "/keys"})
+    server.answers["/loop"] = web.Response(status=302, headers={"Location": "/loop"})
+    assert await fetched(at(server.url("/moved"))) == KEYS
+    assert "redirects" in await refused(at(server.url("/loop")))
+    assert len(server.asked) < 10
+
+
+ADDRESSES = [
+    ("127.0.0.1", False), ("10.0.0.1", False), ("192.168.1.1", False), ("172.16.0.1", False), ("100.64.0.1", False), ("100.100.100.200", False),
+    ("169.254.169.254", False), ("0.0.0.0", False), ("224.0.0.1", False), ("::1", False), ("fe80::1%eth0", False), ("fd00:ec2::254", False),
+    ("::ffff:10.0.0.1", False), ("::ffff:169.254.169.254", False), ("64:ff9b::a00:1", False), ("2002:a00:1::", False), ("ff02::1", False),
+    ("8.8.8.8", True), ("2606:4700::1111", True), ("::ffff:8.8.8.8", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("address", "public"), ADDRESSES)
+def test_cve_2026_41413_only_public_addresses_are_asked(address: str, public: bool) -> None:
+    if public:
+        AddressRules().check(address)
+        return
+    with pytest.raises(BlockedAddress):
+        AddressRules().check(address)
+
+
+def test_cve_2026_41413_private_addresses_may_be_allowed_link_local_ones_not() -> None:
+    rules = AddressRules(("10.0.0.0/8", "169.254.0.0/16"), ("10.9.0.0/16", "8.8.0.0/16"))
+    rules.check("10.1.0.1")
+    rules.check("::ffff:10.1.0.1")
+    for address in ("169.254.169.254", "10.9.1.1", "8.8.8.8", "192.168.0.1"):
+        with pytest.raises(BlockedAddress):
+            rules.check(address)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "2130706433"])
+async def test_cve_2026_41413_a_private_address_is_not_asked_however_it_is_written(server: KeyServer, host: str) -> None:
+    await refused(at(server.url("/keys", host)), allowed=())
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("target", ["http://169.254.169.254/latest/meta-data/", "http://10.0.0.1/", "http://[::1]/", "http://127.0.0.2:{port}/keys"])
+async def test_cve_2026_41413_a_redirect_to_a_private_address_is_not_followed(server: KeyServer, target: str) -> None:
+    async with key_server("127.0.0.2") as inner:
+        inner.answers["/keys"] = KEYS
+        server.answers["/moved"] = web.Response(status=302, headers={"Location": target.format(port=inner.port)})
+        assert "not a public address" in (reason := await refused(at(server.url("/moved")))) or "link-local" in reason
+        assert inner.asked == []
+
+
+async def test_cve_2026_41413_a_name_that_resolves_to_a_private_address_the_second_time_is_not_asked(
+    server: KeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a name resolved to when somebody looked does not matter: each connection is judged by where it goes."""
+    answers = iter(["127.0.0.1", "127.0.0.2"])
+    loop = asyncio.get_running_loop()
+
+    async def resolve(host: str, port: int, **_: Any) -> list[Any]:
+        return [(2, 1, 6, "", (next(answers), port))]
+
+    monkeypatch.setattr(type(loop), "getaddrinfo", lambda _loop, host, port, **how: resolve(host, port, **how))
+    client = JwksClient(AddressRules(("127.0.0.1/32",)), ssl.create_default_context(), 10_000)
+    try:
+        assert await client.fetch(at(server.url("/keys", "rebind.example.com")), SOON) == KEYS
+        with pytest.raises(FetchError, match=r"127\.0\.0\.2"):
+            await client.fetch(at(server.url("/keys", "rebind.example.com")), SOON)
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("uri", ["file:///etc/passwd", "ftp://a.b/", "gopher://a", "http://", "keys"])
+async def test_only_http_and_https_are_spoken(uri: str) -> None:
+    assert "not a URL" in await refused(at(uri))
+
+
+BODIES = ["", "{}", "[]", '{"keys": []}', '{"keys": [{"kty": "RSA"}]}', "secret=1", "\udcff"]
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_what_is_no_key_set_is_not_taken_and_not_repeated(server: KeyServer, body: str) -> None:
+    """Otherwise whatever a URL leads to could be read in what proxies are sent, or in the problem."""
+    server.answers["/bad"] = web.Response(body=body.encode(errors="surrogateescape"))
+    reason = await refused(at(server.url("/bad")))
+    assert "secret" not in reason
+
+
+async def test_istio_security_2026_006_an_answer_that_is_too_large_is_not_taken(server: KeyServer) -> None:
+    server.answers["/large"] = KEYS + " " * 20_000
+    assert "more than 10000 bytes" in await refused(at(server.url("/large")))
+
+
+async def test_a_status_that_is_no_success_is_told(server: KeyServer) -> None:
+    assert await refused(at(server.url("/nothing"))) == "status 404"
+
+
+async def test_an_issuer_without_keys_is_told(server: KeyServer) -> None:
+    server.answers[DISCOVERY] = "[]"
+    assert "names no jwks_uri" in await refused(JwksKey(server.url(""), ""))
+
+
+async def test_blocked_blocks_come_before_allowed_ones(server: KeyServer) -> None:
+    assert "blocked" in await refused(at(server.url("/keys")), blocked=("127.0.0.0/8",))
+
+
+def test_roots_that_are_not_there_are_none() -> None:
+    assert make_tls("/nowhere/extra.pem", False).verify_mode is ssl.CERT_REQUIRED
+    assert make_tls("", True).verify_mode is ssl.CERT_NONE

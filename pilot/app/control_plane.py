@@ -14,6 +14,7 @@ from aiohttp import web
 from pilot.app.authentication import Entrance
 from pilot.app.first_load import FirstLoad, HeldClock
 from pilot.app.key_sets import make_key_sets
+from pilot.app.kubernetes import Kubernetes, Target, find_credentials, mesh_file_paths
 from pilot.app.memory import GiveBack, find_trim
 from pilot.app.notices import Notices
 from pilot.app.options import check_sources, parse_addresses, parse_aliases
@@ -76,7 +77,8 @@ class ControlPlane:
         self.settings = settings
         self.addresses = parse_addresses(settings)
         check_sources(settings.ingest)
-        folders = parse_config_folders(settings.ingest.config_dirs, settings.mesh.registry.cluster_id)
+        credentials = find_credentials(settings.kubernetes, bool(settings.ingest.config_dirs))
+        folders = parse_config_folders(settings.ingest.config_dirs, settings.mesh.registry.cluster_id, needed=credentials is None)
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
         self.db = Mesh(settings.mesh)
@@ -96,6 +98,8 @@ class ControlPlane:
         self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}
         ledger = Ledger(self.problems)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
+        target = Target(self.db, self._batch, ledger, self.problems)
+        self.kubernetes = Kubernetes(credentials, settings, target, len(folders)) if credentials is not None else None
         self.parts = Parts(tuple(self._make_parts()))
         self._end = asyncio.Event()
 
@@ -138,10 +142,9 @@ class ControlPlane:
     def _make_parts(self) -> Iterator[Part]:
         """Yields what starts, in this order: readiness first of all, so that something answers 503; nothing is followed before proxies can
         connect, because parts stop in reverse and configuration stands still while streams drain."""
-        ingest = self.settings.ingest
         yield from self._make_http_ports()
-        mesh_files = MeshFiles(ingest.mesh_config, ingest.networks_config, self._batch, self.problems)
-        yield Part("the first load", FirstLoad(mesh_files, self.files, self._batch, self._clock).start)
+        mesh_files = MeshFiles(*mesh_file_paths(self.settings), self._batch, self.problems)
+        yield Part("the first load", FirstLoad(mesh_files, self.files, self.kubernetes, self._batch, self._clock).start)
         yield Part("the key sets of issuers", self._key_sets.start, self._key_sets.stop)
         sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.pusher.sweep))
         yield Part("the sweeper", sweeper.start, sweeper.stop)
@@ -154,6 +157,8 @@ class ControlPlane:
         yield Part("following the mesh config", mesh_files.start, mesh_files.stop)
         for files in self.files:
             yield Part(f"following {files.folder}", files.start, files.stop)
+        if self.kubernetes is not None:
+            yield Part("following the API server", stop=self.kubernetes.stop)
 
     def _grpc_services(self) -> tuple[GrpcServices, ...]:
         """Returns what each port of gRPC serves, and so whether its callers are identified."""

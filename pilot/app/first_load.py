@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pilot.app.kubernetes import Kubernetes
 from pilot.ingest.batch import Batch, Clock, Timer
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.mesh_files import MeshFiles
@@ -21,16 +22,20 @@ YOUNG = 50_000
 class FirstLoad:
     """Fills the tables in one commit."""
 
-    def __init__(self, mesh_files: MeshFiles, files: Sequence[FileSource], batch: Batch, clock: HeldClock) -> None:
-        self._mesh_files, self._files, self._batch, self._clock = mesh_files, files, batch, clock
+    def __init__(
+        self, mesh_files: MeshFiles, files: Sequence[FileSource], kubernetes: Kubernetes | None, batch: Batch, clock: HeldClock
+    ) -> None:
+        self._mesh_files, self._files, self._kubernetes, self._batch, self._clock = mesh_files, files, kubernetes, batch, clock
 
     async def start(self) -> None:
-        """Reads beside the event loop, which answers /ready meanwhile. StartError where a folder cannot be read."""
+        """Reads beside the event loop, which answers /ready meanwhile. StartError where a folder cannot be read, or a kubeconfig not be used."""
         started = time.monotonic()
         gc.disable()  # nothing of what is read is garbage
         try:
             self._mesh_files.load_initial()
             count = sum([await asyncio.to_thread(source.load_initial) for source in self._files])
+            if self._kubernetes is not None:
+                await self._kubernetes.start()
             self._clock.release()
             self._batch.flush()
             gc.freeze()

@@ -19,7 +19,7 @@ class Part(NamedTuple):
     `ready` says whether the part can be relied upon, for parts that go on preparing after their start."""
 
     name: str
-    start: Callable[[], Awaitable[None]]
+    start: Callable[[], Awaitable[None]] = nothing
     stop: Callable[[], Awaitable[None]] = nothing
     ready: Callable[[], bool] = lambda: True
 

@@ -18,13 +18,15 @@ class ConfigFolder(NamedTuple):
     cluster: str
 
 
-def parse_config_folders(texts: Sequence[str], own: str) -> tuple[ConfigFolder, ...]:
+def parse_config_folders(texts: Sequence[str], own: str, needed: bool = True) -> tuple[ConfigFolder, ...]:
     """Returns the folders of `FOLDER`, which is the own cluster's, and `CLUSTER=FOLDER`, in order. A folder whose name has an equals
-    sign before any slash is written with a slash, like `./a=b`. FlagError where that makes no sense."""
+    sign before any slash is written with a slash, like `./a=b`. FlagError where that makes no sense, or none is named and one is needed."""
     folders = tuple(_parse(text, own) for text in texts)
+    if not folders and not needed:
+        return ()
     if not folders:
         raise FlagError("--configDir: say which folder to read the configuration from, such as --configDir=./samples/shop/config")
-    if all(folder.cluster != own for folder in folders):
+    if needed and all(folder.cluster != own for folder in folders):
         raise FlagError(f"--configDir: none of the folders is that of the own cluster, {own} (--clusterID)")
     for index, folder in enumerate(folders):
         for other in folders[:index]:

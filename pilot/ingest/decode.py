@@ -104,11 +104,20 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}.{path}" if prefix and path else prefix or path
 
 
+def decode_object(kind: Kind, plain: Any, origin: Origin) -> Decoded:
+    """Decodes an object that is known to be of a kind, whatever it says itself; results are those of `decode_document`."""
+    entry, problems, row = _decode_as(kind, plain, origin)
+    return Decoded((entry,) if entry is not None else (), tuple(problems), (row,) if entry is None and row is not None else ())
+
+
 def _decode(plain: Any, origin: Origin, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
     """Returns the entry, or the problems that refuse it with the row that it would be; nothing at all for what is not read."""
     kind = _identify(plain, catalogue)
-    if not isinstance(kind, Kind):
-        return None, kind, None
+    return _decode_as(kind, plain, origin) if isinstance(kind, Kind) else (None, kind, None)
+
+
+def _decode_as(kind: Kind, plain: Any, origin: Origin) -> tuple[Entry | None, list[Problem], Row | None]:
+    """Returns for an object of a kind what `_decode` does."""
     metadata, problems = _decode_metadata(plain.get("metadata"))
     if origin.revision and metadata.labels.get(REVISION_LABEL, origin.revision) != origin.revision:
         return None, [], None

@@ -28,13 +28,17 @@ Decode = Callable[[Any], tuple[Any, list[Problem]]]
 
 
 class MeshFiles:
-    """The rows "mesh" and "networks" of the table `mesh`. `load_initial` once, which always gives both; then `start` and `stop`."""
+    """The rows "mesh" and "networks" of the table `mesh`, but one whose path is "" comes from somewhere else.
+
+    `load_initial` once, which always gives them; then `start` and `stop`.
+    """
 
     def __init__(self, mesh_config: str, networks: str, batch: Batch, problems: ProblemStore) -> None:
-        self._files = (
-            _MeshFile(mesh_config, "mesh", MESH, MeshConfig(), lambda plain: decode_mesh_config([plain]), batch, problems),
-            _MeshFile(networks, "networks", NETWORKS, MeshNetworks(), decode_mesh_networks, batch, problems),
+        rows: tuple[tuple[str, str, ObjectRef, Any, Decode], ...] = (
+            (mesh_config, "mesh", MESH, MeshConfig(), lambda plain: decode_mesh_config([plain])),
+            (networks, "networks", NETWORKS, MeshNetworks(), decode_mesh_networks),
         )
+        self._files = tuple(_MeshFile(path, key, subject, default, decode, batch, problems) for path, key, subject, default, decode in rows if path)
         self._retrying: asyncio.Task[None] | None = None
 
     def load_initial(self) -> None:

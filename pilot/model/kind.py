@@ -21,3 +21,11 @@ def parse_kind(text: str) -> GroupKind:
     """Returns the kind whose text this is."""
     group, _, name = text.rpartition("/")
     return GroupKind(group, name)
+
+
+def plural_of(kind: GroupKind) -> str:
+    """Returns the name of a kind in the paths of an API server, such as `gateways`, `ingresses` and `authorizationpolicies`."""
+    word = kind.name.lower()
+    if word.endswith("y") and word[-2] not in "aeiou":
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith("s") else "s")

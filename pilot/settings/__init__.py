@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from pilot.settings.declaration import section
+from pilot.settings.kubernetes import KubernetesSettings
 from pilot.settings.mesh import MeshSettings
 from pilot.settings.process import DebugSettings, IngestSettings, JwksSettings, LogSettings, ProcessSettings, ServeSettings
 from pilot.settings.security import AuthenticationSettings, AuthoritySettings, SecurePortSettings
@@ -21,6 +22,7 @@ class Settings:
     process: ProcessSettings = section(ProcessSettings(), "Process")
     ingest: IngestSettings = section(IngestSettings(), "Configuration sources")
     jwks: JwksSettings = section(JwksSettings(), "Key sets of issuers")
+    kubernetes: KubernetesSettings = section(KubernetesSettings(), "Kubernetes")
     serve: ServeSettings = section(ServeSettings(), "Serving xDS")
     secure_port: SecurePortSettings = section(SecurePortSettings(), "The port with TLS")
     authentication: AuthenticationSettings = section(AuthenticationSettings(), "Who callers are")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pathlib
 import random
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,11 +14,15 @@ from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Severity
 from tests.support.config_sources import KINDS, OF_DOCUMENTS, MemoryConfig, ObjectConfig, Source, make, rows
 from tests.support.files import service
+from tests.support.kube_config import KubeConfig
 
 
 @pytest.fixture(params=KINDS)
-def source(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Source:
-    return make(request.param, tmp_path)
+def source(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Source]:
+    made = make(request.param, tmp_path)
+    yield made
+    if isinstance(made, KubeConfig):
+        made.close()
 
 
 @pytest.fixture(params=OF_DOCUMENTS)

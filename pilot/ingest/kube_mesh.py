@@ -1,0 +1,129 @@
+"""Mesh config and mesh networks from ConfigMaps of the control plane's namespace, live.
+
+Where there are two, the shared one is the lower layer. Without any the defaults hold; what is wrong leaves what was there, and of two
+layers the wrong one is left out.
+"""
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pilot.ingest.batch import Batch
+from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
+from pilot.ingest.problems import ProblemStore
+from pilot.kube.client import Client
+from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.tasks import end_tasks
+from pilot.kube.wire import Change
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.mesh_networks import MeshNetworks
+from pilot.model.problem import ObjectRef, Problem, Severity
+
+Decode = Callable[[Sequence[Any]], tuple[Any, list[Problem]]]
+
+
+class MeshRow(NamedTuple):
+    """A row of the table `mesh`: the key in a ConfigMap that it comes from, its own key, what it is without any, and how layers become it."""
+
+    source: str
+    key: str
+    subject: ObjectRef
+    default: Any
+    decode: Decode
+
+
+def _upper_networks(layers: Sequence[Any]) -> tuple[Any, list[Problem]]:
+    """Returns the networks of the uppermost layer: they are not merged."""
+    return decode_mesh_networks(layers[-1]) if layers else (MeshNetworks(), [])
+
+
+MESH_ROW = MeshRow("mesh", "mesh", MESH, MeshConfig(), decode_mesh_config)
+NETWORKS_ROW = MeshRow("meshNetworks", "networks", NETWORKS, MeshNetworks(), _upper_networks)
+
+
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
+class MeshConfigMaps:
+    """Rows from ConfigMaps. `names`: those that are read, the lowest layer first."""
+
+    def __init__(
+        self, client: Client, namespace: str, names: Sequence[str], rows: Sequence[MeshRow], batch: Batch, problems: ProblemStore, pace: Pace,
+        choose: random.Random,
+    ) -> None:  # fmt: skip
+        self._namespace, self._names, self._rows, self._batch, self._problems = namespace, names, rows, batch, problems
+        self._data: dict[str, dict[str, str]] = {}
+        self._held: set[str] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._followers = {name: self._follow(client, name, pace, choose) for name in names}
+
+    def _follow(self, client: Client, name: str, pace: Pace, choose: random.Random) -> Follower:
+        path = f"/api/v1/namespaces/{self._namespace}/configmaps"
+        return Follower(client, Collection(path, fields=f"metadata.name={name}"), self._receive, pace, choose)
+
+    async def start(self) -> None:
+        """Begins to read, and follows from then on."""
+        self._tasks = [asyncio.create_task(follower.run(), name=f"follow ConfigMap {name}") for name, follower in self._followers.items()]
+
+    async def synced(self) -> None:
+        """Returns when the rows are in the batch."""
+        for follower in self._followers.values():
+            await follower.synced.wait()
+        self._put()
+
+    async def stop(self) -> None:
+        """Follows nothing any more."""
+        await end_tasks(*self._tasks)
+
+    async def _receive(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.raw is None:
+                self._data.pop(change.name.name, None)
+            else:
+                self._data[change.name.name] = msgspec.json.decode(change.raw, type=_ConfigMap).data or {}
+        if all(follower.synced.is_set() for follower in self._followers.values()):
+            self._put()
+
+    def _put(self) -> None:
+        for row in self._rows:
+            value = self._read(row)
+            if value is None and row.key not in self._held:
+                value = row.default
+            if value is not None:
+                self._held.add(row.key)
+                self._batch.put([("mesh", row.key, value)])
+
+    def _read(self, row: MeshRow) -> Any:
+        """Returns the value of a row as the ConfigMaps say it; None where they say nothing right."""
+        layers: list[Any] = []
+        texts = [(name, self._data[name][row.source]) for name in self._names if row.source in self._data.get(name, {})]
+        for name, text in texts:
+            plain, problems = self._layer(row, text)
+            self._report(row, name, problems)
+            if not any(problem.severity is Severity.ERROR for problem in problems):
+                layers.append(plain)
+        for name in self._names:
+            if name not in dict(texts):
+                self._report(row, name, [])
+        if texts and not layers:
+            return None
+        return row.decode(layers)[0]
+
+    def _layer(self, row: MeshRow, text: str) -> tuple[Any, list[Problem]]:
+        """Returns a layer as plain data, and what is wrong with it alone."""
+        try:
+            documents = read_documents(text.encode(), row.source)
+        except SyntaxFault as fault:
+            return None, [Problem(code="syntax-error", object=row.subject, message=str(fault), severity=Severity.ERROR, line=fault.line)]
+        plain = documents[0].plain if documents else None
+        return plain, row.decode([plain])[1]
+
+    def _report(self, row: MeshRow, name: str, problems: Sequence[Problem]) -> None:
+        where = f"ConfigMap {self._namespace}/{name}"
+        self._problems.replace((where, row.source), [msgspec.structs.replace(p, file=where) for p in problems])

@@ -1,0 +1,88 @@
+"""Configuration and what runs in a cluster, from its API server: every kind that there is, live."""
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+
+from pilot.ingest.batch import Batch
+from pilot.ingest.decode import Origin
+from pilot.ingest.kube_kind import KubeKind
+from pilot.ingest.kube_kinds import DEFINITIONS, definition_of, is_built_in
+from pilot.ingest.kube_objects import KubeObjects
+from pilot.ingest.ledger import Ledger
+from pilot.kube.client import Client
+from pilot.kube.follow import Follower, Pace
+from pilot.kube.tasks import end_tasks
+from pilot.kube.wire import Change
+from pilot.lib.log import scope
+from pilot.model.catalogue import Kind
+from pilot.model.kind import GroupKind
+
+_log = scope("kube")
+
+
+class KubeSource:
+    """Follows one cluster. `start` begins, `synced` waits until all that there was has been read, `stop` ends.
+
+    `kinds` are those that are read; of a cluster that is not the own one only those that every cluster has its own of. A kind that
+    is defined by a CustomResourceDefinition is followed while that exists; `followed` are those that are.
+    """
+
+    def __init__(
+        self, client: Client, batch: Batch, ledger: Ledger, rank: int, origin: Origin, kinds: Iterable[Kind], pace: Pace, choose: random.Random
+    ) -> None:
+        self.cluster = origin.cluster
+        self._client, self._batch, self._ledger, self._rank = client, batch, ledger, rank
+        self._origin, self._pace, self._choose = origin, pace, choose
+        read = [kind for kind in kinds if origin.own or kind.per_cluster]
+        self._built_in = [kind for kind in read if is_built_in(kind)]
+        self._defined = {definition_of(kind): kind for kind in read if not is_built_in(kind)}
+        self._definitions = Follower(client, DEFINITIONS, self._receive_definitions, pace, choose)
+        self.followed: dict[GroupKind, KubeKind] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begins to read, and follows from then on."""
+        for kind in self._built_in:
+            self._follow(kind)
+        self._task = asyncio.create_task(self._definitions.run(), name=f"follow the definitions of {self.cluster}")
+
+    async def synced(self) -> None:
+        """Returns when everything that the server had at the start is in the batch."""
+        await self._definitions.synced.wait()
+        while waiting := [followed for followed in self.followed.values() if not followed.settled.is_set()]:
+            await waiting[0].settled.wait()
+
+    async def stop(self) -> None:
+        """Follows nothing any more; what was read stays."""
+        await end_tasks(self._task)
+        for followed in self.followed.values():
+            await followed.stop()
+
+    async def forget(self) -> None:
+        """Takes back all that was read, after `stop`."""
+        for followed in self.followed.values():
+            await followed.forget()
+
+    def _follow(self, kind: Kind) -> None:
+        ledger = self._ledger.source(self._rank, f"cluster {self.cluster}")
+        objects = KubeObjects(kind, self._origin, ledger, self._batch)
+        self.followed[kind.id] = KubeKind(self._client, kind, objects.receive, self._pace, self._choose)
+        self.followed[kind.id].start()
+
+    async def _receive_definitions(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            kind = self._defined.get(change.name.name)
+            if kind is None:
+                continue
+            followed = self.followed.get(kind.id)
+            if change.raw is None and followed is not None:
+                _log.info("%s: %s is not defined any more", self.cluster, kind.id)
+                del self.followed[kind.id]
+                await followed.stop()
+                await followed.forget()
+            elif change.raw is not None and followed is not None:
+                followed.look_again()
+            elif change.raw is not None:
+                self._follow(kind)

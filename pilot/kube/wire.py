@@ -1,0 +1,66 @@
+"""What lists and watches send, as far as following a collection needs it; objects themselves stay bytes."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+END_OF_FIRST = "k8s.io/initial-events-end"
+
+
+class _ListMetadata(msgspec.Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class ListPage(msgspec.Struct, frozen=True):
+    """A list, or a page of one."""
+
+    metadata: _ListMetadata = _ListMetadata()
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
+    """A line of a watch."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Metadata(msgspec.Struct, rename="camel", frozen=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The beginning of any object."""
+
+    metadata: _Metadata = _Metadata()
+
+
+class Name(NamedTuple):
+    """`namespace` is "" for what is in none."""
+
+    namespace: str
+    name: str
+
+
+class Change(NamedTuple):
+    """An object as it is now, as JSON; None for one that is gone."""
+
+    name: Name
+    raw: bytes | None
+
+
+read_page = msgspec.json.Decoder(ListPage).decode
+read_event = msgspec.json.Decoder(WatchEvent).decode
+read_head = msgspec.json.Decoder(Head).decode
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Returns whether a resource version is not the same as another, nor older where that can be told: it is a number on all known servers."""
+    if version.isdecimal() and than.isdecimal():
+        return int(version) > int(than)
+    return version != than

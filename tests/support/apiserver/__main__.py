@@ -1,0 +1,40 @@
+"""Runs the API server as a process: python -m tests.support.apiserver KUBECONFIG [FILE …]
+
+It writes a kubeconfig for itself, serves the definitions of all kinds that a mesh reads and the objects of the files, which are YAML or
+lines of JSON (.jsonl), and goes on until SIGTERM or SIGINT.
+"""
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+import signal
+import sys
+
+from tests.support.apiserver.definitions import definitions
+from tests.support.apiserver.server import ApiServer
+from tests.support.kube import write_kubeconfig
+
+
+async def serve(kubeconfig: pathlib.Path, files: list[pathlib.Path]) -> None:
+    """Serves until a signal. The kubeconfig is there when the server listens."""
+    server = ApiServer()
+    for plain in definitions():
+        server.put(plain)
+    for file in files:
+        if file.suffix == ".jsonl":
+            for line in file.read_text().splitlines():
+                server.put(json.loads(line))
+        else:
+            server.apply(file.read_text())
+    await server.start()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    write_kubeconfig(server, kubeconfig.with_suffix(".new")).replace(kubeconfig)
+    await ended.wait()
+    await server.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(pathlib.Path(sys.argv[1]), [pathlib.Path(name) for name in sys.argv[2:]]))

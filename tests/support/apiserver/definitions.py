@@ -1,0 +1,33 @@
+"""CustomResourceDefinitions of the kinds of the catalogue, without schemas."""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.ingest.kube_kinds import definition_of, is_built_in
+from pilot.model.catalogue import CATALOGUE, Catalogue, Kind
+from pilot.model.kind import plural_of
+
+
+def definition(kind: Kind, *versions: str) -> dict[str, Any]:
+    """Returns the definition of a kind, served in all versions that are read or in those that are named."""
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    served = [
+        {"name": v, "served": True, "storage": not i, "schema": anything, "subresources": {"status": {}}}
+        for i, v in enumerate(versions or kind.versions)
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": definition_of(kind)},
+        "spec": {
+            "group": kind.id.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": {"plural": plural_of(kind.id), "singular": kind.id.name.lower(), "kind": kind.id.name, "listKind": f"{kind.id.name}List"},
+            "versions": served,
+        },
+    }
+
+
+def definitions(catalogue: Catalogue = CATALOGUE) -> list[dict[str, Any]]:
+    """Returns those of all kinds that are not built in."""
+    return [definition(kind) for kind in catalogue if not is_built_in(kind)]

@@ -1,0 +1,88 @@
+"""JSON patches (RFC 6902) and merge patches (RFC 7396)."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+
+class PatchFault(Exception):
+    """A patch cannot be applied."""
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Returns the target changed by a merge patch."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    target = target if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+        else:
+            target[key] = merge_patch(target.get(key), value)
+    return target
+
+
+def json_patch(target: Any, operations: Iterable[dict[str, Any]]) -> Any:
+    """Returns the target changed by a JSON patch. PatchFault where a place is not there, or a test fails."""
+    root = {"": target}
+    for operation in operations:
+        path = operation["path"]
+        match operation["op"]:
+            case "test":
+                if _at(root, path) != operation.get("value"):
+                    raise PatchFault(f"testing value {path} failed")
+            case "remove":
+                _remove(root, path)
+            case "add":
+                _add(root, path, copy.deepcopy(operation.get("value")))
+            case "replace":
+                _at(root, path)
+                _remove(root, path)
+                _add(root, path, copy.deepcopy(operation.get("value")))
+            case "copy":
+                _add(root, path, copy.deepcopy(_at(root, operation["from"])))
+            case "move":
+                value = _at(root, operation["from"])
+                _remove(root, operation["from"])
+                _add(root, path, value)
+            case other:
+                raise PatchFault(f"unexpected kind: {other}")
+    return root[""]
+
+
+def _parts(path: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
+
+
+def _at(root: Any, path: str) -> Any:
+    return _walk(root, _parts(path), path)
+
+
+def _walk(value: Any, parts: Iterable[str], path: str) -> Any:
+    for part in parts:
+        try:
+            value = value[int(part)] if isinstance(value, list) else value[part]
+        except (KeyError, IndexError, ValueError, TypeError) as fault:
+            raise PatchFault(f"there is no {path}") from fault
+    return value
+
+
+def _add(root: Any, path: str, value: Any) -> None:
+    *parents, last = _parts(path)
+    holder = _walk(root, parents, path)
+    if not isinstance(holder, list):
+        holder[last] = value
+    elif last == "-":
+        holder.append(value)
+    elif last.isdecimal() and int(last) <= len(holder):
+        holder.insert(int(last), value)
+    else:
+        raise PatchFault(f"there is no {path}")
+
+
+def _remove(root: Any, path: str) -> None:
+    _at(root, path)
+    *parents, last = _parts(path)
+    holder = _walk(root, parents, path)
+    del holder[int(last) if isinstance(holder, list) else last]

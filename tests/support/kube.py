@@ -1,0 +1,69 @@
+"""A control plane's side of the API server of the tests: access to it, a clock that does not wait, and what follows it."""
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import random
+from collections.abc import Callable
+
+import yaml
+
+from pilot.kube.access import Access
+from pilot.kube.backoff import Backoff
+from pilot.kube.client import Client, Patience
+from pilot.kube.follow import Pace
+from tests.support.apiserver.server import ApiServer
+from tests.support.apiserver.tokens import ADMIN
+
+QUICK = Pace(Backoff(0.001, 0.02))
+PATIENCE = Patience(connect=1.0, answer=1.0, watch=60.0)
+"""A server that stops in the moment of accepting a connection never answers on it."""
+
+
+class Known:
+    """Access that a test gives; `token` may be changed."""
+
+    seconds = 1e9
+
+    def __init__(self, server: ApiServer, token: str = ADMIN) -> None:
+        self._server, self.token, self.loads = server, token, 0
+
+    async def load(self) -> Access:
+        self.loads += 1
+        return Access(self._server.url, f"Bearer {self.token}")
+
+
+def client_of(server: ApiServer) -> Client:
+    return Client(Known(server), patience=PATIENCE)
+
+
+def pace(streams: bool = False) -> Pace:
+    return QUICK._replace(streams=streams)
+
+
+def chance(seed: int) -> random.Random:
+    return random.Random(seed)
+
+
+def kubeconfig(server: ApiServer, token: str = ADMIN) -> dict[str, object]:
+    """A kubeconfig for the server."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": server.url}}],
+        "users": [{"name": "test", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    }
+
+
+def write_kubeconfig(server: ApiServer, path: pathlib.Path) -> pathlib.Path:
+    path.write_text(yaml.safe_dump(kubeconfig(server)))
+    return path
+
+
+async def until(check: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Waits until something is so; fails where it does not come to be."""
+    async with asyncio.timeout(seconds):
+        while not check():
+            await asyncio.sleep(0.002)

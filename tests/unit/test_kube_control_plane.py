@@ -1,0 +1,145 @@
+"""A whole control plane on an API server: what proxies get, and when it is ready."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+from collections.abc import AsyncIterator, Mapping
+
+import aiohttp
+import pytest
+
+from pilot.app import ControlPlane, StartError
+from pilot.settings.parse import load
+from tests.support.ads import Client
+from tests.support.apiserver.definitions import definitions
+from tests.support.apiserver.server import ApiServer
+from tests.support.kube import until, write_kubeconfig
+
+ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr")
+ENTRY = """
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: NAME, namespace: shop}
+spec: {hosts: [NAME.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}
+"""
+MESH = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio, namespace: istio-system}
+data: {mesh: "trustDomain: from.the.map"}
+"""
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    made = ApiServer()
+    for plain in definitions():
+        made.put(plain)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+class Plane:
+    """A control plane in this process."""
+
+    def __init__(self, environ: Mapping[str, str], **flags: str) -> None:
+        given = {**dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
+        quick = {"PILOT_DEBOUNCE_AFTER": "1ms"}
+        self.plane = ControlPlane(load([f"--{name}={value}" for name, value in given.items()], {**quick, **environ}).settings)
+        self.task = asyncio.create_task(self.plane.run())
+
+    @property
+    def port(self) -> int:
+        return self.plane.ports["xDS"].number
+
+    async def ready_status(self) -> int:
+        url = f"http://127.0.0.1:{self.plane.ports['HTTP'].number}/ready"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            return response.status
+
+    async def clusters(self) -> set[str]:
+        """The outbound clusters of ServiceEntries that a new proxy gets."""
+        async with Client(self) as client:  # type: ignore[arg-type]
+            await client.ask("cds")
+            names = {resource.name for resource in (await client.take()).resources}
+        return {name.rpartition("|")[2].removesuffix(".example.com") for name in names if name.endswith(".example.com")}
+
+
+@contextlib.asynccontextmanager
+async def running(environ: Mapping[str, str] | None = None, **flags: str) -> AsyncIterator[Plane]:
+    it = Plane(environ or {}, **flags)
+    try:
+        yield it
+    finally:
+        it.plane.end()
+        async with asyncio.timeout(30):
+            await it.task
+
+
+def entry(name: str) -> str:
+    return ENTRY.replace("NAME", name)
+
+
+async def test_proxies_get_what_the_api_server_has_and_keep_it_while_that_is_gone(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.apply(entry("one") + "---" + MESH)
+    async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
+        await until(lambda: it.plane.ready or it.task.done())
+        assert it.plane.db.mesh.peek("mesh").trust_domain == "from.the.map"
+        assert await it.clusters() == {"one"}
+        server.apply(entry("two"))
+        await until(lambda: len(it.plane.db.service_entries) == 2)
+        assert await it.clusters() == {"one", "two"}
+        await server.stop()
+        assert await it.clusters() == {"one", "two"}, "a new proxy gets the last state"
+        assert await it.ready_status() == 200
+        server.store.delete(("networking.istio.io", "serviceentries"), ("shop", "one"))
+        server.store.compact()
+        await server.start()
+        await until(lambda: len(it.plane.db.service_entries) == 1)
+        assert await it.clusters() == {"two"}
+
+
+async def test_it_is_not_ready_before_everything_has_been_read(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    path = write_kubeconfig(server, tmp_path / "config")
+    await server.stop()
+    async with running({"KUBECONFIG": str(path)}) as it:
+        await until(lambda: it.plane.ports["HTTP"].number > 0)
+        assert await it.ready_status() == 503
+        await server.start()
+        await until(lambda: it.plane.ready)
+        assert await it.ready_status() == 200
+
+
+async def test_beside_a_folder_only_what_runs_in_the_cluster_is_read(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.apply(entry("hers") + "---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {ports: [{port: 80}]}\n")
+    path = write_kubeconfig(server, tmp_path / "config")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "his.yaml").write_text(entry("his"))
+    async with running(kubeconfig=str(path), configDir=str(folder)) as it:
+        await until(lambda: it.plane.ready)
+        assert await it.clusters() == {"his"}
+        assert len(it.plane.db.services) == 1
+    async with running({"KUBECONFIG": str(path)}, configDir=str(folder)) as it:
+        await until(lambda: it.plane.ready)
+        assert len(it.plane.db.services) == 0, "the variable alone does not count beside a folder"
+
+
+async def test_a_mesh_config_in_a_file_comes_before_the_config_map(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.apply(MESH)
+    (tmp_path / "mesh").write_text("trustDomain: from.the.file")
+    async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config")), meshConfig=str(tmp_path / "mesh")) as it:
+        await until(lambda: it.plane.ready)
+        assert it.plane.db.mesh.peek("mesh").trust_domain == "from.the.file"
+        assert not [asked for asked in server.requests if asked.query.get("fieldSelector") == "metadata.name=istio" and asked.verb == "create"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "kind: Config", "clusters: 5"])
+async def test_a_kubeconfig_that_makes_no_sense_ends_the_start(tmp_path: pathlib.Path, text: str) -> None:
+    (tmp_path / "config").write_text(text)
+    flags = [f"--{name}=127.0.0.1:0" for name in ADDRESSES]
+    plane = ControlPlane(load([f"--kubeconfig={tmp_path / 'config'}", *flags], {}).settings)
+    with pytest.raises(StartError, match="kubeconfig"):
+        await plane.run()

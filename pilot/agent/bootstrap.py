@@ -8,18 +8,23 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-_RUNTIME = {"re2.max_program_size.error_level": 32768}  # Envoy's own limit, 100, refuses routes with ordinary regular expressions
+SDS_SOCKET = "./var/run/secrets/workload-spiffe-uds/socket"
+RUNTIME: Mapping[str, Any] = {
+    "re2.max_program_size.error_level": 32768,  # Envoy's own limit, 100, refuses routes with ordinary regular expressions
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Node:
-    """Who the proxy is. `type` is sidecar or router; `ip` its address; `metadata` is added to what follows from the rest."""
+    """Who the proxy is. `type` is sidecar, router or waypoint; `ip` its first address; `domain` the suffix of short host names, that of the
+    namespace in cluster.local where it is empty; `metadata` is added to what follows from the rest."""
 
     type: str
     name: str
     namespace: str
     ip: str
-    domain: str = "cluster.local"
+    domain: str = ""
+    cluster: str = ""
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     service_account: str = "default"
     version: str = "1.32.0"
@@ -27,7 +32,7 @@ class Node:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of "host:port"; an IPv6 host may stand in brackets. Raises ValueError."""
+    """Returns host and port of "host:port"; an IPv6 host may stand in brackets. ValueError for any other text."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is not host:port")
@@ -35,10 +40,10 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def build_node(node: Node) -> dict[str, Any]:
-    """The xDS node: `type~ip~name.namespace~namespace.svc.domain` and Istio's metadata."""
+    """Returns the xDS node: the id `type~ip~name.namespace~domain` and Istio's metadata."""
     return {
-        "id": f"{node.type}~{node.ip}~{node.name}.{node.namespace}~{node.namespace}.svc.{node.domain}",
-        "cluster": f"{node.labels.get('app', node.name)}.{node.namespace}",
+        "id": f"{node.type}~{node.ip}~{node.name}.{node.namespace}~{node.domain or f'{node.namespace}.svc.cluster.local'}",
+        "cluster": node.cluster or f"{node.labels.get('app', node.name)}.{node.namespace}",
         "metadata": {
             "NAME": node.name,
             "NAMESPACE": node.namespace,
@@ -55,7 +60,7 @@ def build_node(node: Node) -> dict[str, Any]:
 
 
 def build_cluster(name: str, address: Mapping[str, Any], http2: bool) -> dict[str, Any]:
-    """A static cluster of one address, over HTTP/2 or HTTP/1.1; its kind follows from the address."""
+    """Returns a static cluster of one address, over HTTP/2 or HTTP/1.1; its kind follows from the address."""
     host = address.get("socket_address", {}).get("address", "")
     kind = "STRICT_DNS" if host and not _is_ip(host) else "STATIC"
     endpoints = [{"lb_endpoints": [{"endpoint": {"address": dict(address)}}]}]
@@ -73,22 +78,26 @@ def _is_ip(host: str) -> bool:
     return ":" in host or host.replace(".", "").isdigit()
 
 
-def build_bootstrap(node: Node, xds: str, admin: str, sds_socket: str | None = None, delta: bool = True) -> dict[str, Any]:
-    """The whole bootstrap as plain JSON data.
+def build_address(text: str) -> dict[str, Any]:
+    """Returns the address of "host:port" or "unix:PATH". ValueError for any other text."""
+    if text.startswith("unix:"):
+        return {"pipe": {"path": text.removeprefix("unix:")}}
+    host, port = split_address(text)
+    return {"socket_address": {"address": host, "port_value": port}}
 
-    `xds` and `admin` are "host:port". `sds_socket` is the Unix socket of an agent that serves the workload's certificates
-    (secrets `default` and `ROOTCA`), which resources ask for on the cluster `sds-grpc`. Raises ValueError on a bad address.
+
+def build_bootstrap(
+    node: Node, xds: str, admin: str, sds_socket: str | None = None, delta: bool = True, agent: str = "127.0.0.1:15020"
+) -> dict[str, Any]:
+    """Returns the whole bootstrap as plain JSON data.
+
+    `xds`, `admin` and `agent` are "host:port", or "unix:PATH". `sds_socket` is the Unix socket of an agent that serves the workload's
+    certificates (secrets `default` and `ROOTCA`), which resources ask for on the cluster `sds-grpc`. ValueError for a bad address.
     """
-
-    def socket_address(text: str) -> dict[str, Any]:
-        host, port = split_address(text)
-        return {"socket_address": {"address": host, "port_value": port}}
-
-    sds = {"pipe": {"path": sds_socket or "/var/run/secrets/workload-spiffe-uds/socket"}}
     source = {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}
     return {
         "node": build_node(node),
-        "admin": {"address": socket_address(admin)},
+        "admin": {"address": build_address(admin)},
         "dynamic_resources": {
             "ads_config": {
                 "api_type": "DELTA_GRPC" if delta else "GRPC",
@@ -99,13 +108,13 @@ def build_bootstrap(node: Node, xds: str, admin: str, sds_socket: str | None = N
             "cds_config": source,
             "lds_config": source,
         },
-        "layered_runtime": {"layers": [{"name": "mesh", "static_layer": _RUNTIME}]},
+        "layered_runtime": {"layers": [{"name": "mesh", "static_layer": dict(RUNTIME)}]},
         "static_resources": {
             "clusters": [
-                build_cluster("xds-grpc", socket_address(xds), http2=True),
-                build_cluster("sds-grpc", sds, http2=True),
-                build_cluster("prometheus_stats", socket_address(admin), http2=False),
-                build_cluster("agent", {"socket_address": {"address": "127.0.0.1", "port_value": 15020}}, http2=False),
+                build_cluster("xds-grpc", build_address(xds), http2=True),
+                build_cluster("sds-grpc", build_address(f"unix:{sds_socket or SDS_SOCKET}"), http2=True),
+                build_cluster("prometheus_stats", build_address(admin), http2=False),
+                build_cluster("agent", build_address(agent), http2=False),
             ]
         },
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Any
 
 from pilot.settings import Settings
 from pilot.settings.declaration import Declared, declared
@@ -19,7 +20,12 @@ A flag wins over its variable, a variable over the default. Flags that are not l
 
 def document() -> str:
     """Returns the whole document."""
-    return HEAD + "".join(_section(title, found) for title, found in groupby(declared(Settings()), key=lambda d: d.title))
+    return HEAD + sections(Settings())
+
+
+def sections(defaults: Any) -> str:
+    """Returns what a dataclass of settings declares: a heading and a table for each section."""
+    return "".join(_section(title, found) for title, found in groupby(declared(defaults), key=lambda d: d.title))
 
 
 def _section(title: str, settings: Iterable[Declared]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pilot.lib import flags
 from pilot.lib.duration import Duration, format_duration, parse_duration
@@ -19,17 +19,23 @@ Section = TypeVar("Section")
 Values = dict[tuple[str, ...], Any]
 
 
-class Loaded(NamedTuple):
+class Loaded(NamedTuple, Generic[Section]):
     """Settings as read, the value of every flag by name for the log, and what was not used: sentences for the log."""
 
-    settings: Settings
+    settings: Section
     flags: dict[str, str]
     warnings: list[str]
 
 
-def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded:
-    """Returns the settings. A bad flag raises `FlagError`; a bad variable is left at its default with a warning, as in Istio."""
-    known = list(declared(Settings()))
+def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
+    """Returns the control plane's settings, as `load_sections` does."""
+    return load_sections(Settings(), argv, environ)
+
+
+def load_sections(defaults: Section, argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Section]:
+    """Returns the settings that `defaults` declares. A bad flag raises `FlagError`; a bad variable is left at its default with a warning,
+    as in Istio."""
+    known = list(declared(defaults))
     given, warnings = _scan(argv, known)
     values: Values = {d.path: d.default for d in known}
     for d in known:
@@ -44,7 +50,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded:
             except ValueError as error:
                 raise flags.FlagError(f"invalid argument for --{d.flag}: {error}") from None
     shown = {d.flag: show(values[d.path]) for d in known if d.flag}
-    return Loaded(_fill(Settings(), values), dict(sorted(shown.items())), warnings)
+    return Loaded(_fill(defaults, values), dict(sorted(shown.items())), warnings)
 
 
 def _scan(argv: Sequence[str], known: Sequence[Declared]) -> tuple[dict[str, list[str]], list[str]]:

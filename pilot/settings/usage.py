@@ -21,9 +21,13 @@ A flag wins over its environment variable. Further settings have a variable alon
 
 def usage() -> str:
     """Returns the whole help."""
-    with_flags = (s for s in declared(Settings()) if s.flag)
-    sections = (f"\n{title}\n" + "".join(map(_describe, found)) for title, found in groupby(with_flags, key=lambda s: s.title))
-    return HEAD + "".join(sections) + TAIL
+    return HEAD + flag_sections(Settings()) + TAIL
+
+
+def flag_sections(defaults: Any) -> str:
+    """Returns what --help says of the flags that a dataclass of settings declares, by section."""
+    with_flags = (s for s in declared(defaults) if s.flag)
+    return "".join(f"\n{title}\n" + "".join(map(_describe, found)) for title, found in groupby(with_flags, key=lambda s: s.title))
 
 
 def _describe(s: Declared) -> str:

@@ -1,0 +1,36 @@
+"""Envoy's own listeners, which are there before any configuration: readiness for the kubelet, and statistics for Prometheus."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_MANAGER = "envoy.filters.network.http_connection_manager"
+_MANAGER_TYPE = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_ROUTER_TYPE = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
+
+
+def build_readiness_listener(host: str, port: int) -> dict[str, Any]:
+    """Returns the listener that sends /healthz/ready on to the agent, so that a ready answer means that Envoy answers too."""
+    return _build_listener(host, port, "agent", {"path": "/healthz/ready"}, "agent")
+
+
+def build_statistics_listener(host: str, port: int) -> dict[str, Any]:
+    """Returns the listener that sends /stats/prometheus on to Envoy's admin port, and nothing else of it."""
+    return _build_listener(host, port, "stats", {"prefix": "/stats/prometheus"}, "prometheus_stats")
+
+
+def _build_listener(host: str, port: int, statistics: str, match: Mapping[str, Any], cluster: str) -> dict[str, Any]:
+    routes = [{"match": dict(match), "route": {"cluster": cluster, "timeout": "0s" if cluster == "prometheus_stats" else "15s"}}]
+    manager = {
+        "@type": _MANAGER_TYPE,
+        "stat_prefix": statistics,
+        "route_config": {"virtual_hosts": [{"name": "backend", "domains": ["*"], "routes": routes}]},
+        "http_filters": [{"name": "envoy.filters.http.router", "typed_config": {"@type": _ROUTER_TYPE}}],
+    }
+    return {
+        "name": f"{host}_{port}",
+        "address": {"socket_address": {"address": host, "port_value": port}},
+        "ignore_global_conn_limit": True,  # a proxy with too many connections is still to be watched
+        "bypass_overload_manager": True,
+        "filter_chains": [{"filters": [{"name": _MANAGER, "typed_config": manager}]}],
+    }

@@ -1,0 +1,156 @@
+"""pilot-agent: what runs beside an Envoy of the mesh.
+
+A command imports what it needs: the agent's memory is that of every pod.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from pilot.agent.settings import AgentSettings
+from pilot.lib import flags, log
+from pilot.lib.build_info import build_info
+from pilot.lib.flags import FlagError
+from pilot.lib.start_error import StartError
+from pilot.lib.text import one_line
+from pilot.settings.document import sections
+from pilot.settings.parse import load_sections
+from pilot.settings.usage import flag_sections
+
+USAGE = """\
+pilot-agent: what runs beside an Envoy of the mesh
+
+  pilot-agent proxy sidecar|router|waypoint [FLAGS]   start Envoy, with certificates, configuration, probes and metrics
+  pilot-agent wait [FLAGS]                            return once the proxy of this machine is ready
+  pilot-agent request METHOD PATH                     ask Envoy's admin port
+  pilot-agent version                                 which build this is
+  pilot-agent collateral                              all flags and environment variables, as Markdown
+"""
+PROXY_USAGE = """\
+pilot-agent proxy: run beside an Envoy until SIGTERM
+
+  pilot-agent proxy sidecar|router|waypoint [FLAGS]
+"""
+WAIT_FLAGS = {"timeoutSeconds": "60", "requestTimeoutMillis": "500", "periodMillis": "500", "url": "http://localhost:15021/healthz/ready"}
+ADMIN_PORT = "15000"
+HELP = frozenset({"--help", "-h"})
+REQUEST_SECONDS = 60
+_log = log.scope("default")
+
+
+class AskError(Exception):
+    """The proxy does not answer as asked; the text is for the user."""
+
+
+def proxy(argv: Sequence[str]) -> int:
+    """Runs the agent until a signal."""
+    if not HELP.isdisjoint(argv):
+        print(PROXY_USAGE + flag_sections(AgentSettings()), end="")
+        return 0
+    kind, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("sidecar", argv)
+    loaded = load_sections(AgentSettings(), rest, os.environ)
+    logs = loaded.settings.log
+    try:
+        log.configure(logs.output_level, logs.as_json, logs.targets)
+    except ValueError as error:
+        raise FlagError(f"logging: {error}") from error
+    for warning in loaded.warnings:
+        _log.warning("%s", warning)
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # Envoy is started beside gRPC's threads, which need not follow it
+    from pilot.agent.run import run
+
+    return run(kind, loaded.settings, os.environ)
+
+
+def wait(argv: Sequence[str]) -> int:
+    """Returns once the proxy is ready. AskError where it is not within the time."""
+    import http.client
+    import urllib.request
+
+    values, unknown, positional = flags.scan(argv, WAIT_FLAGS.keys(), (), {})
+    if unknown or positional:
+        raise FlagError(f"wait does not know {', '.join([*(f'--{name}' for name in unknown), *positional])}")
+    given = {name: values.get(name, [default])[-1] for name, default in WAIT_FLAGS.items()}
+    whole, once, period = (flags.parse_int(given[name]) for name in ("timeoutSeconds", "requestTimeoutMillis", "periodMillis"))
+    end, last = time.monotonic() + whole, "it was not asked"
+    while time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(given["url"], timeout=once / 1000):
+                return 0
+        except (OSError, http.client.HTTPException) as error:
+            last = str(error)
+        except ValueError as error:
+            raise FlagError(f"invalid argument for --url: {error}") from error
+        time.sleep(period / 1000)
+    raise AskError(f"the proxy is not ready within {whole} s: {given['url']}: {last}")
+
+
+def request(argv: Sequence[str]) -> int:
+    """Prints what Envoy's admin port answers. AskError where it does not, or refuses."""
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    values, unknown, positional = flags.scan(argv, ("debug-port",), (), {})
+    if unknown or len(positional) != 2:
+        raise FlagError("request takes METHOD PATH [--debug-port PORT]")
+    port, (method, path) = values.get("debug-port", [ADMIN_PORT])[-1], positional
+    url = f"http://localhost:{port}/{path.removeprefix('/')}"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method.upper()), timeout=REQUEST_SECONDS) as answer:
+            print(answer.read().decode(errors="replace"), end="")
+    except urllib.error.HTTPError as error:
+        raise AskError(f"{method} {url}: {error.code} {error.read().decode(errors='replace').strip() or error.reason}") from error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise AskError(f"{method} {url}: {getattr(error, 'reason', error)}") from error
+    return 0
+
+
+def version(_: Sequence[str]) -> int:
+    print(build_info())
+    return 0
+
+
+def collateral(_: Sequence[str]) -> int:
+    print(sections(AgentSettings()), end="")
+    return 0
+
+
+def help_(_: Sequence[str]) -> int:
+    print(USAGE, end="")
+    return 0
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "proxy": proxy, "wait": wait, "request": request, "version": version, "collateral": collateral, "help": help_, "--help": help_, "-h": help_,
+}  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit status: that of the command, 1 after one sentence on standard error, or 2 without a command."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments:
+        print(USAGE, end="", file=sys.stderr)
+        return 2
+    name, *rest = arguments
+    command = COMMANDS.get(name)
+    if command is None:
+        return _fail(f"unknown command {name!r} for pilot-agent; pilot-agent --help lists the commands")
+    try:
+        return command(rest)
+    except FlagError as error:
+        return _fail(f"{error}; pilot-agent {name} --help says how it is used" if name == "proxy" else str(error))
+    except (StartError, AskError) as error:
+        return _fail(str(error))
+
+
+def _fail(text: str) -> int:
+    """Prints one sentence for the user; returns the exit status."""
+    print(f"Error: {one_line(text)}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

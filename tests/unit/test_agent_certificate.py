@@ -1,0 +1,248 @@
+"""The workload's certificate: its key, when it is renewed, what happens while there is none."""
+from __future__ import annotations
+
+import asyncio
+import datetime
+import itertools
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from ca.csr import decode_csr
+from pilot.agent.authority import NotIssued, fetch_certificate
+from pilot.agent.certificate import Certificate, assemble, check_key_settings, key_pem, make_key, make_request
+from pilot.agent.keeper import LONGEST_SLEEP, Keeper, write_certificate
+from pilot.agent.renewal import LONGEST, SHORTEST, seconds_until_renewal, seconds_until_retry
+from pilot.agent.settings import AgentSettings, CertificateSettings
+from pilot.agent.upstream import Unreachable, Upstream, authority_upstream, xds_upstream
+from pilot.lib.duration import Duration
+from tests.support import certificates
+from tests.support.secure_front import NAME, SecureFront
+
+NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+HOUR = datetime.timedelta(hours=1)
+IDENTITY = "spiffe://cluster.local/ns/shop/sa/web"
+QUICK = CertificateSettings(algorithm="ECDSA")
+CONTROL_PLANE = AgentSettings().control_plane
+
+
+def certificate(begins: datetime.datetime, ends: datetime.datetime) -> Certificate:
+    return Certificate(b"chain", b"key", b"roots", begins, ends)
+
+
+def test_a_certificate_is_renewed_when_the_grace_part_of_its_life_is_left() -> None:
+    begins = NOW - datetime.timedelta(minutes=2)  # as authorities date certificates back
+    left = [seconds_until_renewal(begins, NOW + 10 * HOUR, NOW + hours * HOUR, 0.5, 0, lambda: 0.5) for hours in (0, 4, 6)]
+    assert left == [5 * 3600, 3600, 0]
+
+
+def test_jitter_moves_the_renewal_both_ways() -> None:
+    found = [seconds_until_renewal(NOW, NOW + 10 * HOUR, NOW, 0.5, 0.1, lambda number=number: number) for number in (0, 0.5, 1)]
+    assert found == [pytest.approx(6 * 3600), pytest.approx(5 * 3600), pytest.approx(4 * 3600)]
+
+
+def test_a_life_that_was_dated_back_begins_when_it_was_issued() -> None:
+    dated_back = NOW - datetime.timedelta(minutes=2)
+    assert seconds_until_renewal(dated_back, NOW + datetime.timedelta(seconds=30), NOW, 0.5, 0, lambda: 0.5) == 15
+
+
+@pytest.mark.parametrize("ratio", [-1.0, 2.0])
+def test_a_ratio_outside_of_the_life_is_bounded(ratio: float) -> None:
+    assert 0 <= seconds_until_renewal(NOW, NOW + HOUR, NOW, ratio, 0, lambda: 0.5) <= 3600
+
+
+def test_retries_wait_longer_each_time_and_not_all_at_once() -> None:
+    full = [seconds_until_retry(failures, lambda: 0.0) for failures in range(1, 10)]
+    assert full[:3] == [SHORTEST, 2 * SHORTEST, 4 * SHORTEST]
+    assert full[-1] == LONGEST == seconds_until_retry(10_000, lambda: 0.0)
+    assert seconds_until_retry(1, lambda: 1.0) == SHORTEST / 2
+
+
+class World:
+    """A clock that sleeping moves, and an authority that issues or refuses as told."""
+
+    def __init__(self, answers: Iterator[datetime.timedelta | str]) -> None:
+        self.now, self.answers = NOW, answers
+        self.asked: list[datetime.datetime] = []
+        self.taken: list[Certificate] = []
+        self.failures = 0
+        self.longest_sleep = 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.longest_sleep = max(self.longest_sleep, seconds)
+        self.now += datetime.timedelta(seconds=seconds)
+        await asyncio.sleep(0)
+
+    async def fetch(self) -> Certificate:
+        self.asked.append(self.now)
+        try:
+            answer = next(self.answers)
+        except StopIteration:
+            await asyncio.Event().wait()
+            raise AssertionError from None
+        if isinstance(answer, str):
+            raise NotIssued(answer)
+        return certificate(self.now, self.now + answer)
+
+    def failed(self) -> None:
+        self.failures += 1
+
+    async def run(self, settings: CertificateSettings, fetches: int) -> None:
+        keeper = Keeper(settings, self.fetch, self.taken.append, self.failed, lambda: self.now, self.sleep, lambda: 0.5)
+        task = asyncio.ensure_future(keeper.run())
+        while len(self.asked) < fetches:
+            await asyncio.sleep(0)
+        task.cancel()
+
+
+async def test_certificates_follow_one_another_before_they_end() -> None:
+    world = World(itertools.repeat(24 * HOUR, 4))
+    await world.run(CertificateSettings(), 5)
+    assert [(asked - NOW) / HOUR for asked in world.asked] == [pytest.approx(12 * n, abs=0.01) for n in range(5)]
+    assert all(asked < taken.ends for asked, taken in zip(world.asked[1:], world.taken, strict=True))
+    assert world.longest_sleep <= LONGEST_SLEEP
+
+
+async def test_failures_are_tried_again_until_there_is_a_certificate() -> None:
+    world = World(iter(["down", "down", "no", HOUR]))
+    await world.run(CertificateSettings(), 5)
+    assert world.failures == 3
+    assert len(world.taken) == 1
+    gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(world.asked[:4])]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] < LONGEST
+
+
+async def test_the_old_certificate_stays_while_the_next_is_refused() -> None:
+    world = World(iter([HOUR, "down", "down", HOUR]))
+    await world.run(CertificateSettings(), 5)
+    assert [(taken.ends - NOW) / HOUR for taken in world.taken] == [pytest.approx(1), pytest.approx(1.5, abs=0.01)]
+
+
+async def test_an_authority_that_issues_what_has_ended_is_not_asked_without_pause() -> None:
+    world = World(itertools.repeat(datetime.timedelta(0), 50))
+    await world.run(CertificateSettings(), 50)
+    assert (world.now - NOW).total_seconds() >= 49 * SHORTEST / 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "begins"),
+    [
+        (CertificateSettings(), rsa.RSAPrivateKey, b"-----BEGIN RSA PRIVATE KEY"),
+        (CertificateSettings(pkcs8=True), rsa.RSAPrivateKey, b"-----BEGIN PRIVATE KEY"),
+        (CertificateSettings(algorithm="ECDSA"), ec.EllipticCurvePrivateKey, b"-----BEGIN EC PRIVATE KEY"),
+        (CertificateSettings(algorithm="ECDSA", curve="P384"), ec.EllipticCurvePrivateKey, b"-----BEGIN EC PRIVATE KEY"),
+    ],
+)
+def test_keys_are_of_the_kind_that_is_asked_for(settings: CertificateSettings, kind: type, begins: bytes) -> None:
+    check_key_settings(settings)
+    key = make_key(settings)
+    assert isinstance(key, kind)
+    assert key_pem(key, settings.pkcs8).startswith(begins)
+    decode_csr(make_request(key, IDENTITY))  # the authority's own reader takes it
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (CertificateSettings(rsa_bits=1024), "WORKLOAD_RSA_KEY_SIZE: 1024 bits are too few"),
+        (CertificateSettings(algorithm="DSA"), "ECC_SIGNATURE_ALGORITHM: 'DSA' is not known"),
+        (CertificateSettings(algorithm="ECDSA", curve="P1"), "ECC_CURVE: 'P1' is not known"),
+    ],
+)
+def test_keys_that_do_not_exist_are_refused_in_a_sentence(settings: CertificateSettings, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        check_key_settings(settings)
+
+
+def test_a_certificate_with_another_key_is_refused() -> None:
+    root = certificates.root()
+    chain = root.chain(root.issue(decode_csr(certificates.csr()), [IDENTITY], HOUR, certificates.NOW))
+    with pytest.raises(ValueError, match="the private key is not that of the certificate"):
+        assemble(chain[0].encode(), key_pem(certificates.ec_key(7), True), chain[1].encode())
+    with pytest.raises(ValueError, match="the bundle of roots holds no certificate"):
+        assemble(chain[0].encode(), key_pem(certificates.ec_key(), True), b"none")
+
+
+def test_what_shows_a_certificate_never_shows_its_key() -> None:
+    assert "key" not in repr(certificate(NOW, NOW + HOUR))
+
+
+def test_written_certificates_are_whole_and_private(tmp_path: pathlib.Path) -> None:
+    write_certificate(str(tmp_path), certificate(NOW, NOW + HOUR))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "key.pem": b"key", "cert-chain.pem": b"chain", "root-cert.pem": b"roots"
+    }  # fmt: skip
+    assert (tmp_path / "key.pem").stat().st_mode & 0o077 == 0
+
+
+# -- asking an authority ---------------------------------------------------------------------------------------------------
+
+
+def upstream(front: SecureFront, folder: pathlib.Path, token: str = IDENTITY) -> Upstream:
+    (folder / "token").write_text(token)
+    return Upstream(front.address, str(front.write_root(folder)), NAME, str(folder / "token"), "Kubernetes", "", {})
+
+
+async def test_an_authority_issues_a_certificate_for_the_identity_of_the_token(tmp_path: pathlib.Path) -> None:
+    above = certificates.root(now=datetime.datetime.now(datetime.UTC))
+    front = SecureFront(above)
+    await front.start()
+    found = await fetch_certificate(upstream(front, tmp_path), QUICK, "spiffe://cluster.local/ns/other/sa/other", b"# more\n")
+    await front.stop()
+    leaf = x509.load_pem_x509_certificate(found.chain)
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == [IDENTITY]
+    assert found.roots == above.roots_pem + b"# more\n"
+    assert found.ends - found.begins == datetime.timedelta(hours=24, minutes=2)
+
+
+async def test_the_life_that_is_asked_for_is_that_of_the_setting(tmp_path: pathlib.Path) -> None:
+    front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
+    await front.start()
+    found = await fetch_certificate(upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", life=Duration.of(60)), IDENTITY)
+    await front.stop()
+    assert found.ends - found.begins == datetime.timedelta(minutes=3)
+
+
+async def test_reasons_of_an_authority_are_told(tmp_path: pathlib.Path) -> None:
+    front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
+    await front.start()
+    with pytest.raises(NotIssued, match="refuses: UNAUTHENTICATED: request authenticate failure"):
+        await fetch_certificate(upstream(front, tmp_path, "nobody"), QUICK, IDENTITY)
+    with pytest.raises(NotIssued, match="refuses: INVALID_ARGUMENT: CSR signing error"):
+        await fetch_certificate(upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", life=Duration.of(10**9)), IDENTITY)
+    with pytest.raises(NotIssued, match="UNAVAILABLE"):  # its certificate is for another name
+        await fetch_certificate(upstream(front, tmp_path)._replace(server_name="other.example"), QUICK, IDENTITY)
+    await front.stop()
+
+
+async def test_what_a_connection_lacks_is_named(tmp_path: pathlib.Path) -> None:
+    whole = Upstream("127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", "", {})
+    with pytest.raises(NotIssued, match=r"the roots of the control plane cannot be read: .*root.pem: No such file"):
+        await fetch_certificate(whole, QUICK, IDENTITY)
+    with pytest.raises(Unreachable, match=r"there is no token at .*token, and PROV_CERT names no certificate in its place"):
+        whole.metadata()
+
+
+def test_a_provisioned_certificate_takes_the_place_of_a_token(tmp_path: pathlib.Path) -> None:
+    whole = Upstream("127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", str(tmp_path), {"X-Mine": "1"})
+    assert whole.metadata() == [("clusterid", "west"), ("x-mine", "1")]
+
+
+def test_a_token_never_goes_out_in_plain_text(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    plain = xds_upstream(AgentSettings().control_plane, "127.0.0.1:15010", True, {})._replace(token=str(tmp_path / "token"))
+    assert all(name != "authorization" for name, _ in plain.metadata())
+    assert ("authorization", "Bearer secret") in plain._replace(root="SYSTEM").metadata()
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [("istiod.mesh.svc:15012", "istiod.mesh.svc"), ("localhost:15012", NAME), ("127.0.0.1:15012", NAME), ("[::1]:15012", NAME)],
+)
+def test_a_control_plane_on_this_machine_has_the_name_of_its_service(address: str, name: str) -> None:
+    assert authority_upstream(CONTROL_PLANE, address, {}).server_name == name

@@ -83,6 +83,8 @@ class Mesh(Database):
         self.proxies: Table[str, Proxy] = Table(self, "Proxy", type=indexes.proxy_type, namespace=indexes.proxy_namespace)
         # Whether a service account may list the Secrets of its namespace, as far as that was asked; EVERY_ACCOUNT where nobody is to be asked
         self.secret_access: Table[AccountKey, bool] = Table(self, "SecretAccess")
+        # The roots of the mesh's own authorities by source, each a PEM bundle; no source where proxies are told of no roots
+        self.authority_roots: Table[str, tuple[str, ...]] = Table(self, "AuthorityRoots")
 
     def _make_table(self, kind: Kind) -> Table[Any, Object[Any]]:
         named = {"namespace": indexes.namespace} if kind.namespaced else {}

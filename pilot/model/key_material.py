@@ -65,6 +65,11 @@ def find_roots(data: Mapping[str, bytes]) -> Roots | Flaw:
     return _missing(data, tuple((roots,) for roots, _ in _ROOTS))
 
 
+def split_certificates(pem: str) -> tuple[str, ...]:
+    """Returns the certificates of a bundle, one PEM block each, without a line break at the end."""
+    return tuple(block.decode().strip() for block in _CERTIFICATE.findall(pem.encode()))
+
+
 def _without_keys(pem: bytes) -> bytes:
     """Returns a bundle without the private keys that some tools put beside certificates: what is not said to be secret may be shown."""
     return b"".join(_CERTIFICATE.findall(pem)) if _PRIVATE in pem else pem

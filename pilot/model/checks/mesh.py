@@ -13,6 +13,7 @@ from pilot.model.views.authorizers import find_fault, is_authorizer
 from pilot.model.views.mesh import mesh_config, mesh_networks
 from pilot.model.views.mesh_services import find_service, named_service
 from pilot.model.views.services import refs_by_hostname
+from pilot.model.views.trust_bundle import has_several_roots
 
 MESH, NETWORKS = ObjectRef(GroupKind("", "MeshConfig"), "", "mesh"), ObjectRef(GroupKind("", "MeshNetworks"), "", "networks")
 
@@ -39,6 +40,10 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
             yield warning("service-not-found", f"extensionProviders[{index}]", f"no service, or more than one, is meant by {name}")
         if is_authorizer(provider) and (fault := find_fault(provider)):
             yield warning("bad-provider", f"extensionProviders[{index}]", f"{fault}: policies that name it deny")
+    if not has_several_roots(db):
+        for index, authority in enumerate(mesh.ca_certificates):
+            if authority.pem:
+                yield warning("no-effect", f"caCertificates[{index}].pem", "is passed on to proxies only where the mesh may have several roots")
     known, default = {provider.name for provider in mesh.extension_providers}, mesh.default_providers
     for part, names in (("tracing", default.tracing), ("metrics", default.metrics), ("accessLogging", default.access_logging)):
         for index, name in enumerate(names):

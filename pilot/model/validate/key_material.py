@@ -44,6 +44,22 @@ def find_staple_flaw(pair: KeyPair) -> Flaw | None:
     return None
 
 
+def find_authority_flaw(pem: str) -> str | None:
+    """Returns why a bundle cannot verify the mesh's workloads, None where it can: it needs certificates that may sign others."""
+    try:
+        certificates = _load_certificates(Value("pem", pem.encode()))
+    except _ERRORS:
+        return "holds no certificates in PEM, or a broken one"
+    return None if all(map(_may_sign, certificates)) else "holds a certificate that is not a CA's (basicConstraints CA:TRUE)"
+
+
+def _may_sign(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+
+
 def _flaw(value: Value, reason: str) -> Flaw:
     return Flaw(f"data[{value.key}]", reason)
 

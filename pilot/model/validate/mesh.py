@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from pilot.lib.addresses import is_ip
-from pilot.model.config.mesh_config import MeshConfig, TLSConfig
+from pilot.model.config.mesh_config import CertificateData, MeshConfig, TLSConfig
 from pilot.model.config.mesh_networks import IstioNetworkGateway, MeshNetworks, Network
 from pilot.model.config.proxy_config import ConnectionSettings, PrivateKeyProvider, ProxyConfig
 from pilot.model.config.tracing import Tracing
 from pilot.model.problem import Problems, below, error, warning
 from pilot.model.validate import rules
+from pilot.model.validate.key_material import find_authority_flaw
 from pilot.model.validate.label_selector import validate_label_selector
 from pilot.model.validate.load_balancer import validate_locality, validate_zone_aware
 from pilot.model.validate.retry import validate_retry
@@ -47,6 +48,8 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
     yield from _check_trust_domain("trustDomain", mesh.trust_domain)
     for index, alias in enumerate(mesh.trust_domain_aliases):
         yield from _check_trust_domain(f"trustDomainAliases[{index}]", alias)
+    for index, authority in enumerate(mesh.ca_certificates):
+        yield from below(f"caCertificates[{index}]", _check_authority(authority))
     if mesh.mesh_mTLS is not None and mesh.mesh_mTLS.ecdh_curves:
         yield error("not-supported", "meshMTLS.ecdhCurves", "curves are set in tlsDefaults only")
     if mesh.tls_defaults is not None:
@@ -65,6 +68,11 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
     if mesh.tcp_keepalive is not None:
         yield from rules.check_duration("tcpKeepalive.time", mesh.tcp_keepalive.time)
         yield from rules.check_duration("tcpKeepalive.interval", mesh.tcp_keepalive.interval)
+
+
+def _check_authority(authority: CertificateData) -> Problems:
+    if authority.pem and (reason := find_authority_flaw(authority.pem)) is not None:
+        yield warning("bad-certificate", "pem", reason)
 
 
 def _check_trust_domain(path: str, domain: str) -> rules.Found:

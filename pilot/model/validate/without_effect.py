@@ -32,7 +32,7 @@ WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
         **_fields(_INJECTION, "enable_prometheus_merge"),
         **_fields(_DEPRECATED, "certificates", "verify_certificate_at_client"),
     },
-    CertificateData: _fields("is not passed on to proxies", "pem", "spiffe_bundle_url", "cert_signers"),
+    CertificateData: _fields("is not passed on to proxies", "spiffe_bundle_url", "cert_signers"),
     ProxyConfig: {
         **_fields(_BOOTSTRAP, "config_path", "binary_path", "service_cluster", "tracing_service_name", "drain_duration", "statsd_udp_address"),
         **_fields(_BOOTSTRAP, "proxy_admin_port", "custom_config_file", "stat_name_length", "concurrency", "proxy_bootstrap_template_path"),

@@ -17,6 +17,7 @@ from pilot.translate.cluster.passthrough import credential_server_clusters, rout
 from pilot.translate.endpoint.assignment import endpoints_of, sni_endpoints_of
 from pilot.translate.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
 from pilot.translate.listener.gateway import gateway_listeners
+from pilot.translate.profile.companion import companion_groups
 from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.profile.secrets import secret_groups
@@ -37,6 +38,7 @@ def gateway_plan(db: Mesh, node_id: str) -> Plan:
         ),
         LISTENER: (Group(gateway_listeners, (selected, gateway_listeners_facet(db, node_id))),),
         ROUTE: (Group(gateway_route_configurations, (gateway_routes_facet(db, node_id),)),),
+        **companion_groups(db),
     }, named=secret_groups(db, node_id))
 
 

@@ -11,6 +11,7 @@ from pilot.translate.listener.inbound import inbound_listeners
 from pilot.translate.listener.outbound import http_listeners, http_listeners_of_others, serves_headless, tcp_listeners, tcp_listeners_of_others
 from pilot.translate.listener.virtual_outbound import capture_listeners
 from pilot.translate.profile.clusters import sidecar_cluster_groups
+from pilot.translate.profile.companion import companion_groups
 from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.profile.secrets import secret_groups
@@ -29,6 +30,7 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
             Group(inbound_listeners, (inbound,)),
         ),
         ROUTE: (Group(route_configurations, (listens, sidecar_routes_facet(db, node_id))),),
+        **companion_groups(db),
     }, named=secret_groups(db, node_id))
 
 

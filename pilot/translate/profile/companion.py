@@ -1,0 +1,17 @@
+"""Chooses what the companion of a proxy gets beside the proxy, whatever kind of proxy it is."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pilot.derive import derived
+from pilot.lib.xds_types import PROXY_CONFIG
+from pilot.model.inputs import Mesh
+from pilot.model.views.trust_bundle import has_several_roots
+from pilot.translate.profile.plan import Group
+from pilot.translate.trust_bundle import trusted_roots
+
+
+@derived
+def companion_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
+    """Returns the roots to trust where the mesh has several."""
+    return {PROXY_CONFIG: (Group(trusted_roots, ()),)} if has_several_roots(db) else {}

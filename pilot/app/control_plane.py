@@ -22,6 +22,7 @@ from pilot.app.part import Part, Parts
 from pilot.app.ports import GrpcPort, GrpcServices, HttpPort, SecurePort
 from pilot.app.security import Security
 from pilot.app.sweeper import Sweeper
+from pilot.app.told_roots import ToldRoots
 from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.sources import Sources
 from pilot.ingest.batch import Batch, Clock, Commit, Timer
@@ -151,6 +152,8 @@ class ControlPlane:
         memory = Sweeper(self._clock, GIVE_BACK_SECONDS, (GiveBack(find_trim()),))
         yield Part("giving memory back", memory.start, memory.stop)
         yield from self.security.parts()
+        if self.settings.authority.multiple_roots:
+            yield Part("telling proxies the roots", ToldRoots(self.security.authority, self.discovery).start)
         for services in self._grpc_services():
             if services.address is not None:
                 yield self._port(services.name, self._grpc_port(services))

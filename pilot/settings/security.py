@@ -74,4 +74,7 @@ class AuthoritySettings:
     root_check_jitter: bool = setting(
         True, "The first look comes after a random part of the interval.", env="CITADEL_ENABLE_JITTER_FOR_ROOT_CERT_ROTATOR"
     )
-    multiple_roots: bool = setting(False, "Roots of a plugged-in authority may come and go while this runs.", env="ISTIO_MULTIROOT_MESH")
+    multiple_roots: bool = setting(
+        False, "The mesh has several roots, which proxies are told; those of a plugged-in authority may come and go while this runs.",
+        env="ISTIO_MULTIROOT_MESH",
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from envoy.service.secret.v3 import sds_pb2_grpc
@@ -21,15 +21,25 @@ class Root:
     """A certificate authority for one test."""
 
     def __init__(self) -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "cluster.local")])
         builder = self._builder(self.name, self.key).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         self.certificate = builder.sign(self.key, hashes.SHA256())
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         span = {"not_valid_before": now - datetime.timedelta(minutes=2), "not_valid_after": now + datetime.timedelta(days=1)}
         return x509.CertificateBuilder(self.name, subject, key.public_key(), x509.random_serial_number(), **span)
+
+    @classmethod
+    def load(cls, folder: pathlib.Path) -> Root:
+        """The root that a control plane keeps in a folder."""
+        made = cls.__new__(cls)
+        made.certificate = x509.load_pem_x509_certificate((folder / "ca-cert.pem").read_bytes())
+        key = serialization.load_pem_private_key((folder / "ca-key.pem").read_bytes(), None)
+        assert isinstance(key, rsa.RSAPrivateKey)
+        made.key, made.name = key, made.certificate.subject
+        return made
 
     @property
     def pem(self) -> bytes:

@@ -11,9 +11,11 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilot.agent.bootstrap import Node, build_bootstrap
+
+CONTROL_PLANE = "istiod.istio-system.svc"
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -92,6 +94,7 @@ class ControlPlane(Process):
         arguments += more
         super().__init__(arguments, work / "pilot.log", join)
         self.xds = f"{host}:{self.ports['grpcAddr']}"
+        self.secure_xds = f"{host}:{self.ports['secureGRPCAddr']}"
 
     def get(self, path: str, flag: str = "monitoringAddr") -> str:
         with urllib.request.urlopen(f"http://{self.host}:{self.ports[flag]}{path}", timeout=5) as response:
@@ -111,15 +114,47 @@ class ControlPlane(Process):
         return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", self.get("/metrics"), re.M))
 
 
+class Proof(NamedTuple):
+    """What an Envoy proves to the control plane who it is by: files of its certificate and key, and of the roots of the control plane."""
+
+    chain: str
+    key: str
+    roots: str
+
+    @classmethod
+    def write(cls, folder: pathlib.Path, chain: bytes, key: bytes, roots: bytes) -> Proof:
+        made = cls(*(str(folder / name) for name in ("xds-chain.pem", "xds-key.pem", "xds-roots.pem")))
+        for path, content in zip(made, (chain, key, roots), strict=True):
+            pathlib.Path(path).write_bytes(content)
+        return made
+
+    def transport_socket(self) -> dict[str, Any]:
+        certificates = [{"certificate_chain": {"filename": self.chain}, "private_key": {"filename": self.key}}]
+        common = {"tls_certificates": certificates, "validation_context": {"trusted_ca": {"filename": self.roots}}}
+        context = {"sni": CONTROL_PLANE, "common_tls_context": common | {"alpn_protocols": ["h2"]}}
+        name = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+        return {"name": "envoy.transport_sockets.tls", "typed_config": {"@type": name, **context}}
+
+
 class Envoy(Process):
-    """A stock Envoy with an ADS connection to a control plane."""
+    """A stock Envoy with an ADS connection to a control plane, over TLS where it has something to prove who it is by."""
 
     def __init__(
-        self, work: pathlib.Path, node: Node, xds: str, sds_socket: str | None = None, admin: str = "", join: Callable[[], None] | None = None
+        self,
+        work: pathlib.Path,
+        node: Node,
+        xds: str,
+        sds_socket: str | None = None,
+        admin: str = "",
+        join: Callable[[], None] | None = None,
+        proof: Proof | None = None,
     ) -> None:
         self.admin = admin or f"127.0.0.1:{free_port()}"
         config = work / f"{node.name}.json"
-        config.write_text(json.dumps(build_bootstrap(node, xds, self.admin, sds_socket)))
+        bootstrap = build_bootstrap(node, xds, self.admin, sds_socket)
+        if proof is not None:
+            next(c for c in bootstrap["static_resources"]["clusters"] if c["name"] == "xds-grpc")["transport_socket"] = proof.transport_socket()
+        config.write_text(json.dumps(bootstrap))
         arguments = [envoy_binary(), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "warn"]
         super().__init__(arguments, work / f"{node.name}.log", join=join)
 

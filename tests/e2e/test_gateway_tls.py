@@ -1,0 +1,256 @@
+"""TLS at a stock Envoy as ingress gateway: every mode of its servers, secrets that change and are revoked while it runs."""
+from __future__ import annotations
+
+import json
+import pathlib
+import ssl
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pilot.agent.bootstrap import Node
+from tests.support.agent import Agent, Root
+from tests.support.backends import Backend
+from tests.support.credentials import Authority, Issued, data_secret, rsa_key, tls_secret
+from tests.support.objects import make
+from tests.support.processes import ControlPlane, Envoy, Proof, eventually, free_port
+from tests.support.tls_client import client_context, connected, refused
+
+ROOT, CLIENTS, STRANGERS = Authority("servers"), Authority("clients"), Authority("strangers")
+HOST, IDENTITY = "web.example.com", "spiffe://cluster.local/ns/edge/sa/gateway"
+SERVER, RENEWED, RSA = ROOT.issue(HOST), ROOT.issue(HOST), ROOT.issue(HOST, rsa_key())
+CLIENT, REVOKED, STRANGER = CLIENTS.issue("client"), CLIENTS.issue("revoked"), STRANGERS.issue("stranger")
+MODES = {
+    "simple": "mode: SIMPLE, credentialName: simple",
+    "mutual": "mode: MUTUAL, credentialName: mutual",
+    "optional": "mode: OPTIONAL_MUTUAL, credentialName: mutual",
+    "several": "mode: SIMPLE, credentialNames: [simple, rsa]",
+    "foreign": "mode: SIMPLE, credentialName: 'kubernetes://far/simple'",
+    "late": "mode: SIMPLE, credentialName: late",
+    "istio": "mode: ISTIO_MUTUAL",
+    "passed": "mode: PASSTHROUGH",
+}
+
+
+class TlsBackend(Backend):
+    """A backend that ends TLS itself."""
+
+    def __init__(self, name: str, issued: Issued, work: pathlib.Path) -> None:
+        super().__init__(name)
+        (work / "backend.pem").write_bytes(issued.chain + issued.private_key)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(work / "backend.pem")
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+
+
+class Edge:
+    """A gateway with a server of each mode on a port of its own, before one backend."""
+
+    def __init__(self, work: pathlib.Path) -> None:
+        self.backend, self.tls_backend = Backend("web"), TlsBackend("passed", ROOT.issue(HOST), work)
+        self.config = work / "config"
+        self.config.mkdir()
+        self.ports = {mode: free_port() for mode in MODES}
+        for name, port in (("web", self.backend.port), ("passed", self.tls_backend.port)):
+            self.write(f"{name}-service", service(name, port))
+        self.write("gateway", gateway(self.ports))
+        self.write("routes", routes(), passed(self.ports["passed"]))
+        self.write("simple", tls_secret("simple", SERVER))
+        self.write("rsa", tls_secret("rsa", RSA, tls_ocsp__staple=ROOT.staple(RSA)))
+        self.write("mutual", tls_secret("mutual", SERVER, ca_crt=CLIENTS.pem))
+        self.write("foreign", tls_secret("simple", SERVER, "far"))
+        self.pilot = ControlPlane(work, self.config, more=("--caDir", str(work / "ca")))
+        self.pilot.wait_ready()
+        self.root = Root.load(work / "ca")
+        self.agent = Agent(self.root, IDENTITY, work / "agent.sock")
+        node = Node(type="router", name="edge-0", namespace="edge", ip="127.0.0.2", labels={"istio": "ingress"}, service_account="gateway")
+        proof = Proof.write(work, *self.root.issue(IDENTITY), self.root.pem)
+        self.envoy = Envoy(work, node, self.pilot.secure_xds, self.agent.socket, proof=proof)
+
+    def write(self, name: str, *objects: Any) -> None:
+        """Files are replaced, as editors do; JSON is YAML."""
+        temporary = self.config / f".{name}.tmp"
+        temporary.write_text("\n---\n".join(map(json.dumps, objects)))
+        temporary.replace(self.config / f"{name}.yaml")
+
+    def status(self, mode: str, context: ssl.SSLContext) -> int:
+        with connected(self.ports[mode], HOST, context) as connection:
+            return connection.ask().status
+
+    def serial(self, mode: str) -> int:
+        with connected(self.ports[mode], HOST, TRUSTING) as connection:
+            return connection.serial
+
+    def refuses(self, mode: str, context: ssl.SSLContext) -> bool:
+        return refused(self.ports[mode], HOST, context)
+
+    def stop(self) -> None:
+        self.envoy.stop()
+        self.pilot.stop()
+        self.agent.stop()
+        self.backend.stop()
+        self.tls_backend.stop()
+
+
+def service(name: str, port: int) -> Any:
+    endpoints = f"[{{address: 127.0.0.1, ports: {{http: {port}}}}}]"
+    protocol = "TLS" if name == "passed" else "HTTP"
+    spec = f"hosts: [{name}.internal], location: MESH_EXTERNAL, resolution: STATIC, ports: [{{number: 80, name: http, protocol: {protocol}}}]"
+    return make("ServiceEntry", name, f"{{{spec}, endpoints: {endpoints}}}", "edge")
+
+
+def gateway(ports: dict[str, int]) -> Any:
+    servers = ", ".join(
+        f"{{port: {{number: {port}, name: {mode}, protocol: {'TLS' if mode == 'passed' else 'HTTPS'}}}, hosts: [{HOST}], tls: {{{MODES[mode]}}}}}"
+        for mode, port in ports.items()
+    )
+    return make("Gateway", "edge", f"{{selector: {{istio: ingress}}, servers: [{servers}]}}", "edge")
+
+
+def routes() -> Any:
+    return virtual_service("web", "http: [{route: [{destination: {host: web.internal}}]}]")
+
+
+def passed(port: int) -> Any:
+    match = f"match: [{{port: {port}, sniHosts: [{HOST}]}}]"
+    return virtual_service("passed", f"tls: [{{{match}, route: [{{destination: {{host: passed.internal}}}}]}}]")
+
+
+def virtual_service(name: str, rules: str) -> Any:
+    return make("VirtualService", name, f"{{hosts: [{HOST}], gateways: [edge], {rules}}}", "edge")
+
+
+TRUSTING = client_context(ROOT.pem)
+WITH_CERTIFICATE, AS_REVOKED, AS_STRANGER = (client_context(ROOT.pem, own) for own in (CLIENT, REVOKED, STRANGER))
+
+
+@pytest.fixture(scope="module")
+def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
+    found = Edge(tmp_path_factory.mktemp("edge"))
+    try:
+        eventually(lambda: found.status("simple", TRUSTING) == 200, 30, "the gateway answers")
+        yield found
+        assert found.envoy.rejected() == {}, found.envoy.tail()
+        assert found.pilot.metric("pilot_total_xds_rejects") == 0
+    finally:
+        found.stop()
+
+
+def test_simple_shows_the_certificate_and_asks_for_none(edge: Edge) -> None:
+    assert edge.serial("simple") == SERVER.certificate.serial_number
+    assert edge.status("simple", WITH_CERTIFICATE) == 200
+    with pytest.raises(ssl.SSLCertVerificationError):
+        edge.status("simple", client_context(STRANGERS.pem))
+
+
+BY_CIPHERS = {"ECDHE-RSA-AES128-GCM-SHA256": RSA, "ECDHE-ECDSA-AES128-GCM-SHA256": SERVER}
+
+
+@pytest.mark.parametrize(("ciphers", "issued"), BY_CIPHERS.items(), ids=BY_CIPHERS)
+def test_of_several_certificates_each_client_sees_one_that_it_understands(edge: Edge, ciphers: str, issued: Issued) -> None:
+    context = client_context(ROOT.pem)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(ciphers)
+    with connected(edge.ports["several"], HOST, context) as connection:
+        assert connection.serial == issued.certificate.serial_number
+        assert connection.ask().status == 200
+
+
+def test_mutual_lets_in_who_has_a_certificate_of_its_roots(edge: Edge) -> None:
+    assert edge.status("mutual", WITH_CERTIFICATE) == 200
+    assert edge.refuses("mutual", TRUSTING)
+    assert edge.refuses("mutual", AS_STRANGER)
+
+
+def test_optional_mutual_lets_in_who_shows_none_and_refuses_a_wrong_one(edge: Edge) -> None:
+    assert edge.status("optional", TRUSTING) == 200
+    assert edge.status("optional", WITH_CERTIFICATE) == 200
+    assert edge.refuses("optional", AS_STRANGER)
+
+
+def test_istio_mutual_takes_clients_of_the_mesh(edge: Edge) -> None:
+    chain, key = edge.root.issue("spiffe://cluster.local/ns/shop/sa/client")
+    mesh = client_context(edge.root.pem, in_mesh(chain, key), check_hostname=False)
+    assert edge.status("istio", mesh) == 200
+    assert edge.refuses("istio", client_context(edge.root.pem, CLIENT, check_hostname=False))
+    assert edge.refuses("istio", client_context(edge.root.pem, check_hostname=False))
+
+
+def in_mesh(chain: bytes, key: bytes) -> Issued:
+    made = Issued(CLIENT.certificate, CLIENT.key)
+    made.chain, made.private_key = chain, key
+    return made
+
+
+def test_passthrough_leaves_tls_to_the_backend(edge: Edge) -> None:
+    with connected(edge.ports["passed"], HOST, TRUSTING) as connection:
+        assert connection.serial not in (SERVER.certificate.serial_number, RENEWED.certificate.serial_number)
+        assert connection.ask().json["backend"] == "passed"
+
+
+def test_a_secret_of_another_namespace_is_not_served(edge: Edge) -> None:
+    assert edge.refuses("foreign", TRUSTING)
+    assert "kubernetes://far/simple" in edge.pilot.log.read_text()
+    assert edge.status("simple", TRUSTING) == 200
+
+
+def test_a_secret_that_comes_later_is_used_when_it_comes(edge: Edge) -> None:
+    assert edge.refuses("late", TRUSTING)
+    edge.write("late", tls_secret("late", SERVER))
+    eventually(lambda: edge.status("late", TRUSTING) == 200, 10, "the late secret is used")
+
+
+def test_a_secret_is_replaced_live_without_losing_a_connection(edge: Edge) -> None:
+    stop, failures, handshakes = threading.Event(), list[str](), [0]
+
+    def knock() -> None:
+        while not stop.is_set():
+            try:
+                edge.serial("simple")
+                handshakes[0] += 1
+            except OSError as error:
+                failures.append(repr(error))
+
+    with connected(edge.ports["simple"], HOST, TRUSTING) as old:
+        assert old.ask().status == 200
+        knocking = threading.Thread(target=knock)
+        knocking.start()
+        try:
+            for issued in (RENEWED, SERVER):
+                edge.write("simple", tls_secret("simple", issued))
+                eventually(lambda serial=issued.certificate.serial_number: edge.serial("simple") == serial, 10, "the new certificate is shown")
+                assert old.ask().status == 200
+        finally:
+            stop.set()
+            knocking.join()
+        assert old.serial == SERVER.certificate.serial_number
+    assert failures == []
+    assert handshakes[0] > 1
+
+
+def test_garbage_in_a_secret_leaves_the_gateway_what_it_has_and_is_a_problem(edge: Edge) -> None:
+    edge.write("simple", data_secret("simple", {"tls.crt": b"garbage", "tls.key": SERVER.private_key}))
+    problems = eventually(lambda: [p for p in json.loads(edge.pilot.get("/debug/problemz")) if p["code"] == "credential-unusable"], 10, "a problem")
+    assert any("data[tls.crt] of Secret edge/simple" in problem["message"] for problem in problems)
+    assert edge.serial("simple") == SERVER.certificate.serial_number
+    edge.write("simple", tls_secret("simple", SERVER))
+    eventually(lambda: "edge/simple" not in edge.pilot.get("/debug/problemz"), 10, "the problem is gone")
+    assert edge.serial("simple") == SERVER.certificate.serial_number
+
+
+def test_a_list_of_revoked_certificates_keeps_out_who_is_on_it(edge: Edge) -> None:
+    assert edge.status("mutual", AS_REVOKED) == 200
+    edge.write("mutual", tls_secret("mutual", SERVER, ca_crt=CLIENTS.pem, ca_crl=CLIENTS.crl(REVOKED)))
+    eventually(lambda: edge.refuses("mutual", AS_REVOKED), 10, "the revoked certificate is refused")
+    assert edge.status("mutual", WITH_CERTIFICATE) == 200
+    edge.write("mutual", tls_secret("mutual", SERVER, ca_crt=CLIENTS.pem))
+    eventually(lambda: edge.status("mutual", AS_REVOKED) == 200, 10, "the list is gone")
+
+
+def test_no_key_is_in_the_logs_and_pages(edge: Edge) -> None:
+    shown = [edge.pilot.log.read_text(), *(edge.pilot.get(f"/debug/{page}") for page in ("config_dump?proxyID=edge-0.edge", "adsz", "problemz"))]
+    assert "kubernetes://simple" in shown[1]
+    for text in shown:
+        assert "PRIVATE KEY" not in text

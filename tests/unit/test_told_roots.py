@@ -1,0 +1,43 @@
+"""The roots of the authority reach the table that proxies' roots are derived from."""
+from __future__ import annotations
+
+import datetime
+
+from ca.authority import utc_now
+from ca.pem import certificate_pem
+from ca.self_signed import sign_root
+from pilot.app.certificate_authority import CertificateAuthority
+from pilot.app.told_roots import OWN, ToldRoots
+from pilot.lib.metrics import Metrics
+from pilot.model.inputs import Mesh
+from pilot.serve.discovery import Discovery
+from pilot.settings.security import AuthoritySettings
+from pilot.translate.profile import plan
+
+
+def discovery() -> Discovery:
+    return Discovery(Mesh(), Metrics(), plan)
+
+
+async def test_the_roots_of_the_authority_are_told_and_followed() -> None:
+    made = discovery()
+    authority = CertificateAuthority(AuthoritySettings(), lambda: "cluster.local", Metrics())
+    await authority.start()
+    try:
+        await ToldRoots(authority, made).start()
+        assert authority.authority is not None
+        signer = authority.authority.signer
+        first = certificate_pem(signer.certificate).decode()
+        assert made.db.authority_roots.peek(OWN) == (first,)
+        authority.authority.renew(sign_root(signer.key, signer.certificate.subject, datetime.timedelta(days=9), utc_now()))
+        (second,) = made.db.authority_roots.peek(OWN) or ()
+        assert second != first
+        assert second == certificate_pem(authority.authority.signer.certificate).decode()
+    finally:
+        await authority.stop()
+
+
+async def test_without_an_authority_the_mesh_config_alone_says_which_roots_there_are() -> None:
+    made = discovery()
+    await ToldRoots(None, made).start()
+    assert made.db.authority_roots.peek(OWN) == ()

@@ -123,8 +123,7 @@ class World:
 
     def rows(self) -> Rows:
         """Every object that the tables hold now."""
-        others = ("mesh", "proxies", "secret_access", "authority_roots")
-        tables = {name: table for name, table in vars(self.mesh).items() if name not in others and hasattr(table, "all_keys")}
+        tables = {kind.table: getattr(self.mesh, kind.table) for kind in self.mesh.catalogue}
         return {(name, key): row for name, table in tables.items() for key, row in table.rows()}
 
 

@@ -12,7 +12,13 @@ from pilot.model.inputs import Mesh
 ROOT = pathlib.Path(pilot.__file__).parent
 KINDS = "model/views/kinds/"
 TABLES = frozenset(name for name, value in vars(Mesh()).items() if isinstance(value, Table))
-OTHERS = {name: f"model/views/{name}.py" for name in ("mesh", "proxies", "secret_access")} | {"authority_roots": "model/views/trust_bundle.py"}
+OTHERS = {  # of what is no kind of objects
+    "mesh": "model/views/mesh.py",
+    "proxies": "model/views/proxies.py",
+    "jwks": "model/views/jwt.py",
+    "secret_access": "model/views/secret_access.py",
+    "authority_roots": "model/views/trust_bundle.py",
+}
 READER = {name: f"{KINDS}{name}.py" for name in TABLES} | OTHERS
 
 

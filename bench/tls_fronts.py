@@ -267,7 +267,7 @@ async def serve(variant: str, sizes: list[int], folder: pathlib.Path) -> None:
         server.add_insecure_port(front.inner)
     await server.start()
     if variant == "product":
-        port = await front.listen(Address("127.0.0.1", 0), make_context(Pair(certificate, key, certificate), TlsRules()), lambda _: ("somebody",))
+        port = await front.listen(Address("127.0.0.1", 0), make_context([Pair(certificate, key)], certificate, TlsRules()), lambda _: ("somebody",))
     elif variant in FRONTS:
         port = await FRONTS[variant](context_of(folder), "\0" + front.inner.partition(":")[2])
     print(port, flush=True)

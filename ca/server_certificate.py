@@ -5,7 +5,7 @@ import datetime
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ca.csr import SigningRequest
 from ca.pem import PrivateKey, bundle_pem, key_pem
@@ -25,18 +25,18 @@ class ServerCertificate(NamedTuple):
         return "ServerCertificate(…)"
 
 
-def issue_server_certificate(signer: Signer, names: Sequence[str], now: datetime.datetime) -> ServerCertificate:
-    """Returns a new key of the signer's kind, and its certificate for ten years or as long as the signer lives. SigningError where that has ended."""
-    key = _key_like(signer.key)
-    leaf = signer.issue(SigningRequest(key.public_key(), False), sorted(set(names)), TTL, now)
-    return ServerCertificate(bundle_pem((leaf, *signer.intermediates)), key_pem(key))
+def issue_server_certificates(signer: Signer, names: Sequence[str], now: datetime.datetime) -> tuple[ServerCertificate, ...]:
+    """Returns certificates of new keys for ten years, or as long as the signer lives: of the signer's kind, and of P-256 beside RSA, which costs
+    less than a tenth for each handshake with a peer that takes it. SigningError where the signer has ended."""
+    issued = []
+    for key in _keys_like(signer.key):
+        leaf = signer.issue(SigningRequest(key.public_key(), False), sorted(set(names)), TTL, now)
+        issued.append(ServerCertificate(bundle_pem((leaf, *signer.intermediates)), key_pem(key)))
+    return tuple(issued)
 
 
-def _key_like(key: PrivateKey) -> PrivateKey:
-    match key:
-        case ec.EllipticCurvePrivateKey():
-            return ec.generate_private_key(key.curve)
-        case ed25519.Ed25519PrivateKey():
-            return ec.generate_private_key(ec.SECP256R1())
-    assert isinstance(key, rsa.RSAPrivateKey)
-    return rsa.generate_private_key(65537, 2048)
+def _keys_like(key: PrivateKey) -> tuple[PrivateKey, ...]:
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        return (ec.generate_private_key(key.curve),)
+    modern = ec.generate_private_key(ec.SECP256R1())
+    return (rsa.generate_private_key(65537, 2048), modern) if isinstance(key, rsa.RSAPrivateKey) else (modern,)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ca.authority import utc_now
 from ca.errors import SigningError
-from ca.server_certificate import issue_server_certificate
+from ca.server_certificate import issue_server_certificates
 from pilot.app.certificate_authority import CertificateAuthority
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
@@ -97,17 +97,14 @@ class PortCertificate:
         self.on_change(self.context)
 
     def _make(self) -> ssl.SSLContext:
-        return make_context(self._pair(), self._rules)
-
-    def _pair(self) -> Pair:
         authority = self._authority.authority if self._authority is not None else None
         roots = authority.signer.roots_pem if authority is not None else b""
         if self._files is not None:
             chain, key, more = map(_read, self._files)
-            return Pair(chain, key, roots + more)
+            return make_context((Pair(chain, key),), roots + more, self._rules)
         assert authority is not None
-        issued = issue_server_certificate(authority.signer, self._names(), utc_now())
-        return Pair(issued.chain, issued.key, roots)
+        issued = issue_server_certificates(authority.signer, self._names(), utc_now())
+        return make_context([Pair(*one) for one in issued], roots, self._rules)
 
 
 def find_files(settings: SecurePortSettings) -> CertificateFiles | None:

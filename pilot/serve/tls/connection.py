@@ -56,7 +56,6 @@ class TlsConnection:
             self.close()
             return
         self._is_secured = True
-        self._loop.remove_reader(self._outer)
         try:
             certificate = self._outer.getpeercert(binary_form=True)
             self.certified = self._names(certificate) if certificate else ()
@@ -80,6 +79,7 @@ class TlsConnection:
         try:
             self._inner.connect(self._inner_address)
         except BlockingIOError:
+            self._loop.remove_reader(self._outer)
             self._loop.call_later(RETRY, self._connect)
             return
         except OSError as error:

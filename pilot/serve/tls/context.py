@@ -36,11 +36,10 @@ _TLS_1_3 = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_C
 
 
 class Pair(NamedTuple):
-    """A certificate with its chain, its private key, and the roots that client certificates are verified with, all in PEM."""
+    """A certificate with its chain, and its private key, in PEM."""
 
     chain: bytes
     key: bytes
-    roots: bytes
 
     def __repr__(self) -> str:
         """Returns a text without the key."""
@@ -72,9 +71,9 @@ def parse_rules(ciphers: Sequence[str], oldest: str, compliance: str) -> TlsRule
     return TlsRules(_VERSIONS.get(oldest, ssl.TLSVersion.TLSv1_2), ciphers=tuple(_CIPHERS[name] for name in ciphers if name in _CIPHERS))
 
 
-def make_context(pair: Pair, rules: TlsRules) -> ssl.SSLContext:
-    """Returns the context of a server that verifies a client certificate where it is shown one. ssl.SSLError or ValueError where certificate, key
-    or roots are none, or do not belong together."""
+def make_context(pairs: Sequence[Pair], roots: bytes, rules: TlsRules) -> ssl.SSLContext:
+    """Returns the context of a server that verifies a client certificate with the roots, in PEM, where it is shown one. It has a pair for each kind
+    of key; the peer says which of them it takes. ssl.SSLError or ValueError where certificate, key or roots are none, or do not belong together."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.maximum_version = rules.oldest, rules.newest
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -85,8 +84,9 @@ def make_context(pair: Pair, rules: TlsRules) -> ssl.SSLContext:
     if rules.curve:
         context.set_ecdh_curve(rules.curve)
     context.set_alpn_protocols(["h2"])
-    _load(context, pair)
-    context.load_verify_locations(cadata=pair.roots.decode("ascii"))
+    for pair in pairs:
+        _load(context, pair)
+    context.load_verify_locations(cadata=roots.decode("ascii"))
     context.verify_mode = ssl.CERT_OPTIONAL
     return context
 

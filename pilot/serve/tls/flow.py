@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 _NOT_NOW = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
 # One read of TLS gives one record, of 16 KiB at most. What is read of gRPC is all that may wait for a slow peer, besides the kernel's buffers
-_BUFFER = bytearray(64 * 1024)
+_SIZE = 64 * 1024
+_BUFFER = bytearray(_SIZE)
 _VIEW = memoryview(_BUFFER)
 """What is read is written or copied before anything else is read, so that one buffer does for all."""
 
@@ -22,12 +23,12 @@ class Flow:
         self._waiting = b""
 
     def start(self) -> None:
-        """Carries from now on."""
+        """Carries from now on; whoever was told before that the source can be read is told no more."""
         self._loop.add_reader(self._source, self._read)
 
     def _read(self) -> None:
         try:
-            count = self._source.recv_into(_BUFFER)
+            count = self._source.recv_into(_BUFFER, _SIZE)
         except _NOT_NOW:
             return
         except OSError:

@@ -30,9 +30,9 @@ class Key(NamedTuple):
     public: PublicKey
 
 
-def decode_base64url(text: str) -> bytes:
-    """Returns the bytes of unpadded base64url. ValueError for any other text, padding included."""
-    if not text.isascii() or "=" in text or "+" in text or "/" in text:
+def decode_base64url(text: Any) -> bytes:
+    """Returns the bytes of unpadded base64url. ValueError for any other text, padding included, and for what is no text."""
+    if not isinstance(text, str) or not text.isascii() or "=" in text or "+" in text or "/" in text:
         raise ValueError("no base64url without padding")
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -85,5 +85,5 @@ def _public(plain: Mapping[str, Any]) -> PublicKey | None:
     return None
 
 
-def _number(text: str) -> int:
+def _number(text: Any) -> int:
     return int.from_bytes(decode_base64url(text), "big")

@@ -1,77 +1,22 @@
 """The port with TLS of a whole control plane: certificates for tokens, configuration for both, nothing for anybody else."""
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import datetime
 import pathlib
-from collections.abc import AsyncIterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 import grpc
 import pytest
 
-from ca.pem import bundle_pem, certificate_pem, key_pem
-from ca.signer import Signer
-from pilot.app import ControlPlane
-from pilot.settings.parse import load
-from tests.support.certificates import DAY, csr, ec_key
-from tests.support.clock import VirtualClock
+from tests.support.ads import Client
+from tests.support.certificates import DAY
+from tests.support.certificates import root as other_root
+from tests.support.secure import WEB as NODE
 from tests.support.secure import SecureClient, Shown, create_certificate, enroll, secure_channel, uris
-from tests.support.tokens import token, write_keys
+from tests.support.secure_plane import WEB, Plain, Running, denied, issue, running
+from tests.support.tokens import claims, other_key, sign, token
 
-ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr")
-WEB = "spiffe://cluster.local/ns/shop/sa/web"
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
-
-
-class Running(NamedTuple):
-    plane: ControlPlane
-
-    @property
-    def port(self) -> int:
-        return self.plane.ports["secure xDS"].number
-
-    @property
-    def signer(self) -> Signer:
-        assert self.plane.security.authority is not None
-        assert self.plane.security.authority.authority is not None
-        return self.plane.security.authority.authority.signer
-
-    @property
-    def root(self) -> bytes:
-        return self.signer.roots_pem
-
-    def shown(self, identity: str = WEB, *more: str, now: datetime.datetime | None = None) -> Shown:
-        """A certificate that our own authority has issued, whatever it says."""
-        return issue(self.signer, identity, *more, now=now)
-
-
-def issue(signer: Signer, *identities: str, now: datetime.datetime | None = None) -> Shown:
-    from ca.csr import decode_csr
-
-    leaf = signer.issue(decode_csr(csr(ec_key(51))), identities, DAY, now or datetime.datetime.now(datetime.UTC))
-    return Shown(certificate_pem(leaf) + bundle_pem(signer.intermediates), key_pem(ec_key(51)))
-
-
-@contextlib.asynccontextmanager
-async def running(folder: pathlib.Path, environ: dict[str, str] | None = None, **flags: str) -> AsyncIterator[Running]:
-    config = folder / "config"
-    config.mkdir(exist_ok=True)
-    keys = write_keys(folder / "keys.json")
-    given = {"configDir": str(config), "tokenKeys": str(keys), **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
-    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    plane = ControlPlane(load(arguments, environ or {}).settings, VirtualClock())
-    task = asyncio.create_task(plane.run())
-    try:
-        async with asyncio.timeout(30):
-            while not (plane.ready or task.done()):
-                await asyncio.sleep(0.005)
-        yield Running(plane)
-    finally:
-        plane.end()
-        async with asyncio.timeout(30):
-            await task
 
 
 @BOTH
@@ -101,3 +46,84 @@ async def test_who_proves_nothing_is_refused(tmp_path: pathlib.Path) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await create_certificate(channel)
         assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.UNAUTHENTICATED, "request authenticate failure")
+
+
+async def test_cve_2022_39388_a_caller_from_the_same_machine_is_nobody_without_credentials(tmp_path: pathlib.Path) -> None:
+    async with running(tmp_path, {"XDS_AUTH_PLAINTEXT": "true"}) as it, Client(Plain(it.plane.ports["xDS"].number), node_id=NODE) as client:
+        assert await client.refused() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [token(exp=1), token(aud=["other"]), sign(claims(), other_key()), sign(claims(), kid="two"), token(sub="system:node:a"), "nonsense", "a" * 7000],
+    ids=["expired", "audience", "signature", "unknown key", "no account", "no token", "long"],
+)
+async def test_a_token_that_is_not_valid_is_no_identity(tmp_path: pathlib.Path, made: str) -> None:
+    async with running(tmp_path) as it:
+        async with SecureClient(it.port, it.root, token=made) as client:
+            assert await client.refused() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
+        assert await denied(it, made) == (grpc.StatusCode.UNAUTHENTICATED, "request authenticate failure")
+        assert not it.plane.discovery.connections()
+
+
+@pytest.mark.parametrize(
+    ("made", "metadata"),
+    [(token("other", "web"), {}), (token("shop", "web"), {"SERVICE_ACCOUNT": "boss"}), (token("shop", "web"), {"NAMESPACE": "other"})],
+)
+async def test_a_proxy_is_of_the_namespace_and_account_that_is_proved(tmp_path: pathlib.Path, made: str, metadata: dict[str, str]) -> None:
+    async with running(tmp_path) as it, SecureClient(it.port, it.root, token=made, **metadata) as client:
+        assert await client.refused() == (grpc.StatusCode.PERMISSION_DENIED, "authorization failed")
+
+
+async def test_without_the_check_of_identities_a_proxy_has_none(tmp_path: pathlib.Path) -> None:
+    environ = {"PILOT_ENABLE_XDS_IDENTITY_CHECK": "false"}
+    async with running(tmp_path, environ) as it, SecureClient(it.port, it.root, token=token("other", "web")) as client:
+        await client.ask("cds")
+        await client.take()
+        assert [connection.proxy.identity for connection in it.plane.discovery.connections()] == [""]
+
+
+async def test_without_authentication_anybody_connects_and_nobody_gets_a_certificate(tmp_path: pathlib.Path) -> None:
+    async with running(tmp_path, {"XDS_AUTH": "false"}) as it, SecureClient(it.port, it.root) as client:
+        await client.ask("cds")
+        await client.take()
+        assert (await denied(it, token()))[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+FOREIGN = [
+    (lambda it: issue(other_root(5, now=datetime.datetime.now(datetime.UTC)), WEB), "a root that is not ours"),
+    (lambda it: it.shown(now=datetime.datetime.now(datetime.UTC) - 2 * DAY), "expired"),
+    (lambda it: it.shown("spiffe://elsewhere/ns/shop/sa/web"), "another trust domain"),
+    (lambda it: it.shown(WEB, "spiffe://cluster.local/ns/shop/sa/other"), "two URIs"),
+    (lambda it: it.shown("web.shop.svc"), "no URI"),
+]
+
+
+@pytest.mark.parametrize("make", [make for make, _ in FOREIGN], ids=[name for _, name in FOREIGN])
+async def test_a_connection_with_a_certificate_that_is_not_the_meshs_ends_even_with_a_token(
+    tmp_path: pathlib.Path, make: Callable[[Running], Shown]
+) -> None:
+    async with running(tmp_path) as it:
+        for shown, works in ((make(it), False), (it.shown(WEB), True), (it.shown(WEB, "web.shop.svc", "10.0.0.7"), True)):
+            async with SecureClient(it.port, it.root, shown, token=token("shop", "web")) as client:
+                if works:
+                    await client.ask("cds")
+                    await client.take()
+                else:
+                    assert (await client.refused())[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_without_an_address_for_tls_the_other_port_issues_certificates_to_those_it_identifies(tmp_path: pathlib.Path) -> None:
+    for environ, works in (({}, False), ({"XDS_AUTH_PLAINTEXT": "true"}, True)):
+        async with running(tmp_path, environ, secureGRPCAddr="") as it, it.plain_channel() as channel:
+            if works:
+                assert uris((await create_certificate(channel, token("shop", "web")))[0]) == [WEB]
+            else:
+                with pytest.raises(grpc.aio.AioRpcError, match="request authenticate failure"):
+                    await create_certificate(channel, token("shop", "web"))
+
+
+@pytest.mark.parametrize("environ", [{"PILOT_CERT_PROVIDER": "none"}, {"ENABLE_CA_SERVER": "false"}])
+async def test_where_nobody_issues_its_certificate_the_port_does_not_listen(tmp_path: pathlib.Path, environ: dict[str, str]) -> None:
+    async with running(tmp_path, environ) as it:
+        assert it.port == 0

@@ -1,0 +1,75 @@
+"""Workloads of a file get the proxy of the default profile."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pilot.model.config.mesh_config import MeshConfig
+from webhook.inject.errors import InjectionError
+from webhook.kube_inject import Injector, inject_document
+from webhook.profile.default import default_config
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "tickets", "namespace": "shop"},
+    "spec": {"containers": [{"name": "app", "image": "registry.example/app:1", "ports": [{"containerPort": 80, "name": "http"}]}]},
+}
+
+
+def injected(document: dict[str, Any], native: bool = False, **values: Any) -> dict[str, Any]:
+    return inject_document(document, Injector(default_config(values), MeshConfig(), native=native), warnings.append)
+
+
+warnings: list[str] = []
+
+
+def names(found: list[dict[str, Any]]) -> list[str]:
+    return [item["name"] for item in found]
+
+
+def test_a_pod_gets_its_proxy_last_and_the_network_set_up() -> None:
+    spec = injected(POD)["spec"]
+    assert names(spec["containers"]) == ["app", "istio-proxy"]
+    assert names(spec["initContainers"]) == ["istio-init"]
+
+
+def test_a_native_proxy_is_an_init_container_that_goes_on() -> None:
+    spec = injected(POD, native=True)["spec"]
+    assert names(spec["containers"]) == ["app"]
+    assert names(spec["initContainers"]) == ["istio-init", "istio-proxy"]
+    assert spec["initContainers"][1]["restartPolicy"] == "Always"
+
+
+def test_the_status_says_what_was_added() -> None:
+    status = json.loads(injected(POD)["metadata"]["annotations"]["sidecar.istio.io/status"])
+    assert status["containers"] == ["istio-proxy"]
+    assert status["initContainers"] == ["istio-init"]
+    assert status["imagePullSecrets"] is None
+    assert status["revision"] == "default"
+
+
+def test_the_input_is_not_changed() -> None:
+    before = json.dumps(POD)
+    injected(POD)
+    assert json.dumps(POD) == before
+
+
+def test_an_object_without_pods_stays_as_it_is() -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
+    assert injected(service) is service
+
+
+def test_a_wrong_annotation_refuses_the_pod() -> None:
+    pod = {**POD, "metadata": {"name": "a", "annotations": {"sidecar.istio.io/interceptionMode": "SOME"}}}
+    with pytest.raises(InjectionError, match="invalid value 'SOME' for annotation 'sidecar.istio.io/interceptionMode'"):
+        injected(pod)
+
+
+def test_host_networking_is_left_alone_with_a_warning() -> None:
+    pod = {**POD, "spec": {**POD["spec"], "hostNetwork": True}}
+    warnings.clear()
+    assert injected(pod) == pod
+    assert 'Skipping injection because Pod "shop/tickets" has host networking enabled' in warnings[0]

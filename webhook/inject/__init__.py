@@ -1,0 +1,1 @@
+"""Injection: which pods get a proxy, and what is added to them."""

@@ -1,0 +1,140 @@
+"""The annotations of a pod that have a form. https://istio.io/latest/docs/reference/config/annotations/"""
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+
+from pilot.lib.flags import parse_bool
+from webhook.inject.errors import InjectionError
+from webhook.inject.proxy_config import check_override
+from webhook.pod.quantity import canonical
+
+PROXY_CONFIG = "proxy.istio.io/config"
+STATUS_PORT = "status.sidecar.istio.io/port"
+MERGE_METRICS = "prometheus.istio.io/merge-metrics"
+INTERCEPTION_MODE = "sidecar.istio.io/interceptionMode"
+NATIVE_SIDECAR = "sidecar.istio.io/nativeSidecar"
+REWRITE_PROBES = "sidecar.istio.io/rewriteAppHTTPProbers"
+STATUS = "sidecar.istio.io/status"
+OVERRIDES = "proxy.istio.io/overrides"
+TEMPLATES = "inject.istio.io/templates"
+IMAGE_TYPE = "sidecar.istio.io/proxyImageType"
+_INTERFACE = re.compile(r"[a-zA-Z][a-zA-Z0-9_.\-]*", re.ASCII)
+_LONGEST_INTERFACE = 15
+
+
+def check_annotations(annotations: Mapping[str, str]) -> None:
+    """Raises InjectionError where an annotation has a value that it cannot have; all such are named."""
+    wrong = []
+    for name, check in _CHECKS.items():
+        if name in annotations:
+            try:
+                check(annotations[name])
+            except ValueError as error:
+                wrong.append(f"invalid value '{annotations[name]}' for annotation '{name}': {error}")
+    if wrong:
+        many = f"{len(wrong)} error{'s' if len(wrong) > 1 else ''} occurred:\n\t* "
+        raise InjectionError(many + "\n\t* ".join(wrong))
+
+
+def _mode(value: str) -> None:
+    if value not in ("REDIRECT", "TPROXY", "NONE"):
+        raise ValueError(f"interceptionMode invalid, use REDIRECT,TPROXY,NONE: {value}")
+
+
+def _number(text: str, bits: int) -> int:
+    if not re.fullmatch(r"[0-9]+", text, re.ASCII):
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    if int(text) >= 2**bits:
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": value out of range')
+    return int(text)
+
+
+def _port(text: str) -> None:
+    try:
+        _number(text.strip(), 16)
+    except ValueError as error:
+        raise ValueError(f"failed parsing port '{text}': {error}") from error
+
+
+def _status_port(text: str) -> None:
+    try:
+        _port(text)
+    except ValueError as error:
+        raise ValueError(f"status port invalid: {error}") from error
+
+
+def _ports(parameter: str, any_port: bool = False) -> Callable[[str], None]:
+    def check(text: str) -> None:
+        if any_port and text == "*":
+            return
+        try:
+            for port in text.strip().split(",") if text.strip() else ():
+                _port(port)
+        except ValueError as error:
+            raise ValueError(f"{parameter} invalid: {error}") from error
+
+    return check
+
+
+def _ranges(parameter: str, any_range: bool = False) -> Callable[[str], None]:
+    def check(text: str) -> None:
+        if not text or (any_range and text == "*"):
+            return
+        for cidr in text.split(","):
+            try:
+                if "/" not in cidr or (cidr.rpartition("/")[2].startswith("0") and cidr.rpartition("/")[2] != "0"):
+                    raise ValueError("no prefix length")
+                ipaddress.ip_network(cidr, strict=False)
+            except ValueError as error:
+                raise ValueError(f"{parameter} invalid: failed parsing cidr '{cidr}': {error}") from error
+
+    return check
+
+
+def _interfaces(text: str) -> None:
+    for name in (part.strip() for part in text.split(",")) if text else ():
+        if not name:
+            raise ValueError("empty interface name")
+        if len(name) > _LONGEST_INTERFACE:
+            raise ValueError(f'interface name "{name}" too long (max {_LONGEST_INTERFACE} chars)')
+        if not _INTERFACE.fullmatch(name):
+            raise ValueError(f'interface name "{name}" contains invalid characters')
+
+
+def _amount(text: str) -> None:
+    if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text):
+        raise ValueError("value contains control characters")
+    canonical(text)
+
+
+def _uint32(text: str) -> None:
+    _number(text, 32)
+
+
+def _bool(text: str) -> None:
+    parse_bool(text)
+
+
+_CHECKS: dict[str, Callable[[str], None]] = {
+    INTERCEPTION_MODE: _mode,
+    STATUS_PORT: _status_port,
+    "readiness.status.sidecar.istio.io/initialDelaySeconds": _uint32,
+    "readiness.status.sidecar.istio.io/periodSeconds": _uint32,
+    "readiness.status.sidecar.istio.io/failureThreshold": _uint32,
+    "traffic.sidecar.istio.io/includeOutboundIPRanges": _ranges("includeIPRanges", any_range=True),
+    "traffic.sidecar.istio.io/excludeOutboundIPRanges": _ranges("excludeIPRanges"),
+    "traffic.sidecar.istio.io/includeInboundPorts": _ports("includeInboundPorts", any_port=True),
+    "traffic.sidecar.istio.io/excludeInboundPorts": _ports("excludeInboundPorts"),
+    "traffic.sidecar.istio.io/excludeOutboundPorts": _ports("excludeOutboundPorts"),
+    "traffic.sidecar.istio.io/excludeInterfaces": _interfaces,
+    "traffic.sidecar.istio.io/kubevirtInterfaces": _interfaces,
+    "istio.io/reroute-virtual-interfaces": _interfaces,
+    MERGE_METRICS: _bool,
+    PROXY_CONFIG: check_override,
+    "sidecar.istio.io/proxyCPU": _amount,
+    "sidecar.istio.io/proxyMemory": _amount,
+    "sidecar.istio.io/proxyCPULimit": _amount,
+    "sidecar.istio.io/proxyMemoryLimit": _amount,
+}

@@ -1,0 +1,54 @@
+"""What a template is executed with. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/#template"""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.proxy_config import ProxyConfig
+from webhook.inject.api_object import ApiObject
+from webhook.inject.message import Message
+from webhook.inject.request import Request
+from webhook.pod.schema import TYPES
+from webhook.template.printing import to_text
+from webhook.template.values import GoStruct, Int64
+
+
+class Record(GoStruct):
+    """A struct of given fields."""
+
+    def __init__(self, type_name: str, members: dict[str, Any]) -> None:
+        self.type_name, self._members = type_name, members
+
+    def member(self, name: str) -> Any:
+        """Returns a field's value. ActionError where there is no such field."""
+        if name in self._members:
+            return self._members[name]
+        raise self.no_member(name)
+
+    def printed(self, verb: str) -> str:
+        """Returns the values in braces."""
+        return f"{{{' '.join(to_text(value, verb) for value in self._members.values())}}}"
+
+
+def template_data(request: Request, pod: dict[str, Any], image: str, init_image: str) -> GoStruct:
+    """Returns the data of a sidecar's template, which sees `pod`."""
+    owner = request.owner
+    mode = request.mesh.inbound_traffic_policy.mode if request.mesh.inbound_traffic_policy else "PASSTHROUGH"
+    members = {
+        "TypeMeta": Record("v1.TypeMeta", {"Kind": owner.kind, "APIVersion": owner.api_version}),
+        "DeploymentMeta": Record("types.NamespacedName", {"Namespace": owner.namespace, "Name": owner.name}),
+        "ObjectMeta": ApiObject(pod.get("metadata") or {}, TYPES["ObjectMeta"]),
+        "Spec": ApiObject(pod.get("spec") or {}, TYPES["PodSpec"]),
+        "ProxyConfig": Message(request.proxy_config, ProxyConfig),
+        "MeshConfig": Message(request.mesh, MeshConfig),
+        "Values": request.config.values,
+        "Revision": request.revision,
+        "NativeSidecars": request.native,
+        "ProxyImage": image,
+        "ProxyInitImage": init_image,
+        "ProxyUID": Int64(request.uid),
+        "ProxyGID": Int64(request.gid),
+        "InboundTrafficPolicyMode": mode.lower(),
+        "CompliancePolicy": request.compliance_policy,
+    }
+    return Record("*inject.SidecarTemplateData", members)

@@ -1,0 +1,53 @@
+"""Whether a pod is injected. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/"""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.lib.log import scope
+from pilot.model.config.selector import LabelSelector
+from pilot.model.validate.label_selector import validate_label_selector
+from pilot.model.views.visibility import selects
+from webhook.inject.config import Written
+
+INJECT = "sidecar.istio.io/inject"
+IGNORED_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease", "local-path-storage"})
+_log = scope("webhook")
+
+
+def is_injected(pod: dict[str, Any], config: Written) -> bool:
+    """Returns whether a pod gets a proxy: what excludes it comes first, then what it says itself, then selectors, then the policy."""
+    metadata = pod.get("metadata") or {}
+    if (pod.get("spec") or {}).get("hostNetwork") or metadata.get("namespace") in IGNORED_NAMESPACES:
+        return False
+    wish = _wish(metadata)
+    if wish is None:
+        wish = _by_selectors(metadata.get("labels") or {}, config)
+    if config.policy not in ("enabled", "disabled"):
+        _log.error("policy %r is neither enabled nor disabled: no pod is injected", config.policy)
+        return False
+    return wish if wish is not None else config.policy == "enabled"
+
+
+def _wish(metadata: dict[str, Any]) -> bool | None:
+    """Returns what a pod's label says, else its annotation; None where neither says true or false."""
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    value = labels[INJECT] if INJECT in labels else annotations.get(INJECT, "")
+    if value not in ("true", "false", ""):
+        _log.warning("invalid value for %s: %r; only 'true' and 'false' are accepted", INJECT, value)
+    return {"true": True, "false": False}.get(value)
+
+
+def _by_selectors(labels: dict[str, str], config: Written) -> bool | None:
+    if any(_selects(selector, labels) for selector in config.never_inject_selector):
+        return False
+    return True if any(_selects(selector, labels) for selector in config.always_inject_selector) else None
+
+
+def _selects(selector: LabelSelector, labels: dict[str, str]) -> bool:
+    """Returns whether a selector selects labels; one that is empty or wrong selects none."""
+    if not selector.match_labels and not selector.match_expressions:
+        return False
+    if any(validate_label_selector(selector)):
+        _log.warning("invalid selector of the injector's configuration: %s", selector)
+        return False
+    return selects(selector, labels)

@@ -1,0 +1,165 @@
+"""Messages of the mesh's configuration as templates see them: by the names of Go's fields, with getters that allow nil."""
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from msgspec import inspect as mi
+
+from pilot.lib.duration import Duration, format_duration
+from webhook.inject.protobuf_json import plain_message, zero_of_enum
+from webhook.template.values import Enum, GoStruct, Int64, NilPointer, StringList, StringMap
+
+
+class _Shape(dict[str, tuple[str, mi.Type]]):
+    """The attribute and type of each field of a message, by its Go name."""
+
+
+@functools.cache
+def _shape(kind: type) -> _Shape:
+    info = mi.type_info(kind)
+    assert isinstance(info, mi.StructType)
+    return _Shape({_go_name(field.name): (field.name, field.type) for field in info.fields})
+
+
+def _go_name(name: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+
+
+class Message(GoStruct):
+    """A message of protobuf, or of nothing: then its getters give what is there where nobody says anything."""
+
+    def __init__(self, message: Any, kind: type) -> None:
+        self.message, self._kind = message, kind
+        self.type_name = f"*v1alpha1.{kind.__name__}"
+
+    def member(self, name: str) -> Any:
+        """Returns a field, or what a getter gives. ActionError where there is neither."""
+        getter = name.startswith("Get")
+        found = _shape(self._kind).get(name.removeprefix("Get") if getter else name)
+        if found is None:
+            if name == "String":
+                return str(self.message)
+            raise self.no_member(name)
+        attribute, kind = found
+        if self.message is None and not getter:
+            raise NilPointer(self.type_name).no_member(name)
+        value = getattr(self.message, attribute) if self.message is not None else None
+        return self._enum(attribute, value) if _is_enum(kind) else _shown(value, kind)
+
+    def _enum(self, attribute: str, value: str | None) -> Enum:
+        zero = zero_of_enum(self._kind, attribute)
+        return Enum.of(value or zero, value in (None, zero), "v1alpha1.Enum")
+
+    def plain(self) -> Any:
+        """Returns the message in protobuf's JSON."""
+        return plain_message(self.message) if self.message is not None else None
+
+    @property
+    def empty(self) -> bool:
+        """Returns whether this is the message of nothing."""
+        return self.message is None
+
+
+class Wrapped(GoStruct):
+    """A value that may be absent, as protobuf's BoolValue and its like: Value, and GetValue which gives zero where it is absent."""
+
+    type_name = "*wrapperspb.Value"
+
+    def __init__(self, value: Any, zero: Any) -> None:
+        self._value, self._zero = value, zero
+
+    def member(self, name: str) -> Any:
+        """Returns the value. ActionError where it is absent and not asked for by the getter, or another name is."""
+        if name == "GetValue":
+            return self._zero if self._value is None else self._value
+        if name == "Value" and self._value is not None:
+            return self._value
+        raise self.no_member(name)
+
+    def plain(self) -> Any:
+        """Returns the value alone."""
+        return self._value
+
+
+class Span(GoStruct):
+    """A duration of protobuf."""
+
+    type_name = "*durationpb.Duration"
+
+    def __init__(self, duration: Duration) -> None:
+        self.duration = duration
+
+    def member(self, name: str) -> Any:
+        """Returns the whole seconds, the nanoseconds beside them, or the duration as Go's."""
+        values: dict[str, Any] = {
+            "Seconds": Int64(self.duration // 10**9), "Nanos": self.duration % 10**9, "AsDuration": format_duration(self.duration)
+        }
+        key = name.removeprefix("Get")
+        if key not in values:
+            raise self.no_member(name)
+        return values[key]
+
+    def plain(self) -> str:
+        """Returns the duration in protobuf's JSON."""
+        return str(self.duration)
+
+    def printed(self, verb: str) -> str:
+        """Returns the seconds and nanoseconds as protobuf's text."""
+        return f"seconds:{self.duration // 10**9}" + (f" nanos:{self.duration % 10**9}" if self.duration % 10**9 else "")
+
+
+def _is_enum(kind: mi.Type) -> bool:
+    kinds = kind.types if isinstance(kind, mi.UnionType) else (kind,)
+    return any(isinstance(k, mi.LiteralType) for k in kinds)
+
+
+def _shown(value: Any, kind: mi.Type) -> Any:
+    if isinstance(kind, mi.UnionType):
+        kinds = [k for k in kind.types if not isinstance(k, mi.NoneType)]
+        if len(kinds) == 1 and len(kind.types) == 2:
+            return _optional(value, kinds[0])
+    if isinstance(kind, mi.StructType):
+        return Message(value, kind.cls)
+    if isinstance(value, Duration):
+        return Span(value)
+    if isinstance(value, tuple):
+        return _list(value, kind)
+    if isinstance(value, dict):
+        return StringMap(value) if all(isinstance(v, str) for v in value.values()) else dict(value)
+    return value
+
+
+def _optional(value: Any, kind: mi.Type) -> Any:
+    if isinstance(kind, mi.StructType):
+        return Message(value, kind.cls) if value is not None else _NilMessage(None, kind.cls)
+    if isinstance(kind, mi.BoolType | mi.IntType | mi.FloatType):
+        zero: Any = False if isinstance(kind, mi.BoolType) else 0
+        return Wrapped(value, zero) if value is not None else _absent(zero)
+    if isinstance(kind, mi.CustomType) and value is None:
+        return NilPointer("*durationpb.Duration")
+    return _shown(value, kind) if value is not None or not isinstance(kind, mi.StrType) else ""
+
+
+class _NilMessage(NilPointer):
+    """A message that is not there: its getters go on giving nothing."""
+
+    def __init__(self, message: None, kind: type) -> None:
+        super().__init__(f"*v1alpha1.{kind.__name__}")
+        self._inner = Message(message, kind)
+
+    def member(self, name: str) -> Any:
+        if name.startswith("Get"):
+            return self._inner.member(name)
+        return super().member(name)
+
+
+def _absent(zero: Any) -> NilPointer:
+    return NilPointer("*wrapperspb.Value", {"GetValue": zero})
+
+
+def _list(value: tuple[Any, ...], kind: mi.Type) -> list[Any]:
+    item = kind.item_type if isinstance(kind, mi.VarTupleType) else None
+    if isinstance(item, mi.StructType):
+        return [Message(entry, item.cls) for entry in value]
+    return StringList(value) if all(isinstance(v, str) for v in value) else list(value)

@@ -1,0 +1,40 @@
+"""The resource attributes of OpenTelemetry that a proxy is given about its workload.
+
+https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/#service-attributes
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pilot.model.config.mesh_config import MeshConfig
+
+_PREFIX = "resource.opentelemetry.io/"
+
+
+def resource_attributes(
+    mesh: MeshConfig, annotations: Mapping[str, str], labels: Mapping[str, str], namespace: str, containers: Sequence[tuple[str, str]]
+) -> str:
+    """Returns attribute=value between commas, "" where no provider of the mesh asks for them. `containers`: their names and images."""
+    asked = (p.opentelemetry.service_attribute_enrichment for p in mesh.extension_providers if p.opentelemetry is not None)
+    if "OTEL_SEMANTIC_CONVENTIONS" not in asked:
+        return ""
+    found = {
+        "service.namespace": annotations.get(_PREFIX + "service.namespace") or namespace,
+        "service.version": annotations.get(_PREFIX + "service.version") or labels.get("app.kubernetes.io/version") or _version(containers),
+        "service.instance.id": annotations.get(_PREFIX + "service.instance.id") or _instance(namespace, containers),
+    }
+    return ",".join(f"{name}={value}" for name, value in found.items() if value)
+
+
+def _version(containers: Sequence[tuple[str, str]]) -> str:
+    """Returns the tag and digest of the image, of a workload with one container."""
+    if len(containers) != 1:
+        return ""
+    name, _, digest = containers[0][1].partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return "@".join(filter(None, (tag, digest)))
+
+
+def _instance(namespace: str, containers: Sequence[tuple[str, str]]) -> str:
+    """Returns a name of the instance in which Kubernetes sets the pod's name, which is not known yet."""
+    return f"{namespace}.$(POD_NAME).{containers[0][0]}" if containers else ""

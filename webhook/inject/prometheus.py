@@ -1,0 +1,132 @@
+"""Metrics of application and proxy in one: Prometheus is sent to the proxy's agent, which is told where the application's are.
+
+https://istio.io/latest/docs/ops/integrations/prometheus/#option-1-metrics-merging
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pilot.lib.flags import parse_bool
+from pilot.lib.log import scope
+from webhook.inject.annotations import MERGE_METRICS
+from webhook.inject.containers import PROXY, find_anywhere, with_container
+from webhook.inject.errors import InjectionError
+from webhook.inject.request import Request
+
+Plain = dict[str, Any]
+_log = scope("webhook")
+_SCRAPE, _PORT, _PATH, _TARGETS = "prometheus_io_scrape", "prometheus_io_port", "prometheus_io_path", "prometheus_istio_io_scrape_targets"
+_OURS = frozenset({_SCRAPE, _PORT, _PATH, _TARGETS})
+_SECURE_PORT = "prometheus.istio.io/secure-port"
+_RESERVED = {
+    "15000": "Envoy admin",
+    "15001": "outbound traffic capture",
+    "15004": "pilot debug",
+    "15006": "inbound traffic capture",
+    "15008": "HBONE tunnel",
+    "15020": "pilot-agent status / merged Prometheus",
+    "15021": "Envoy health",
+    "15053": "DNS proxy",
+    "15090": "Envoy Prometheus (already merged)",
+}
+
+
+def _spelt(name: str) -> str:
+    """Returns the name of an annotation as Prometheus reads it."""
+    return re.sub(r"[^a-zA-Z0-9_]", "_", name)
+
+
+def is_prometheus(name: str) -> bool:
+    """Returns whether an annotation says what is scraped, in any spelling."""
+    return _spelt(name) in _OURS
+
+
+def _said(annotations: Mapping[str, str], name: str) -> str | None:
+    return next((value for key, value in annotations.items() if _spelt(key) == name), None)
+
+
+def is_rerouted(annotations: Mapping[str, str], status_port: int) -> bool:
+    """Returns whether annotations send Prometheus to the agent already."""
+    return _said(annotations, _PORT) == str(status_port)
+
+
+def merge_metrics(pod: Plain, request: Request) -> Plain:
+    """Returns the pod whose annotations send Prometheus to the agent. InjectionError where the application's metrics are said to be at a
+    port that is none, or the proxy's own."""
+    annotations = pod["metadata"]["annotations"]
+    port = request.mesh.default_config.status_port
+    if not _is_scraped(annotations) or not _is_merged(annotations, request) or is_rerouted(annotations, port):
+        return pod
+    scrape = _configuration(annotations, port)
+    if (sidecar := find_anywhere(pod, PROXY)) is not None and any(scrape.values()):
+        told = {"name": "ISTIO_PROMETHEUS_ANNOTATIONS", "value": msgspec.json.encode(scrape).decode()}
+        pod = with_container(pod, {**sidecar, "env": [*(sidecar.get("env") or ()), told]})
+    kept = {k: v for k, v in annotations.items() if not is_prometheus(k)}
+    rerouted = {"prometheus.io/port": str(port), "prometheus.io/path": "/stats/prometheus", "prometheus.io/scrape": "true"}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": {**kept, **rerouted}}}
+
+
+def _is_scraped(annotations: Mapping[str, str]) -> bool:
+    value = _said(annotations, _SCRAPE)
+    try:
+        return value is None or parse_bool(value)
+    except ValueError:
+        return True
+
+
+def _is_merged(annotations: Mapping[str, str], request: Request) -> bool:
+    if MERGE_METRICS in annotations:
+        return parse_bool(annotations[MERGE_METRICS])
+    return request.mesh.enable_prometheus_merge
+
+
+def _configuration(annotations: Mapping[str, str], agent: int) -> dict[str, Any]:
+    """Returns where the application's metrics are, as the agent reads it."""
+    found: dict[str, Any] = {
+        "scrape": _said(annotations, _SCRAPE) or "", "path": _said(annotations, _PATH) or "", "port": _said(annotations, _PORT) or ""
+    }
+    targets = _targets(_said(annotations, _TARGETS) or "")
+    if targets:
+        found.update(targets[0], targets=targets)
+        for target in targets:
+            _check(target["port"], agent, "invalid prometheus scrape targets: ", "target ", " and cannot be scraped")
+    elif found["port"]:
+        _check(found["port"], agent, "invalid prometheus scrape configuration: ", "", " and cannot be scraped")
+    return found
+
+
+def _targets(text: str) -> list[dict[str, str]]:
+    """Returns the port and path of each target; none where one has no port."""
+    found = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        port, _, path = (part.strip() for part in entry.partition(":"))
+        if not port:
+            _log.warning("failed to parse the annotation prometheus.istio.io/scrape-targets: empty port in %r", entry)
+            return []
+        found.append({"port": port, "path": path or "/metrics"})
+    return found
+
+
+def _check(port: str, agent: int, head: str, what: str, tail: str) -> None:
+    if not re.fullmatch(r"\+?[0-9]+", port, re.ASCII) or not 1 <= int(port) <= 65535:
+        raise InjectionError(f'{head}invalid {what}port "{port}"')
+    number = str(int(port))
+    if number == str(agent):
+        raise InjectionError(f"{head}{what}port {port} conflicts with agent port")
+    if number in _RESERVED:
+        raise InjectionError(f"{head}{what}port {port} is reserved for Istio ({_RESERVED[number]}){tail}")
+
+
+def secure_port(pod: Plain) -> Plain:
+    """Returns the pod annotated with the port of merged metrics over TLS, where its proxy has one and nobody said it."""
+    annotations = pod["metadata"]["annotations"]
+    sidecar = find_anywhere(pod, PROXY)
+    if sidecar is None or _said(annotations, _spelt(_SECURE_PORT)) is not None:
+        return pod
+    values = (e.get("value") for e in sidecar.get("env") or () if e.get("name") == "ENVOY_SECURE_MERGED_METRICS_PORT")
+    port = next((value for value in values if value and value != "0"), None)
+    return pod if port is None else {**pod, "metadata": {**pod["metadata"], "annotations": {**annotations, _SECURE_PORT: port}}}

@@ -1,0 +1,97 @@
+"""The proxy config of one pod: the mesh's, and what namespaces and the pod itself say over it."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pilot.ingest import shape
+from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.model.config.proxy_config import ProxyConfig, ProxyImage
+from pilot.model.problem import Severity
+from pilot.model.validate.mesh import validate_proxy_config
+
+
+class ProxyConfigObject(NamedTuple):
+    """An object of the kind ProxyConfig. `selector` is empty where it is for its whole namespace; older ones come first."""
+
+    namespace: str
+    created: str = ""
+    selector: Mapping[str, str] = {}
+    concurrency: int | None = None
+    environment: Mapping[str, str] = {}
+    image_type: str = ""
+
+
+def effective(
+    mesh: ProxyConfig, objects: Iterable[ProxyConfigObject], root: str, namespace: str, labels: Mapping[str, str], override: str | None
+) -> ProxyConfig:
+    """Returns the proxy config of a pod. Later ones win: the mesh, the object of the root namespace, that of the pod's own namespace,
+    `override` which is the pod's annotation, the object that selects the pod. ValueError where the override is wrong."""
+    found = sorted(objects, key=lambda o: o.created)
+    config = mesh
+    for place in dict.fromkeys((root, namespace)):
+        config = _over(config, next((o for o in found if o.namespace == place and not o.selector), None))
+    if override is not None:
+        config = apply_override(config, override)
+    own = (o for o in found if o.namespace == namespace and o.selector and o.selector.items() <= labels.items())
+    return _over(config, next(own, None))
+
+
+def _over(config: ProxyConfig, found: ProxyConfigObject | None) -> ProxyConfig:
+    if found is None:
+        return config
+    metadata = {**config.proxy_metadata, **found.environment}
+    return msgspec.structs.replace(
+        config,
+        proxy_metadata=metadata,
+        concurrency=config.concurrency if found.concurrency is None else found.concurrency,
+        image=ProxyImage(image_type=found.image_type) if found.image_type else config.image,
+    )
+
+
+def apply_override(config: ProxyConfig, text: str) -> ProxyConfig:
+    """Returns a proxy config with the fields that a text in YAML sets; `proxyMetadata` and `proxyHeaders` are merged with what there is.
+    ValueError where the text is wrong."""
+    plain = _read(text)
+    names = {field.encode_name: field.name for field in msgspec.structs.fields(ProxyConfig)}
+    written, problems = shape.decode(plain, ProxyConfig)
+    if problems:
+        raise ValueError("could not parse proxy config: " + "; ".join(f"{p.path}: {p.message}" for p in problems))
+    changes: dict[str, Any] = {names[key]: getattr(written, names[key]) for key in plain}
+    if "proxy_metadata" in changes:
+        changes["proxy_metadata"] = {**config.proxy_metadata, **changes["proxy_metadata"]}
+    if "proxy_headers" in changes and config.proxy_headers is not None and changes["proxy_headers"] is not None:
+        changes["proxy_headers"] = _headers(config.proxy_headers, changes["proxy_headers"])
+    return msgspec.structs.replace(config, **changes)
+
+
+def _headers(lower: Any, upper: Any) -> Any:
+    """Returns the headers of both; where the upper ones say something, that."""
+    default = type(upper)()
+    said = {f: getattr(upper, f) for f in upper.__struct_fields__ if getattr(upper, f) != getattr(default, f)}
+    return msgspec.structs.replace(lower, **said)
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        documents = read_documents(text.encode(), "")
+    except SyntaxFault as fault:
+        raise ValueError(f"could not parse proxy config: {fault}") from fault
+    plain = documents[0].plain if documents else {}
+    if not isinstance(plain, dict):
+        raise ValueError("could not parse proxy config: it is no mapping")
+    known, problems = shape.checked(plain, ProxyConfig)
+    if problems:
+        raise ValueError("could not parse proxy config: " + "; ".join(f"{p.path}: {p.message}" for p in problems))
+    assert isinstance(known, dict)
+    return known
+
+
+def check_override(text: str) -> None:
+    """Raises ValueError where a text is no proxy config in YAML, or one that no proxy takes."""
+    config = apply_override(ProxyConfig(), text)
+    wrong = [p for p in validate_proxy_config(config) if p.severity is Severity.ERROR]
+    if wrong:
+        raise ValueError("; ".join(f"{p.path}: {p.message}" for p in wrong))

@@ -1,0 +1,48 @@
+"""What one injection is made with."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.proxy_config import ProxyConfig
+from webhook.inject.config import InjectorConfig
+from webhook.inject.owner import Owner
+
+PROXY_ID = 1337
+
+
+class Request(NamedTuple):
+    """A pod to inject, with all that decides what it gets. `environment` is set in its proxy: what the webhook's path says.
+
+    `native`: proxies run as init containers that go on. `uid`, `gid`: who the proxy runs as.
+    """
+
+    pod: dict[str, Any]
+    owner: Owner
+    config: InjectorConfig
+    mesh: MeshConfig
+    proxy_config: ProxyConfig
+    revision: str = ""
+    environment: Mapping[str, str] = {}
+    native: bool = False
+    uid: int = PROXY_ID
+    gid: int = PROXY_ID
+    compliance_policy: str = ""
+    default_templates: tuple[str, ...] = ()
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Returns the pod's annotations."""
+        return (self.pod.get("metadata") or {}).get("annotations") or {}
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Returns the pod's labels."""
+        return (self.pod.get("metadata") or {}).get("labels") or {}
+
+    @property
+    def is_native(self) -> bool:
+        """Returns whether the proxy runs as an init container: the pod's annotation comes before what holds for all."""
+        said = self.annotations.get("sidecar.istio.io/nativeSidecar")
+        return {"true": True, "false": False}.get(said or "", self.native)

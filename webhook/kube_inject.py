@@ -1,0 +1,117 @@
+"""Injection of workloads in files: of pods, and of the pods that Deployments and their like make."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from pilot.model.config.mesh_config import MeshConfig
+from webhook.inject.annotations import PROXY_CONFIG
+from webhook.inject.config import InjectorConfig
+from webhook.inject.decision import is_injected
+from webhook.inject.errors import InjectionError
+from webhook.inject.injection import inject
+from webhook.inject.owner import Owner, owner_of
+from webhook.inject.proxy_config import apply_override
+from webhook.inject.request import Request
+from webhook.pod.normal import ShapeError, normalize, without_nulls
+from webhook.pod.schema import POD
+from webhook.workloads import PLACES, with_zeros
+
+Plain = dict[str, Any]
+Warn = Callable[[str], None]
+
+
+class Injector(NamedTuple):
+    """What all workloads of a file are injected with."""
+
+    config: InjectorConfig
+    mesh: MeshConfig
+    revision: str = ""
+    native: bool = False
+    compliance_policy: str = ""
+
+
+def inject_document(document: Any, injector: Injector, warn: Warn) -> Any:
+    """Returns a document with its workloads injected: an object, or a List of them. Others stay as they are.
+
+    `warn` is told why a workload is not injected. InjectionError where one cannot be.
+    """
+    if not isinstance(document, dict):
+        return document
+    if document.get("kind") == "List":
+        return {**document, "items": [inject_document(item, injector, warn) for item in document.get("items") or ()]}
+    if document.get("kind") == "CronJob":
+        return _cron_job(document, injector, warn)
+    place = PLACES.get(document.get("kind") or "")
+    if place is None:
+        return document
+    template = _at(document, place)
+    return with_zeros(_replaced(document, place, _template(template, document, injector, warn)))
+
+
+def _cron_job(document: Plain, injector: Injector, warn: Warn) -> Plain:
+    """Returns a CronJob with its pods injected. Their metadata is that of the job's template."""
+    job = _at(document, ("spec", "jobTemplate"))
+    pod = _at(job, ("spec", "template"))
+    injected = _template({"metadata": job.get("metadata") or {}, "spec": pod.get("spec") or {}}, document, injector, warn)
+    job = {**_replaced(job, ("spec", "template"), {**pod, "spec": injected["spec"]}), "metadata": injected["metadata"]}
+    return _replaced(document, ("spec", "jobTemplate"), job)
+
+
+def _at(found: Plain, path: tuple[str, ...]) -> Plain:
+    for key in path:
+        found = found.get(key) or {}
+    return found
+
+
+def _replaced(found: Plain, path: tuple[str, ...], value: Plain) -> Plain:
+    if not path:
+        return value
+    return {**found, path[0]: _replaced(found.get(path[0]) or {}, path[1:], value)}
+
+
+def _template(template: Plain, document: Plain, injector: Injector, warn: Warn) -> Plain:
+    """Returns the injected pod, or template of pods, of a workload."""
+    try:
+        pod = without_nulls(normalize(template, POD))
+    except ShapeError as error:
+        raise InjectionError(f"{document.get('kind')} {_name(document, template)}: {error}") from error
+    owner = _owner(document)
+    if why := _why_not(pod, injector):
+        warn(f"===> Skipping injection because {owner.kind} \"{_name(document, template)}\" has {why}\n")
+        return template
+    override = ((pod.get("metadata") or {}).get("annotations") or {}).get(PROXY_CONFIG)
+    try:
+        proxy_config = apply_override(injector.mesh.default_config, override) if override is not None else injector.mesh.default_config
+    except ValueError as error:
+        raise InjectionError(str(error)) from error
+    mesh = injector.mesh
+    return inject(
+        Request(pod, owner, injector.config, mesh, proxy_config, injector.revision, {}, injector.native, compliance_policy=injector.compliance_policy)
+    )
+
+
+def _why_not(pod: Plain, injector: Injector) -> str:
+    if (pod.get("spec") or {}).get("hostNetwork"):
+        return "host networking enabled"
+    return "" if is_injected(pod, injector.config.written) else "sidecar injection disabled"
+
+
+def _owner(document: Plain) -> Owner:
+    """Returns the workload that a document is, or that a pod in it belongs to."""
+    if document.get("kind") == "Pod":
+        return owner_of(document)
+    metadata = document.get("metadata") or {}
+    return Owner(document["kind"], document.get("apiVersion") or "", metadata.get("name") or "", metadata.get("namespace") or "")
+
+
+def _name(document: Plain, template: Plain) -> str:
+    metadata = document.get("metadata") or {}
+    name = (template.get("metadata") or {}).get("name") or metadata.get("name") or ""
+    return "/".join(filter(None, (metadata.get("namespace"), name)))
+
+
+def inject_documents(documents: list[Any], injector: Injector, warn: Warn) -> Iterator[Any]:
+    """Yields the documents of a file with their workloads injected."""
+    for document in documents:
+        yield inject_document(document, injector, warn)

@@ -1,0 +1,76 @@
+"""Pods as an API server writes them: amounts in their shortest form, nothing that says what its absence says."""
+from __future__ import annotations
+
+from typing import Any
+
+from webhook.pod.quantity import canonical
+from webhook.pod.schema import TYPES, Field, Type
+
+_SCALARS: dict[str, tuple[type, ...]] = {"string": (str,), "int": (int,), "bool": (bool,), "port": (str, int), "quantity": (str, int, float)}
+_NAMES = {str: "string", bool: "bool", int: "number", float: "number", dict: "object", list: "array"}
+
+
+class ShapeError(ValueError):
+    """Data is not of the type that its place in a Pod asks for. The text begins with the path."""
+
+
+def normalize(value: dict[str, Any], kind: Type, path: str = "") -> dict[str, Any]:
+    """Returns the data of a type in its shortest form; zeros that say nothing become nulls.
+    ShapeError where something is of another type. Unknown fields stay as they are."""
+    made: dict[str, Any] = {}
+    for name, item in value.items():
+        field = kind.fields.get(name)
+        if field is None or item is None or name.startswith("$"):
+            made[name] = item
+            continue
+        found = _field(item, field, f"{path}.{name}" if path else name)
+        made[name] = None if field.zero_is_absent and not found and not isinstance(found, dict) else found
+    return made
+
+
+def _field(item: Any, field: Field, path: str) -> Any:
+    if field.shape == "[":
+        if not isinstance(item, list):
+            raise _wrong(path, item, "array")
+        return [_one(entry, field.type, f"{path}[{index}]") for index, entry in enumerate(item)]
+    if field.shape == "{":
+        if not isinstance(item, dict):
+            raise _wrong(path, item, "object")
+        return {key: None if entry is None else _one(entry, field.type, f"{path}[{key}]") for key, entry in item.items()}
+    return _one(item, field.type, path)
+
+
+def _one(item: Any, kind: str, path: str) -> Any:
+    if kind == "any":
+        return item
+    if kind in TYPES:
+        if item is None:
+            return None
+        if not isinstance(item, dict):
+            raise _wrong(path, item, "object")
+        return normalize(item, TYPES[kind], path)
+    if not isinstance(item, _SCALARS[kind]) or (isinstance(item, bool) and kind != "bool"):
+        raise _wrong(path, item, kind)
+    return _amount(item, path) if kind == "quantity" else item
+
+
+def _amount(item: Any, path: str) -> str:
+    try:
+        return canonical(str(item))
+    except ValueError as error:
+        raise ShapeError(f"{path}: {error}") from error
+
+
+def _wrong(path: str, item: Any, expected: str) -> ShapeError:
+    return ShapeError(f"{path}: cannot unmarshal {_NAMES.get(type(item), 'null')} into Go value of type {expected}")
+
+
+def without_nulls(value: Any) -> Any:
+    """Returns data without the keys that are null, at any depth."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+

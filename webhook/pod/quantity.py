@@ -1,0 +1,51 @@
+"""Amounts of resources as Kubernetes writes them. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
+from __future__ import annotations
+
+import functools
+import re
+from fractions import Fraction
+
+_QUANTITY = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([eE][+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_LARGEST = 2**63 - 1
+
+
+@functools.lru_cache(4096)
+def canonical(text: str) -> str:
+    """Returns an amount with as few digits as its suffix can give: 2000m → 2, 1024Mi → 1Gi. ValueError where the text is no amount."""
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+    sign, digits, exponent, suffix = found.groups()
+    number = Fraction(digits if not digits.endswith(".") else digits[:-1])
+    if exponent:
+        return sign.strip("+") + _scientific(number * Fraction(10) ** int(exponent[1:]))
+    if suffix and suffix.endswith("i"):
+        number = number * 2 ** _BINARY[suffix]
+        binary = _whole(number, {name: Fraction(2) ** power for name, power in _BINARY.items()}) if number >= 1 or not number else None
+        return sign.strip("+") + (binary or _decimal(number))
+    return sign.strip("+") + _decimal(number * Fraction(10) ** _DECIMAL[suffix or ""])
+
+
+def _decimal(number: Fraction) -> str:
+    number = min(Fraction(-(-number * 10**9 // 1), 10**9), Fraction(_LARGEST) if number > _LARGEST else number + 1)
+    return _whole(number, {name: Fraction(10) ** power for name, power in _DECIMAL.items()}) or "0"
+
+
+def _whole(number: Fraction, units: dict[str, Fraction]) -> str | None:
+    """Returns the number in the largest unit of which it is a whole multiple, None where it is of none."""
+    if not number:
+        return "0"
+    for name, unit in sorted(units.items(), key=lambda item: item[1], reverse=True):
+        if (number / unit).denominator == 1:
+            return f"{number // unit}{name}"
+    return None
+
+
+def _scientific(number: Fraction) -> str:
+    """Returns a number with an exponent that three divides."""
+    for power in range(18, -10, -3):
+        if number and (number / Fraction(10) ** power).denominator == 1:
+            return f"{number // Fraction(10) ** power}e{power}" if power else str(number)
+    return "0"

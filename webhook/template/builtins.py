@@ -1,0 +1,141 @@
+"""The functions that text/template itself has. https://pkg.go.dev/text/template#hdr-Functions"""
+from __future__ import annotations
+
+import urllib.parse
+from typing import Any
+
+from webhook.template import compare
+from webhook.template.errors import ActionError
+from webhook.template.function import Function, takes
+from webhook.template.printf import sprintf
+from webhook.template.printing import join_printed, line_printed
+from webhook.template.values import NilPointer, StringMap, is_true, type_name
+
+_HTML = str.maketrans({"&": "&amp;", "'": "&#39;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "\0": "\N{REPLACEMENT CHARACTER}"})
+_JS = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"})
+
+
+def _first_false(arguments: Any, dot: Any, slots: Any) -> Any:
+    value = None
+    for argument in arguments:
+        value = argument(dot, slots)
+        if not is_true(value):
+            return value
+    return value
+
+
+def _first_true(arguments: Any, dot: Any, slots: Any) -> Any:
+    value = None
+    for argument in arguments:
+        value = argument(dot, slots)
+        if is_true(value):
+            return value
+    return value
+
+
+def index(item: Any, *keys: Any) -> Any:
+    """Returns what a value has at a key or index, and that at the next one, and so on. A key that a map has not gives its zero value."""
+    if item is None:
+        raise ActionError("index of untyped nil")
+    for key in keys:
+        if isinstance(item, dict):
+            if not isinstance(key, str):
+                raise ActionError("value is nil; should be of type string" if key is None else f"value has type {type_name(key)}; should be string")
+            item = item.get(key, "" if isinstance(item, StringMap) else None)
+        elif isinstance(item, list | str):
+            item = _at(item, key)
+        elif item is None or isinstance(item, NilPointer):
+            raise ActionError("index of nil pointer")
+        else:
+            raise ActionError(f"can't index item of type {type_name(item)}")
+    return item
+
+
+def _at(item: Any, key: Any) -> Any:
+    items = item.encode() if isinstance(item, str) else item
+    return items[_place(key, len(items) - 1)]
+
+
+def _place(key: Any, most: int) -> int:
+    if key is None:
+        raise ActionError("cannot index slice/array with nil")
+    if not isinstance(key, int) or isinstance(key, bool):
+        raise ActionError(f"cannot index slice/array with type {type_name(key)}")
+    if not 0 <= key <= most:
+        raise ActionError(f"index out of range: {key}")
+    return key
+
+
+def cut(item: Any, *bounds: Any) -> Any:
+    """Returns a part of a list or text: from the first bound to before the second one."""
+    if item is None:
+        raise ActionError("slice of untyped nil")
+    if not isinstance(item, list | str):
+        raise ActionError(f"can't slice item of type {type_name(item)}")
+    if len(bounds) > 3:
+        raise ActionError(f"too many slice indexes: {len(bounds)}")
+    if isinstance(item, str) and len(bounds) == 3:
+        raise ActionError("cannot 3-index slice a string")
+    items = item.encode() if isinstance(item, str) else item
+    places = [_place(bound, len(items)) for bound in bounds]
+    begin, end = [*places, 0, len(items)][:2] if len(places) != 1 else (places[0], len(items))
+    if not places:
+        begin, end = 0, len(items)
+    if begin > end:
+        raise ActionError(f"invalid slice index: {begin} > {end}")
+    found = items[begin:end]
+    return found.decode("utf-8", "replace") if isinstance(found, bytes) else type(item)(found)
+
+
+def length(item: Any) -> int:
+    """Returns the number of items of a list or map, or of bytes of a text."""
+    if isinstance(item, str):
+        return len(item.encode())
+    if isinstance(item, list | dict):
+        return len(item)
+    raise ActionError("len of nil pointer" if item is None else f"len of type {type_name(item)}")
+
+
+def call(function: Any, *arguments: Any) -> Any:
+    """Returns what a function that is a value gives."""
+    if function is None:
+        raise ActionError("call of nil")
+    if not callable(function):
+        raise ActionError(f"non-function {function} of type {type_name(function)}")
+    return function(*arguments)
+
+
+def _script(*values: Any) -> str:
+    text = join_printed(values).translate(_JS)
+    return "".join(c if c >= " " and (c.isprintable() or c < "\x7f") else f"\\u{ord(c):04X}" for c in text)
+
+
+def _query(*values: Any) -> str:
+    return urllib.parse.quote_plus(join_printed(values), safe="~-._")
+
+
+def _not(value: Any) -> bool:
+    return not is_true(value)
+
+
+BUILTINS: dict[str, Function] = {
+    "and": takes("...any", _first_false, lazy=True),
+    "or": takes("...any", _first_true, lazy=True),
+    "not": takes("any", _not),
+    "call": takes("any ...any", call),
+    "html": takes("...any", lambda *values: join_printed(values).translate(_HTML)),
+    "index": takes("any ...any", index),
+    "slice": takes("any ...any", cut),
+    "js": takes("...any", _script),
+    "len": takes("any", length),
+    "print": takes("...any", lambda *values: join_printed(values)),
+    "printf": takes("string ...any", sprintf),
+    "println": takes("...any", lambda *values: line_printed(values)),
+    "urlquery": takes("...any", _query),
+    "eq": takes("any ...any", compare.equal),
+    "ne": takes("any any", compare.unequal),
+    "lt": takes("any any", compare.less),
+    "le": takes("any any", compare.less_or_equal),
+    "gt": takes("any any", compare.greater),
+    "ge": takes("any any", compare.greater_or_equal),
+}

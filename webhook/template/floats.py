@@ -1,0 +1,51 @@
+"""Floating point numbers as Go's strconv writes them."""
+from __future__ import annotations
+
+import math
+
+
+def shortest(value: float, verb: str = "g", threshold: int = 6) -> str:
+    """Returns the fewest digits that say the number. `verb` g takes an exponent below -4 and from `threshold` on, f never, e always."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    sign, digits, exponent = _decimal(value)
+    if verb == "e" or (verb == "g" and not -4 <= exponent - 1 < threshold):
+        return sign + _scientific(digits, exponent)
+    if exponent <= 0:
+        return f"{sign}0.{'0' * -exponent}{digits}" if digits != "0" else f"{sign}0"
+    if len(digits) <= exponent:
+        return sign + digits + "0" * (exponent - len(digits))
+    return f"{sign}{digits[:exponent]}.{digits[exponent:]}"
+
+
+def _decimal(value: float) -> tuple[str, str, int]:
+    """Returns the sign, the digits d of 0.d, and the power of ten that it is multiplied with."""
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    mantissa, _, power = f"{abs(value)!r}".partition("e")
+    whole, _, part = mantissa.partition(".")
+    part = "" if part == "0" else part
+    digits = (whole + part).lstrip("0")
+    if not digits:
+        return sign, "0", 1
+    exponent = int(power or 0) + (len(whole) if whole.strip("0") else len(digits) - len(part))
+    return sign, digits.rstrip("0") or "0", exponent
+
+
+def _scientific(digits: str, exponent: int) -> str:
+    tail = f".{digits[1:]}" if len(digits) > 1 else ""
+    power = exponent - 1 if digits != "0" else 0
+    return f"{digits[0]}{tail}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+def with_precision(value: float, verb: str, precision: int, keep_zeros: bool = False) -> str:
+    """Returns the number with that many digits: behind the point for e and f, in all for g."""
+    if math.isnan(value) or math.isinf(value):
+        return shortest(value)
+    if verb in "eE":
+        mantissa, _, power = f"{value:.{precision}e}".partition("e")
+        return f"{mantissa}e{power}"
+    if verb in "fF":
+        return f"{value:.{precision}f}"
+    return f"{value:{'#' if keep_zeros else ''}.{precision or 1}g}"

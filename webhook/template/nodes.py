@@ -1,0 +1,140 @@
+"""The tree of a parsed template. Each node of an action says itself as Go's messages show it."""
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+
+class Text(NamedTuple):
+    text: str
+
+
+class Literal(NamedTuple):
+    """A constant: text, number, boolean or nil. `source` is as the template writes it."""
+
+    position: int
+    source: str
+    value: Any
+
+    def __str__(self) -> str:
+        return self.source
+
+
+class Dot(NamedTuple):
+    position: int
+
+    def __str__(self) -> str:
+        return "."
+
+
+class Word(NamedTuple):
+    """The name of a function."""
+
+    position: int
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Fields(NamedTuple):
+    """`.A.B`: fields of the dot."""
+
+    position: int
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "".join(f".{name}" for name in self.names)
+
+
+class Variable(NamedTuple):
+    """`$x.A.B`; `slot` is where the variable is kept."""
+
+    position: int
+    name: str
+    slot: int
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join((self.name, *self.names))
+
+
+class Chain(NamedTuple):
+    """`(pipeline).A.B`"""
+
+    position: int
+    base: Operand
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        base = f"({self.base})" if isinstance(self.base, Pipe) else str(self.base)
+        return ".".join((base, *self.names))
+
+
+class Command(NamedTuple):
+    """An operand with its arguments."""
+
+    position: int
+    operands: tuple[Operand, ...]
+
+    def __str__(self) -> str:
+        return " ".join(f"({o})" if isinstance(o, Pipe) else str(o) for o in self.operands)
+
+
+class Pipe(NamedTuple):
+    """Commands that pass their values on, and the variables that take the last one; `assigns` variables that there are already."""
+
+    position: int
+    names: tuple[str, ...]
+    slots: tuple[int, ...]
+    assigns: bool
+    commands: tuple[Command, ...]
+
+    def __str__(self) -> str:
+        head = f"{', '.join(self.names)} {'=' if self.assigns else ':='} " if self.names else ""
+        return head + " | ".join(map(str, self.commands))
+
+
+Operand: TypeAlias = Literal | Dot | Word | Fields | Variable | Chain | Pipe
+
+
+class Action(NamedTuple):
+    position: int
+    pipe: Pipe
+
+
+class Branch(NamedTuple):
+    """`if`, `with` or `range`, by `keyword`."""
+
+    position: int
+    keyword: str
+    pipe: Pipe
+    body: tuple[Node, ...]
+    otherwise: tuple[Node, ...]
+
+
+class Call(NamedTuple):
+    """`template "name" pipeline`; `context` is the action as messages show it."""
+
+    position: int
+    name: str
+    pipe: Pipe | None
+    context: str
+
+
+class Jump(NamedTuple):
+    """`break` or `continue`."""
+
+    position: int
+    keyword: str
+
+
+Node: TypeAlias = Text | Action | Branch | Call | Jump
+
+
+class Definition(NamedTuple):
+    """A template of a name, and how many variables it has at most at one time."""
+
+    name: str
+    text: str
+    body: tuple[Node, ...]
+    slots: int

@@ -64,7 +64,7 @@ def test_an_object_without_pods_stays_as_it_is() -> None:
 
 def test_a_wrong_annotation_refuses_the_pod() -> None:
     pod = {**POD, "metadata": {"name": "a", "annotations": {"sidecar.istio.io/interceptionMode": "SOME"}}}
-    with pytest.raises(InjectionError, match="invalid value 'SOME' for annotation 'sidecar.istio.io/interceptionMode'"):
+    with pytest.raises(InjectionError, match=r"invalid value 'SOME' for annotation 'sidecar\.istio\.io/interceptionMode'"):
         injected(pod)
 
 

@@ -44,7 +44,7 @@ def test_language(text: str, wanted: str) -> None:
     [
         ("a\n  {{ foo }}", 'template: t:2: function "foo" not defined'),
         ("{{$x}}", 'template: t:1: undefined variable "$x"'),
-        ("\n\n {{.x.a}}", 'template: t:3:5: executing "t" at <.x.a>: can\'t evaluate field a in type int'),
+        ("\n\n {{.x.a}}", 'template: t:3:5: executing "t" at <.x.a>: can\'t evaluate field a in type interface {}'),
         ("{{.n.a.b}}", 'template: t:1:4: executing "t" at <.n.a.b>: nil pointer evaluating interface {}.a'),
         ('{{fail "no"}}', 'template: t:1:2: executing "t" at <fail "no">: error calling fail: no'),
         ("{{index .l 7}}", 'template: t:1:2: executing "t" at <index .l 7>: error calling index: index out of range: 7'),

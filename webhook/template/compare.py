@@ -7,7 +7,6 @@ from webhook.template.errors import ActionError
 from webhook.template.values import Enum, GoStruct, type_name
 
 
-
 def _basic(value: Any) -> str:
     """Returns the kind that decides what a value can be compared with; "" where it is of none."""
     if isinstance(value, bool):

@@ -20,6 +20,7 @@ from pilot.app.notices import Notices
 from pilot.app.options import check_sources, parse_addresses, parse_aliases
 from pilot.app.part import Part, Parts
 from pilot.app.ports import GrpcPort, GrpcServices, HttpPort, SecurePort
+from pilot.app.secret_review import SecretReview
 from pilot.app.security import Security
 from pilot.app.sweeper import Sweeper
 from pilot.app.told_roots import ToldRoots
@@ -45,6 +46,7 @@ from pilot.serve.discovery import Discovery
 from pilot.serve.flight import limits_of
 from pilot.serve.http import add_ready
 from pilot.serve.pusher import Pusher
+from pilot.serve.secret_access import SecretAccess
 from pilot.serve.server import make_server
 from pilot.serve.stream_limits import stream_limits_of
 from pilot.settings import Settings
@@ -85,7 +87,6 @@ class ControlPlane:
         self.db = Mesh(settings.mesh)
         self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._checking.reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
-        self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])  # in files nothing says which account of a namespace may read its Secrets
         self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)
         self.security = Security(settings, self._mesh_config, self._aliases, self.metrics)
         self._clock = HeldClock(clock or _LoopClock())
@@ -101,6 +102,7 @@ class ControlPlane:
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
         target = Target(self.db, self._batch, ledger, self.problems)
         self.kubernetes = Kubernetes(credentials, settings, target, len(folders)) if credentials is not None else None
+        self._secret_access = self._make_secret_access({folder.cluster for folder in folders})
         self.parts = Parts(tuple(self._make_parts()))
         self._end = asyncio.Event()
 
@@ -147,10 +149,13 @@ class ControlPlane:
         mesh_files = MeshFiles(*mesh_file_paths(self.settings), self._batch, self.problems)
         yield Part("the first load", FirstLoad(mesh_files, self.files, self.kubernetes, self._batch, self._clock).start)
         yield Part("the key sets of issuers", self._key_sets.start, self._key_sets.stop)
-        sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.pusher.sweep))
+        access = (self._secret_access.sweep,) if self._secret_access is not None else ()
+        sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.pusher.sweep, *access))
         yield Part("the sweeper", sweeper.start, sweeper.stop)
         memory = Sweeper(self._clock, GIVE_BACK_SECONDS, (GiveBack(find_trim()),))
         yield Part("giving memory back", memory.start, memory.stop)
+        if self._secret_access is not None:
+            yield Part("asking who may read Secrets", stop=self._secret_access.stop)
         yield from self.security.parts()
         if self.settings.authority.multiple_roots:
             yield Part("telling proxies the roots", ToldRoots(self.security.authority, self.discovery).start)
@@ -183,6 +188,13 @@ class ControlPlane:
         assert services.address is not None
         server = make_server(self.settings.serve, services.handlers)
         return GrpcPort(server, services.address, services.connections, self.settings.process.shutdown_duration)
+
+    def _make_secret_access(self, clusters_of_files: set[str]) -> SecretAccess | None:
+        """Returns what asks which accounts may read Secrets; None without an API server, where every account may read those of its namespace."""
+        if self.kubernetes is None:
+            self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])
+            return None
+        return SecretAccess(self.discovery, SecretReview(self.kubernetes.client, self.settings.mesh.registry.cluster_id, clusters_of_files))
 
     def _mesh_config(self) -> MeshConfig:
         """Returns the mesh config of now."""

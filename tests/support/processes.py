@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import pathlib
 import re
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pilot.agent.bootstrap import Node, build_bootstrap
@@ -46,12 +47,21 @@ def envoy_binary() -> str:
 
 
 class Process:
-    """A child with its log in a file. `join` is run in the child before the program: it enters a network namespace, say."""
+    """A child with its log in a file. `join` is run in the child before the program: it enters a network namespace, say. `environ` is added
+    to the variables of this process."""
 
-    def __init__(self, arguments: list[str], log: pathlib.Path, join: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        log: pathlib.Path,
+        join: Callable[[], None] | None = None,
+        environ: Mapping[str, str] | None = None,
+        folder: pathlib.Path | None = None,
+    ) -> None:
         self.log = log
         with log.open("wb") as out:
-            self.child = subprocess.Popen(arguments, stdout=out, stderr=out, preexec_fn=join)
+            variables = {**os.environ, **(environ or {})}
+            self.child = subprocess.Popen(arguments, stdout=out, stderr=out, preexec_fn=join, env=variables, cwd=folder)
 
     def tail(self, lines: int = 25) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
@@ -82,6 +92,7 @@ class ControlPlane(Process):
         host: str = "127.0.0.1",
         join: Callable[[], None] | None = None,
         more: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.host = host
         self.ports = {flag: free_port() for flag in ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")}
@@ -92,7 +103,7 @@ class ControlPlane(Process):
             (work / "mesh.yaml").write_text(mesh_config)
             arguments += ["--meshConfig", str(work / "mesh.yaml")]
         arguments += more
-        super().__init__(arguments, work / "pilot.log", join)
+        super().__init__(arguments, work / "pilot.log", join, environ)
         self.xds = f"{host}:{self.ports['grpcAddr']}"
         self.secure_xds = f"{host}:{self.ports['secureGRPCAddr']}"
 

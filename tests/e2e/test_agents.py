@@ -1,0 +1,224 @@
+"""Two workloads whose stock Envoys are started by the agent: certificates of our authority, mutual TLS, rotation."""
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+
+import pytest
+from cryptography import x509
+
+from tests.support import certificates
+from tests.support.backends import Answer, Backend, ask
+from tests.support.certificates import DAY, write_plugged_in
+from tests.support.netns import Host, Network, capture
+from tests.support.processes import ControlPlane, eventually
+from tests.support.real_mesh import resident_megabytes
+from tests.support.sidecar import Sidecar
+from tests.support.tokens import write_keys
+
+NODE, CLIENT, SERVER, VIP = "10.78.0.1", "10.78.1.1", "10.78.1.2", "10.78.96.10"
+LIFE = "8s"
+"""Of workload certificates, so that some come and go in a test."""
+OBJECTS = f"""
+apiVersion: v1
+kind: Service
+metadata: {{name: books, namespace: shop}}
+spec:
+  clusterIP: {VIP}
+  clusterIPs: [{VIP}]
+  selector: {{app: books}}
+  ports: [{{name: http, port: 80, targetPort: 8080}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: books-0, namespace: shop, labels: {{app: books, security.istio.io/tlsMode: istio}}}}
+spec: {{serviceAccountName: books, containers: [{{name: app, image: books, ports: [{{containerPort: 8080}}]}}]}}
+status: {{phase: Running, podIP: {SERVER}, podIPs: [{{ip: {SERVER}}}], conditions: [{{type: Ready, status: "True"}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: books-0, namespace: shop, labels: {{kubernetes.io/service-name: books}}}}
+addressType: IPv4
+endpoints: [{{addresses: [{SERVER}], conditions: {{ready: true}}, targetRef: {{kind: Pod, name: books-0, namespace: shop}}}}]
+ports: [{{name: http, port: 8080, protocol: TCP}}]
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {{name: books, namespace: shop}}
+spec:
+  host: books.shop.svc.cluster.local
+  trafficPolicy: {{connectionPool: {{http: {{maxRequestsPerConnection: 1}}}}}}  # so that every request needs a handshake
+"""
+POLICY = """
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {{name: default, namespace: shop}}
+spec: {{mtls: {{mode: {mode}}}}}
+"""
+HASH = re.compile(r"Hash=([0-9a-f]+)")
+
+
+class Mesh:
+    """Client and server pods on a bridge, and a control plane with a plugged-in intermediate."""
+
+    def __init__(self, work: pathlib.Path) -> None:
+        self.work, self._stack = work, contextlib.ExitStack()
+        self.network = Network(NODE)
+        self._stack.callback(self.network.stop)
+        self.client, self.server = self.network.attach(CLIENT), self.network.attach(SERVER)
+        self.root = certificates.root(life=3650 * DAY)
+        self.authority = work / "cacerts"
+        self.authority.mkdir()
+        write_plugged_in(self.authority, certificates.intermediate(self.root, 1, 3000 * DAY))
+        (work / "config").mkdir()
+        (work / "config" / "objects.yaml").write_text(OBJECTS)
+        more = ["--tokenKeys", str(write_keys(work / "jwks.json"))]
+        environ = {"ROOT_CA_DIR": str(self.authority)}
+        self.pilot = ControlPlane(work, work / "config", host=NODE, join=self.network.node.join, more=more, environ=environ)
+        self._stack.callback(self.pilot.stop)
+        self.network.node.run(self.pilot.wait_ready)
+        self.backend = self.server.run(lambda: Backend("books", host=SERVER, port=8080))
+        self._stack.callback(self.backend.stop)
+        self.sidecars = {"web": self._sidecar("web", self.client, CLIENT), "books": self._sidecar("books", self.server, SERVER)}
+        for host in (self.client, self.server):
+            host.run(capture)
+
+    def _sidecar(self, account: str, host: Host, ip: str) -> Sidecar:
+        discovery = f"{NODE}:{self.pilot.ports['secureGRPCAddr']}"
+        made = Sidecar(
+            self.work / account, account, ip, discovery, self.root.roots_pem, join=host.join_as_proxy, environ={"SECRET_TTL": LIFE},
+            config={"proxyMetadata": {"ISTIO_META_WORKLOAD_NAME": account}},
+        )  # fmt: skip
+        self._stack.callback(made.stop)
+        return made
+
+    def policy(self, mode: str) -> None:
+        """Replaces the policy of the namespace; an empty mode takes it away."""
+        path = self.work / "config" / "policy.yaml"
+        if mode:
+            path.with_suffix(".new").write_text(POLICY.format(mode=mode))
+            os.replace(path.with_suffix(".new"), path)
+        else:
+            path.unlink(missing_ok=True)
+
+    def ask(self, path: str = "/") -> Answer:
+        """A request of the client application to the service's virtual IP: both sidecars must pass it on."""
+        return self.client.run(lambda: ask((VIP, 80), path, host="books"))
+
+    def ask_plain(self) -> Answer:
+        """A request from outside of the mesh to the server's pod."""
+        return self.network.node.run(lambda: ask((SERVER, 8080), "/plain"))
+
+    def forwarded(self) -> str:
+        """What the server's sidecar says of the client of one new request."""
+        assert self.ask().status == 200
+        return self.backend.requests[-1].headers.get("x-forwarded-client-cert", "")
+
+    def chain(self, name: str) -> set[str]:
+        """Serial numbers of the certificates that are in the chain which a sidecar shows."""
+        sidecar, host = self.sidecars[name], self.client if name == "web" else self.server
+        certs = json.loads(host.run(lambda: sidecar.get("/config_dump?resource=dynamic_active_secrets&mask=name,secret.tls_certificate")))
+        (pair,) = (c["secret"]["tls_certificate"] for c in certs["configs"] if c["name"] == "default")
+        pem = base64.b64decode(pair["certificate_chain"]["inline_bytes"])
+        return {f"{found.serial_number:x}" for found in x509.load_pem_x509_certificates(pem)}
+
+    def ready(self) -> bool:
+        return self.client.run(self.sidecars["web"].ready) and self.server.run(self.sidecars["books"].ready)
+
+    def stop(self) -> None:
+        self._stack.close()
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    found = Mesh(tmp_path_factory.mktemp("agents"))
+    try:
+        eventually(found.ready, 60, "both proxies ready")
+        eventually(lambda: found.ask().status == 200, 30, "the server answers through both sidecars")
+        yield found
+    finally:
+        found.stop()
+
+
+def test_the_server_sees_the_spiffe_id_of_the_client(mesh: Mesh) -> None:
+    said = mesh.forwarded()
+    assert "By=spiffe://cluster.local/ns/shop/sa/books" in said
+    assert "URI=spiffe://cluster.local/ns/shop/sa/web" in said
+
+
+def test_plain_text_is_taken_while_permissive_and_refused_when_strict(mesh: Mesh) -> None:
+    mesh.policy("")
+    eventually(lambda: mesh.ask_plain().status == 200, 20, "plain text is taken")
+    mesh.policy("STRICT")
+
+    def refused() -> bool:
+        try:
+            mesh.ask_plain()
+        except ConnectionError:
+            return True
+        return False
+
+    eventually(refused, 20, "plain text is refused")
+    assert "URI=spiffe://cluster.local/ns/shop/sa/web" in mesh.forwarded()
+    mesh.policy("PERMISSIVE")
+    eventually(lambda: mesh.ask_plain().status == 200, 20, "plain text is taken again")
+    mesh.policy("")
+
+
+def test_certificates_are_renewed_under_load_without_a_failed_request(mesh: Mesh) -> None:
+    seen: dict[str, int] = {}
+    for _ in range(5000):
+        found = HASH.search(mesh.forwarded())
+        assert found is not None
+        seen[found[1]] = seen.get(found[1], 0) + 1
+        if len(seen) == 4:
+            break
+    assert len(seen) == 4, "the client's certificate was not renewed"
+    assert not any(mesh.client.run(lambda: mesh.sidecars["web"].stats("ssl.fail_verify_error")).values())
+    assert mesh.network.node.run(lambda: mesh.pilot.metric("citadel_server_success_cert_issuance_count")) >= 4
+
+
+def test_another_intermediate_of_the_same_root_counts_without_a_restart(mesh: Mesh) -> None:
+    fresh = certificates.intermediate(mesh.root, 2, 3000 * DAY)
+    serial = f"{fresh.certificate.serial_number:x}"
+    assert mesh.ask().status == 200
+    write_plugged_in(mesh.authority, fresh)
+
+    def both_have_it() -> bool:
+        assert mesh.ask().status == 200  # while one of them has it and the other has not
+        return all(serial in mesh.chain(name) for name in ("web", "books"))
+
+    eventually(both_have_it, 60, "both proxies have certificates of the new intermediate")
+    assert "URI=spiffe://cluster.local/ns/shop/sa/web" in mesh.forwarded()
+
+
+def test_an_agent_takes_little_memory(mesh: Mesh) -> None:
+    for sidecar in mesh.sidecars.values():
+        assert resident_megabytes(sidecar.child.pid) < 60
+
+
+def test_metrics_of_envoy_and_agent_are_one_page(mesh: Mesh) -> None:
+    page = mesh.client.run(lambda: mesh.sidecars["web"].get("/stats/prometheus", "127.0.0.1:15020"))
+    assert "istio_agent_cert_expiry_seconds" in page
+    assert "envoy_server_state" in page
+    assert mesh.client.run(lambda: mesh.sidecars["web"].get("/healthz/ready", "127.0.0.1:15021")) == ""
+    assert "envoy_server_state" in mesh.client.run(lambda: mesh.sidecars["web"].get("/stats/prometheus", "127.0.0.1:15090"))
+
+
+def test_envoy_takes_everything_that_it_is_sent(mesh: Mesh) -> None:
+    for name, host in (("web", mesh.client), ("books", mesh.server)):
+        rejected = host.run(lambda name=name: mesh.sidecars[name].stats("update_rejected"))
+        assert rejected
+        assert not any(rejected.values()), mesh.sidecars[name].tail()
+    assert mesh.network.node.run(lambda: mesh.pilot.metric("pilot_total_xds_rejects")) == 0
+
+
+def test_an_agent_ends_with_its_envoy_when_it_is_told_to(mesh: Mesh) -> None:
+    assert mesh.sidecars["web"].stop() == 0
+    with pytest.raises(OSError):  # noqa: PT011
+        mesh.client.run(lambda: mesh.sidecars["web"].get("/ready"))

@@ -39,6 +39,14 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def parse_address(where: str, address: str) -> tuple[str, int]:
+    """Returns host and port of the address that a setting says. ValueError, which names the setting, where it is none."""
+    try:
+        return split_address(address)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
 def build_node(node: Node) -> dict[str, Any]:
     """Returns the xDS node: the id `type~ip~name.namespace~domain` and Istio's metadata."""
     return {

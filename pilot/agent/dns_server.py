@@ -8,9 +8,8 @@ import random
 import socket
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from pilot.agent.bootstrap import split_address
 from pilot.agent.dns_message import AAAA, FORMAT_ERROR, LARGEST, SERVER_FAILURE, A, build_answer, build_error, cut, parse_query
 from pilot.agent.name_table import NameTable
 from pilot.lib.log import scope
@@ -68,9 +67,8 @@ class DnsServer:
         self._stack = contextlib.AsyncExitStack()
         self.address: tuple[str, int] = ("", 0)
 
-    async def start(self, address: str) -> None:
-        """Serves on "host:port". StartError where it cannot."""
-        host, port = split_address(address)
+    async def start(self, host: str, port: int) -> None:
+        """Serves at every address of a host. StartError where it cannot."""
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
@@ -78,7 +76,7 @@ class DnsServer:
                 await self._listen(loop, str(where[0]), port)
         except OSError as error:
             await self.stop()
-            raise StartError(f"names cannot be answered at {address}: {error.strerror or error}") from error
+            raise StartError(f"names cannot be answered at {host}:{port}: {error.strerror or error}") from error
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
         udp, _ = await loop.create_datagram_endpoint(lambda: _Udp(self), (host, port))
@@ -146,9 +144,8 @@ class _Udp(asyncio.DatagramProtocol):
     def __init__(self, server: DnsServer) -> None:
         self._server, self._tasks = server, set[asyncio.Task[None]]()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+    def connection_made(self, transport: Any) -> None:
+        self._transport: asyncio.DatagramTransport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         if not self._server.full:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pilot.agent.bootstrap import RUNTIME, Node, build_bootstrap, build_cluster, split_address
+from pilot.agent.bootstrap import RUNTIME, Node, build_bootstrap, build_cluster, parse_address
 from pilot.agent.facts import VERSION, Facts
 from pilot.agent.settings import AgentSettings
 from pilot.agent.static_listeners import build_readiness_listener, build_statistics_listener
@@ -134,10 +134,7 @@ def _service_clusters(config: ProxyConfig) -> list[dict[str, Any]]:
 
 
 def _cluster_of(name: str, address: str, http2: bool) -> dict[str, Any]:
-    try:
-        host, port = split_address(address)
-    except ValueError as error:
-        raise ValueError(f"ProxyConfig: the address of {name}: {error}") from error
+    host, port = parse_address(f"ProxyConfig: the address of {name}", address)
     return build_cluster(name, {"socket_address": {"address": host, "port_value": port}}, http2)
 
 

@@ -12,6 +12,7 @@ from grpc import aio
 
 from pilot.agent.admin import Admin, AdminError, AsyncAdmin
 from pilot.agent.app_probes import Prober, parse_probes
+from pilot.agent.bootstrap import parse_address
 from pilot.agent.dns_server import DnsServer, read_resolvers
 from pilot.agent.drain import drain, drain_path
 from pilot.agent.envoy import Envoy, build_arguments, write_bootstrap
@@ -75,6 +76,7 @@ class Agent:
         self._names = NameTable(facts.namespace, facts.domain, resolvers.search)
         self._answers_names = settings.dns.capture or (settings.dns.at_gateway and facts.type == "router")
         self._dns = DnsServer(self._names, resolvers.servers, settings.dns.timeout.seconds, self._metrics)
+        self._dns_address = parse_address("variable DNS_PROXY_ADDR", settings.dns.address)
         own = OwnSubscriptions({NAME_TABLE: self._names.take} if self._answers_names else {})
         self._xds = XdsProxy(upstream, own, self._metrics)
         self._bootstrap = build_proxy_bootstrap(facts, settings)
@@ -94,7 +96,7 @@ class Agent:
             _start(stack, work)
         await self._serve_xds(stack)
         if self._answers_names:
-            await self._dns.start(self._settings.dns.address)
+            await self._dns.start(*self._dns_address)
             stack.push_async_callback(self._dns.stop)
         if self._settings.envoy.disable:
             await self._end.wait()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import grpc
 from grpc import aio
 
-from pilot.agent.bootstrap import split_address
+from pilot.agent.bootstrap import parse_address
 from pilot.agent.settings import ControlPlaneSettings
 
 MOUNTED_ROOT = "./var/run/secrets/istio/root-cert.pem"
@@ -92,10 +92,7 @@ def authority_upstream(settings: ControlPlaneSettings, discovery_address: str, h
 
 
 def _upstream(settings: ControlPlaneSettings, where: str, address: str, root: str | None, headers: Mapping[str, str]) -> Upstream:
-    try:
-        host, _ = split_address(address)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+    host, _ = parse_address(where, address)
     local = host == "localhost" or host == "::1" or host.startswith("127.")
     name = settings.server_name or (LOOPBACK_NAME if local else host)
     return Upstream(address, root, name, settings.token, settings.cluster, settings.provisioned, headers)

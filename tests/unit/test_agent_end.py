@@ -138,6 +138,7 @@ def test_help_is_printed(argv: list[str], capsys: pytest.CaptureFixture[str]) ->
         ({"PROXY_CONFIG": '{"discoveryAddress": "istiod"}'}, "Error: ProxyConfig.discoveryAddress: 'istiod' is not host:port"),
         ({"CA_ADDR": "istiod"}, "Error: variable CA_ADDR: 'istiod' is not host:port"),
         ({"PROXY_CONFIG": '{"binaryPath": "/no/envoy", "statusPort": PORT}'}, "Error: Envoy cannot be started: /no/envoy: No such file"),
+        ({"DNS_PROXY_ADDR": "localhost"}, "Error: variable DNS_PROXY_ADDR: 'localhost' is not host:port"),
         ({"ISTIO_KUBE_APP_PROBERS": "{"}, "Error: variable ISTIO_KUBE_APP_PROBERS is not JSON"),
         ({"ECC_SIGNATURE_ALGORITHM": "DSA"}, "Error: ECC_SIGNATURE_ALGORITHM: 'DSA' is not known"),
     ],

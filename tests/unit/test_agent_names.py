@@ -1,0 +1,269 @@
+"""Names of the mesh, answered over DNS."""
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from pilot.agent.dns_message import AAAA, A, build_answer, cut, parse_query
+from pilot.agent.dns_server import DnsServer, Resolvers, parse_resolv_conf
+from pilot.agent.name_table import NameTable
+from pilot.lib.start_error import StartError
+from protos import nds_pb2
+
+V4, V6 = ipaddress.ip_address("10.96.0.1"), ipaddress.ip_address("fd00::1")
+SERVICE, TEXT = 33, 16
+
+
+def query(name: str, kind: int = A, number: int = 7, size: int = 0) -> bytes:
+    """A query as resolvers send it; `size` adds EDNS."""
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.strip(".").split(".")) + b"\0"
+    edns = b"\0" + struct.pack(">HHIH", 41, size, 0, 0) if size else b""
+    return struct.pack(">HHHHHH", number, 0x0100, 1, 0, 0, 1 if size else 0) + labels + struct.pack(">HH", kind, 1) + edns
+
+
+def read(answer: bytes) -> tuple[int, int, list[str]]:
+    """Number, code and addresses of an answer, as an independent reader of the records sees them."""
+    number, flags, questions, answers, _, _ = struct.unpack_from(">HHHHHH", answer)
+    assert flags & 0x8000
+    at = 12
+    for _ in range(questions):
+        while answer[at]:
+            at += 1 + answer[at]
+        at += 5
+    found = []
+    for _ in range(answers):
+        assert answer[at : at + 2] == b"\xc0\x0c"
+        kind, _, _, size = struct.unpack_from(">HHIH", answer, at + 2)
+        found.append(socket.inet_ntop(socket.AF_INET if kind == A else socket.AF_INET6, answer[at + 12 : at + 12 + size]))
+        at += 12 + size
+    assert at == len(answer)
+    return number, flags & 0xF, found
+
+
+def table(search: tuple[str, ...] = (), **hosts: Any) -> NameTable:
+    made = nds_pb2.NameTable()
+    made.table["books.shop.svc.cluster.local"].CopyFrom(
+        nds_pb2.NameTable.NameInfo(ips=["10.96.0.1", "fd00::1"], registry="Kubernetes", shortname="books", namespace="shop")
+    )
+    made.table["carts.other.svc.cluster.local"].CopyFrom(
+        nds_pb2.NameTable.NameInfo(ips=["10.96.0.2"], registry="Kubernetes", shortname="carts", namespace="other")
+    )
+    made.table["far.shop.svc.elsewhere"].CopyFrom(
+        nds_pb2.NameTable.NameInfo(ips=["10.96.0.3"], registry="Kubernetes", shortname="far", namespace="shop")
+    )
+    made.table["*.wild.example"].ips.append("240.0.0.1")
+    made.table["Mixed.Example"].ips.extend(["bad", "240.0.0.2"])
+    made.table["empty.example"].ips.append("bad")
+    found = NameTable("shop", "shop.svc.cluster.local", search)
+    found.take([made.SerializeToString()])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("books.shop.svc.cluster.local.", "10.96.0.1"),
+        ("books.", "10.96.0.1"),
+        ("books.shop.", "10.96.0.1"),
+        ("books.shop.svc.", "10.96.0.1"),
+        ("carts.other.", "10.96.0.2"),
+        ("carts.", None),  # a short name is that of the own namespace
+        ("far.", None),  # nor of another domain
+        ("far.shop.svc.elsewhere.", "10.96.0.3"),
+        ("a.wild.example.", "240.0.0.1"),
+        ("a.b.wild.example.", "240.0.0.1"),
+        ("wild.example.", None),
+        ("mixed.example.", "240.0.0.2"),
+        ("empty.example.", None),
+        ("unknown.", None),
+    ],
+)
+def test_names_are_found_whole_short_and_under_wildcards(name: str, first: str | None) -> None:
+    found = table().find(name)
+    assert (str(found[0]) if found else None) == first
+
+
+def test_a_name_with_the_suffix_of_the_resolver_is_found_at_once() -> None:
+    names = table(("shop.svc.cluster.local", "svc.cluster.local"))
+    assert names.find("mixed.example.shop.svc.cluster.local.") == (ipaddress.ip_address("240.0.0.2"),)
+    assert names.find("unknown.shop.svc.cluster.local.") is None
+
+
+def test_a_table_that_is_none_is_refused_and_the_old_one_stays() -> None:
+    names = table()
+    with pytest.raises(ValueError, match="it is not a table of names"):
+        names.take([b"\xff"])
+    names.take([])
+    assert names.find("books.") is not None
+    assert not NameTable("shop", "").arrived
+
+
+def test_an_answer_has_the_addresses_of_the_family_that_is_asked_for() -> None:
+    for kind, address in ((A, "10.96.0.1"), (AAAA, "fd00::1")):
+        question = parse_query(query("Books.Shop", kind))
+        assert question.name == "books.shop."
+        assert read(build_answer(question, (V4, V6), 512)) == (7, 0, [address])
+    assert read(build_answer(parse_query(query("books", AAAA)), (V4,), 512)) == (7, 0, [])  # the name exists
+
+
+def test_an_answer_that_does_not_fit_is_marked_as_cut() -> None:
+    addresses = tuple(ipaddress.ip_address(f"10.0.{number >> 8}.{number & 255}") for number in range(500))
+    short = build_answer(parse_query(query("books")), addresses, 512)
+    assert len(short) <= 512
+    assert struct.unpack_from(">H", short, 2)[0] & 0x0200
+    whole = build_answer(parse_query(query("books", size=65000)), addresses, 65000)
+    assert len(read(whole)[2]) == 500
+    assert parse_query(query("books", size=65000)).size == 65000
+    assert cut(whole, 65000) == whole
+    headless = cut(whole, 512)
+    assert struct.unpack_from(">HHHH", headless)[1:] == (struct.unpack_from(">H", whole, 2)[0] | 0x0200, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"\0",
+        query("a")[:-1],
+        query("a")[:13],
+        b"\0\1\x80\0" + query("a")[4:],  # an answer
+        b"\0\1\1\0\0\2" + query("a")[6:],  # two questions
+        query("a")[:12] + b"\xc0\x0c\0\1\0\1",  # a compressed name
+    ],
+)
+def test_what_is_no_question_is_refused(message: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        parse_query(message)
+
+
+def test_resolvers_are_those_of_resolv_conf() -> None:
+    text = "# here\nnameserver 10.0.0.10\nnameserver fd00::10\nsearch a.b\nsearch shop.svc c\noptions ndots:5\n\nnameserver\n"
+    assert parse_resolv_conf(text) == Resolvers((("10.0.0.10", 53), ("fd00::10", 53)), ("shop.svc", "c"))
+
+
+class Counts:
+    """Counts what the server observes."""
+
+    def __init__(self) -> None:
+        self.asked = self.forwarded = self.failed = 0
+
+    def dns_asked(self) -> None:
+        self.asked += 1
+
+    def dns_forwarded(self) -> None:
+        self.forwarded += 1
+
+    def dns_failed(self) -> None:
+        self.failed += 1
+
+
+class Resolver(asyncio.DatagramProtocol):
+    """Another server: answers every question with its first two bytes, a mark and the question."""
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        self.transport.sendto(b"\0\0stray", addr)
+        self.transport.sendto(data[:2] + b"\x81\x80" + data[4:], addr)
+
+
+@pytest.fixture
+async def resolver() -> AsyncIterator[tuple[str, int]]:
+    loop = asyncio.get_running_loop()
+    udp, _ = await loop.create_datagram_endpoint(Resolver, ("127.0.0.1", 0))
+    address = udp.get_extra_info("sockname")
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        data = await reader.readexactly(struct.unpack(">H", await reader.readexactly(2))[0])
+        writer.write(struct.pack(">H", len(data)) + data[:2] + b"\x81\x80" + data[4:])
+        await writer.drain()
+        writer.close()
+
+    tcp = await asyncio.start_server(converse, *address)
+    yield address
+    udp.close()
+    tcp.close()
+
+
+async def ask_udp(server: DnsServer, message: bytes) -> bytes:
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bytes] = loop.create_future()
+
+    class Client(asyncio.DatagramProtocol):
+        def datagram_received(self, data: bytes, addr: Any) -> None:
+            answer.set_result(data)
+
+    transport, _ = await loop.create_datagram_endpoint(Client, remote_addr=server.address)
+    transport.sendto(message)
+    try:
+        async with asyncio.timeout(20):
+            return await answer
+    finally:
+        transport.close()
+
+
+async def ask_tcp(server: DnsServer, *messages: bytes) -> list[bytes]:
+    reader, writer = await asyncio.open_connection(*server.address)
+    for message in messages:
+        writer.write(struct.pack(">H", len(message)) + message)
+    async with asyncio.timeout(20):
+        found = [await reader.readexactly(struct.unpack(">H", await reader.readexactly(2))[0]) for _ in messages]
+    writer.close()
+    return found
+
+
+async def test_names_of_the_mesh_are_answered_and_others_go_on(resolver: tuple[str, int]) -> None:
+    counts = Counts()
+    server = DnsServer(table(), (resolver,), 5, counts)
+    await server.start("127.0.0.1", 0)
+    assert read(await ask_udp(server, query("books"))) == (7, 0, ["10.96.0.1"])
+    assert counts.forwarded == 0
+    for other in (query("elsewhere.example"), query("books", TEXT), query("books", SERVICE)):
+        assert await ask_udp(server, other) == other[:2] + b"\x81\x80" + other[4:]
+    assert (counts.asked, counts.forwarded, counts.failed) == (4, 3, 0)
+    answers = await ask_tcp(server, query("books"), query("elsewhere.example"))
+    assert read(answers[0])[2] == ["10.96.0.1"]
+    assert answers[1][2:4] == b"\x81\x80"
+    await server.stop()
+
+
+async def test_without_a_table_every_question_goes_on(resolver: tuple[str, int]) -> None:
+    server = DnsServer(NameTable("shop", "shop.svc.cluster.local"), (resolver,), 5, Counts())
+    await server.start("127.0.0.1", 0)
+    assert (await ask_udp(server, query("books")))[2:4] == b"\x81\x80"
+    await server.stop()
+
+
+async def test_a_question_that_nobody_answers_fails(resolver: tuple[str, int]) -> None:
+    counts = Counts()
+    server = DnsServer(table(), (), 5, counts)
+    await server.start("127.0.0.1", 0)
+    assert read(await ask_udp(server, query("elsewhere.example"))) == (7, 2, [])
+    assert read(await ask_udp(server, b"\0\7no question")) == (7, 1, [])
+    assert counts.failed == 1
+    await server.stop()
+
+
+async def test_the_next_resolver_is_asked_when_the_first_is_away(resolver: tuple[str, int]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
+        closed.bind(("127.0.0.1", 0))
+        gone = closed.getsockname()
+    server = DnsServer(table(), (gone, resolver), 5, Counts())
+    await server.start("127.0.0.1", 0)
+    assert (await ask_udp(server, query("elsewhere.example")))[2:4] == b"\x81\x80"
+    await server.stop()
+
+
+async def test_a_port_that_is_taken_is_said_in_a_sentence() -> None:
+    first = DnsServer(table(), (), 5, Counts())
+    await first.start("127.0.0.1", 0)
+    with pytest.raises(StartError, match=r"names cannot be answered at 127\.0\.0\.1:"):
+        await DnsServer(table(), (), 5, Counts()).start(*first.address)
+    await first.stop()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 import sys
 import time
@@ -12,6 +13,7 @@ import uvloop
 from aiohttp import web
 
 from pilot.app.authentication import Entrance
+from pilot.app.debug_access import HttpIdentities, over_xds
 from pilot.app.first_load import FirstLoad, HeldClock
 from pilot.app.key_sets import make_key_sets
 from pilot.app.kubernetes import Kubernetes, Target, find_credentials, mesh_file_paths
@@ -177,8 +179,9 @@ class ControlPlane:
         """Returns what one port serves. All ports have the proxies, the limit of new streams and what is being written in common."""
         limits, (meet, authenticate) = stream_limits_of(self.settings.serve), entrance
         ads = Ads(
-            self.discovery, self.pusher, self.metrics, self._admission, self._aliases, limits, authenticate, meet, self.security.authorize
-        )
+            self.discovery, self.pusher, self.metrics, self._admission, self._aliases, limits, authenticate, meet, self.security.authorize,
+            over_xds(self._sources),
+        )  # fmt: skip
         certificates = self.security.certificates(entrance)
         return GrpcServices(name, address, tuple(served.handlers() for served in (ads, certificates) if served is not None), ads.connections)
 
@@ -208,10 +211,15 @@ class ControlPlane:
         part = ledger.source(rank, folder.path)
         return FileSource(folder.path, self._batch, part, origin, self.db.catalogue, ingest.largest_file, ingest.state_dir)
 
+    @functools.cached_property
+    def _sources(self) -> Sources:
+        """Returns what debug pages show, whichever way they are asked for."""
+        identify = HttpIdentities(self.security.secure.authenticate)
+        return Sources(self.db, self.metrics, self.discovery, lambda: self.problems, self.settings.debug, identify)
+
     def _make_http_ports(self) -> Iterator[Part]:
         """Yields the ports of readiness, and of debug pages and metrics, which may be the same one."""
-        sources = Sources(self.db, self.metrics, self.discovery, lambda: self.problems, self.settings.debug)
-        monitoring = self.addresses.monitoring
+        sources, monitoring = self._sources, self.addresses.monitoring
         main = web.Application(middlewares=[not_found]) if monitoring else application(sources)
         add_ready(main, lambda: self.ready)
         if monitoring:

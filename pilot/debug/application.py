@@ -4,10 +4,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
+from pilot.debug.access import sources_for
 from pilot.debug.index import render_index
 from pilot.debug.page import Answer, Later, Page, Refused, encode
 from pilot.debug.pages import sections
@@ -56,10 +57,9 @@ def is_loopback(request: web.Request) -> bool:
 
 def _page(sources: Sources, page: Page) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        if not is_loopback(request):
-            return web.Response(status=401)
         try:
-            value = page.answer(sources, request.query)
+            seen = sources if is_loopback(request) else sources_for(sources, page.path, await _identities(sources, request))
+            value = page.answer(seen, request.query)
             if isinstance(value, Later):
                 make = value.make
                 answer = await asyncio.to_thread(lambda: encode(make(), request.query))
@@ -70,6 +70,10 @@ def _page(sources: Sources, page: Page) -> Handler:
         return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": answer.content_type})
 
     return handle
+
+
+async def _identities(sources: Sources, request: web.Request) -> Sequence[str]:
+    return await sources.identify(request.remote or "", {name.lower(): value for name, value in request.headers.items()})
 
 
 def _index(sources: Sources) -> Handler:

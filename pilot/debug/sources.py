@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pilot.lib.build_info import BuildInfo, build_info
@@ -61,13 +61,20 @@ class Fleet(Protocol):
         """Ends one stream."""
 
 
+async def nobody(address: str, headers: Mapping[str, str]) -> Sequence[str]:
+    """Returns no identities: nobody is known."""
+    return ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """Everything that a page may read. `problems` gives the current ones of users' objects."""
+    """Everything that a page may read. `problems` gives the current ones of users' objects. `identify` returns the SPIFFE identities that a caller
+    over HTTP has proved, by its address and its headers, whose names are in lower case."""
 
     db: Mesh
     metrics: Metrics
     fleet: Fleet
     problems: Callable[[], Iterable[Problem]]
     settings: DebugSettings = dataclasses.field(default_factory=DebugSettings)
+    identify: Callable[[str, Mapping[str, str]], Awaitable[Sequence[str]]] = nobody
     build: BuildInfo = dataclasses.field(default_factory=build_info)

@@ -12,8 +12,10 @@ SECRET = _GOOGLE + "envoy.extensions.transport_sockets.tls.v3.Secret"
 EXTENSION = _GOOGLE + "envoy.config.core.v3.TypedExtensionConfig"
 PROXY_CONFIG = _GOOGLE + "istio.mesh.v1alpha1.ProxyConfig"
 HEALTH = _GOOGLE + "istio.v1.HealthInformation"
+DEBUG_PAGE = "istio.io/debug"
+"""The type URL of any debug page over xDS."""
 DEBUG = "istio.io/debug/"
-"""What the type URLs of debug pages over xDS begin with."""
+"""What the type URLs of those with messages of their own begin with."""
 LAST = 8
 
 
@@ -69,9 +71,13 @@ def find_type(url: str) -> XdsType:
     """Returns the entry of a type URL; for a URL that has none, what holds for debug pages or for any type."""
     entry = _BY_URL.get(url)
     if entry is None:
-        is_debug = url.startswith(DEBUG)
-        return XdsType(url, url, needs_identity=is_debug, has_nonces=not is_debug)
+        return XdsType(url, url, needs_identity=is_question(url), has_nonces=not is_question(url))
     return entry
+
+
+def is_question(url: str) -> bool:
+    """Returns whether requests of a type are answered once each, and watch nothing: those of debug pages."""
+    return url == DEBUG_PAGE or url.startswith(DEBUG)
 
 
 def short_name(url: str) -> str:

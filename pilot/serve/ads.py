@@ -18,15 +18,17 @@ from grpc import aio
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut, one_line
-from pilot.lib.xds_types import find_type
+from pilot.lib.xds_types import find_type, is_question
 from pilot.model.proxy import NodeError, NodeType
 from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection, nothing
 from pilot.serve.delta import DeltaSession
 from pilot.serve.discovery import Discovery
 from pilot.serve.identity import Authenticate, Authorize, Caller, IdentityError, Meet, nobody, plain_caller, verified_identity
+from pilot.serve.messages import random_uuid
 from pilot.serve.node import parse_node
 from pilot.serve.pusher import Pusher
+from pilot.serve.questions import Ask, QuestionError, encode_answer, names_asked, no_answer
 from pilot.serve.session import Session
 from pilot.serve.sotw import SotwSession
 from pilot.serve.stream_limits import DEFAULT_STREAM_LIMITS, StreamLimits
@@ -57,7 +59,9 @@ class Ads:
         authenticate: Authenticate = nobody,
         meet: Meet = plain_caller,
         authorize: Authorize = verified_identity,
+        ask: Ask = no_answer,
     ) -> None:
+        self._ask = ask
         self._limits, self._authenticate, self._meet, self._authorize = limits, authenticate, meet, authorize
         self.connections: dict[Connection, None] = {}
         self._discovery, self._pusher, self._metrics, self._admission, self._aliases = discovery, pusher, metrics, admission, aliases
@@ -173,7 +177,10 @@ class Ads:
 
     async def _read(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
         while True:
-            self._receive(connection, request)
+            if is_question(request.type_url):
+                await self._answer(context, connection, request)
+            else:
+                self._receive(connection, request)
             if excess := self._limits.excess(connection.session):
                 _log.warning("ADS: %s is ended: %s", connection.id, excess)
                 connection.session.subscriptions.clear()
@@ -181,6 +188,20 @@ class Ads:
             if (raw := await context.read()) is EOF:
                 return
             request = await self._parsed(context, parse, raw)
+
+    async def _answer(self, context: Any, connection: Connection, request: Any) -> None:
+        """Answers a question; what only acknowledges an answer is none."""
+        if request.response_nonce or request.HasField("error_detail"):
+            return
+        try:
+            make = self._ask(request.type_url, names_asked(request), connection.proxy.identity)
+        except QuestionError as error:
+            _log.warning("ADS: %s is refused %s: %s", connection.id, request.type_url, error)
+            await context.abort(*error.args)
+        version = self._discovery.version
+        nonce = version + random_uuid()
+        connection.said.append(await asyncio.to_thread(lambda: encode_answer(make(), request, version, nonce)))
+        connection.mark(time.monotonic(), REQUEST)
 
     def _receive(self, connection: Connection, request: Any) -> None:
         if not find_type(request.type_url).is_answered:

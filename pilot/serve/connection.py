@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from pilot.derive import UNSET, Node
@@ -26,7 +27,7 @@ class Connection:
 
     `proxy_key` is the key of its row in `Mesh.proxies`. `dirty_since` is when something changed first that has not been looked at yet,
     monotonic, or None; `changed` is set then. It is `busy` while it is looked at and written. Once `finished`, nothing more is written. `end`
-    makes the stream end when what is being written is out, `abort` at once.
+    makes the stream end when what is being written is out, `abort` at once. `said` are messages that are to be written before anything else.
     """
 
     def __init__(self, number: int, proxy_key: str, proxy: Proxy, address: str, connected_at: float, session: Session) -> None:
@@ -36,6 +37,7 @@ class Connection:
         self.dirty_since: float | None = None
         self.busy = self.finished = False
         self.reasons: Mapping[str, int] = {}
+        self.said: deque[bytes] = deque()
         self.end: Callable[[], None] = nothing
         self.abort: Callable[[], None] = nothing
         self._plan = Plan({})

@@ -46,6 +46,8 @@ class Pusher:
             since, reasons = connection.begin(), connection.reasons
             self._metrics.dequeued(time.monotonic() - since, reasons)
             wrote = False
+            while connection.said and not connection.finished:
+                await write(connection.said.popleft())
             while not connection.finished and await self._write_next(connection, write):
                 wrote = True
             connection.busy = False

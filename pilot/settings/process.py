@@ -94,6 +94,14 @@ class DebugSettings:
 
     pages: bool = setting(True, "Serve the pages below /debug.", env="ENABLE_DEBUG_ON_HTTP")
     unsafe_admin: bool = setting(False, "Serve /debug/force_disconnect.", env="UNSAFE_ENABLE_ADMIN_ENDPOINTS")
+    endpoint_auth: bool = setting(
+        True, "Callers that are not on this machine see the proxies of their own namespace alone, unless it is the control plane's.",
+        env="ENABLE_DEBUG_ENDPOINT_AUTH",
+    )
+    allowed_namespaces: tuple[str, ...] = setting(
+        (), "Further namespaces whose callers see all debug pages.", env="DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES"
+    )
+    pod_name: str = setting("", "Name of this pod, by which istioctl tells control planes apart.", env="POD_NAME")
     metrics_loopback_only: bool = setting(False, "Answer /metrics on the loopback interface only.", env="METRICS_LOCALHOST_ACCESS_ONLY")
 
 

@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import pathlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 import grpc
@@ -43,6 +43,11 @@ class Running(NamedTuple):
     @property
     def root(self) -> bytes:
         return self.signer.roots_pem
+
+    async def until(self, check: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not check():
+                await asyncio.sleep(0.005)
 
     def plain_channel(self) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(f"127.0.0.1:{self.plane.ports['xDS'].number}")

@@ -1,0 +1,117 @@
+"""The debug pages over xDS, as istioctl asks for them: each request is answered once.
+
+https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/status/v3/csds.proto
+"""
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from envoy.admin.v3 import config_dump_pb2, config_dump_shared_pb2
+from envoy.service.status.v3 import csds_pb2
+from google.protobuf import any_pb2, json_format
+
+from pilot.debug.access import seen_by, sources_for
+from pilot.debug.config_dump import config_dump
+from pilot.debug.page import Later, Refused, encode
+from pilot.debug.pages import sections
+from pilot.debug.sources import Connection, Sources, WatchedType
+from pilot.lib.xds_types import DEBUG, DEBUG_PAGE
+
+SYNCZ, CONFIG_DUMP = f"{DEBUG}syncz", f"{DEBUG}config_dump"
+_STATUS = csds_pb2.ConfigStatus
+del config_dump_pb2  # imported for its messages, which a dump is made of
+
+
+class Found(NamedTuple):
+    """An answer: names and resources. `identifier` says which control plane it is, "" where the answer does not."""
+
+    resources: Sequence[tuple[str, any_pb2.Any]]
+    identifier: str = ""
+
+
+def ask(sources: Sources, type_url: str, names: Sequence[str], identities: Sequence[str]) -> Callable[[], Found]:
+    """Returns what makes the answer to a request of somebody with these identities, out of values that no longer change. Refused, with a status of
+    HTTP: 401 for nobody, 403 for a page that is not for them, 400 where another number of names is expected."""
+    if not sources.settings.pages or type_url not in (SYNCZ, CONFIG_DUMP, DEBUG_PAGE):
+        return lambda: Found(())
+    if type_url == DEBUG_PAGE:
+        return _page(sources, names, identities)
+    seen = seen_by(sources, identities) if sources.settings.endpoint_auth else sources
+    if type_url == CONFIG_DUMP:
+        return _dump(seen, names)
+    configs = [(c.id, client_config(c)) for c in seen.fleet.connections() if c.watches]
+    return lambda: Found([(name, _pack(config)) for name, config in configs], identifier(sources))
+
+
+def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> Callable[[], Found]:
+    """Returns what gives the body of a page, as HTTP has it; what a page says where it cannot be shown is a body too."""
+    if not identities:
+        raise Refused(401, "authentication required")
+    if len(names) != 1:
+        raise Refused(400, "exactly one debug request is expected")
+    path, _, text = names[0].partition("?")
+    query = dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
+    seen = sources_for(sources, f"/debug/{path}", identities)
+    page = next((page for pages in sections(sources.settings).values() for page in pages if page.path == f"/debug/{path}"), None)
+
+    def found(body: bytes) -> Found:
+        return Found([(names[0], any_pb2.Any(type_url=DEBUG_PAGE, value=body))])
+
+    if page is None:
+        return lambda: found(b"404 page not found\n")
+    try:
+        value = page.answer(seen, query)
+    except Refused as refused:
+        body = refused.text.encode(errors="backslashreplace")
+        return lambda: found(body)
+    return lambda: found(encode(value.make() if isinstance(value, Later) else value, query).body)
+
+
+def _dump(sources: Sources, names: Sequence[str]) -> Callable[[], Found]:
+    """Returns what gives the parts of Envoy's configuration dump of one proxy; nothing where there is no such proxy."""
+    if len(names) != 1:
+        raise Refused(400, "exactly one proxy is expected")
+    try:
+        made = config_dump(sources, {"proxyID": names[0]})
+    except Refused:
+        return lambda: Found(())
+    return lambda: Found([(names[0], json_format.ParseDict(part, any_pb2.Any())) for part in made.make()["configs"]])
+
+
+def client_config(connection: Connection) -> csds_pb2.ClientConfig:
+    """Returns how far a proxy is, type by type."""
+    made = csds_pb2.ClientConfig()
+    proxy = connection.proxy
+    made.node.id = proxy.id
+    made.node.metadata.update({"CLUSTER_ID": proxy.cluster_id, "NAMESPACE": proxy.namespace, "ISTIO_VERSION": proxy.version})
+    for type_url, watch in sorted(connection.watches.items()):
+        entry = made.generic_xds_configs.add(type_url=type_url, config_status=_status(watch))
+        if watch.sent_at:
+            entry.last_updated.FromNanoseconds(round(watch.sent_at * 1e9))
+        if watch.last_error:
+            entry.error_state.CopyFrom(config_dump_shared_pb2.UpdateFailureState(details=watch.last_error))
+    return made
+
+
+def _status(watch: WatchedType) -> Any:
+    if watch.last_error:
+        return _STATUS.ERROR
+    if not watch.nonce_sent:
+        return _STATUS.NOT_SENT
+    return _STATUS.SYNCED if watch.nonce_sent == watch.nonce_acked else _STATUS.STALE
+
+
+def identifier(sources: Sources) -> str:
+    """Returns which control plane answers, as istioctl reads it: its pod, and its build."""
+    build = sources.build
+    info = {"version": build.version, "revision": build.revision, "golang_version": "", "status": build.status, "tag": build.tag}
+    return json.dumps({"Component": "istiod", "ID": sources.settings.pod_name, "Info": info}, separators=(",", ":"))
+
+
+def _pack(message: Any) -> any_pb2.Any:
+    made = any_pb2.Any()
+    made.Pack(message)
+    return made

@@ -1,0 +1,247 @@
+"""TLS in front of gRPC: nothing of what peers send, or leave unsent, harms it, and nobody gets past it."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import grpc
+import h2.config
+import h2.connection
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from ca.pem import key_pem, load_key
+from ca.self_signed import sign_root
+from ca.server_certificate import issue_server_certificates
+from pilot.serve.address import Address
+from pilot.serve.identity import Caller, IdentityError
+from pilot.serve.server import make_server
+from pilot.serve.sockets import Sockets
+from pilot.serve.tls import front as front_module
+from pilot.serve.tls.context import Pair, TlsRules, make_context, parse_rules
+from pilot.serve.tls.front import TlsFront
+from pilot.settings.process import ServeSettings
+from tests.support.certificates import DAY, ec_key, name, root, rsa_key
+from tests.support.secure import NAME, Shown, secure_channel
+
+SIGNER = root(8, now=datetime.datetime.now(datetime.UTC))
+LARGE = 8 << 20
+
+
+class Echo(NamedTuple):
+    """A front before a server that says who calls, and sends `LARGE` bytes to who asks for "large"."""
+
+    front: TlsFront
+    port: int
+    callers: list[Caller]
+
+    def channel(self, shown: Shown | None = None) -> grpc.aio.Channel:
+        return secure_channel(self.port, SIGNER.roots_pem, shown)
+
+    async def ask(self, channel: grpc.aio.Channel, request: bytes = b"") -> bytes:
+        call: Any = channel.unary_unary("/test.Test/Ask")
+        answer: bytes = await call(request, timeout=10)
+        return answer
+
+    async def until(self, check: Any) -> None:
+        async with asyncio.timeout(20):
+            while not check():
+                await asyncio.sleep(0.005)
+
+
+def context(rules: TlsRules = TlsRules()) -> ssl.SSLContext:  # noqa: B008
+    issued = issue_server_certificates(SIGNER, [NAME], datetime.datetime.now(datetime.UTC))
+    return make_context([Pair(*one) for one in issued], SIGNER.roots_pem, rules)
+
+
+@contextlib.asynccontextmanager
+async def echo(**options: Any) -> AsyncIterator[Echo]:
+    made, callers = TlsFront(**options), []
+
+    async def answer(request: bytes, call: Any) -> bytes:
+        try:
+            callers.append(made.meet(call))
+        except IdentityError:
+            await call.abort(grpc.StatusCode.UNAUTHENTICATED, "not through the port")
+        return b"x" * LARGE if request == b"large" else request
+
+    handlers = {"Ask": grpc.unary_unary_rpc_method_handler(answer)}
+    server = make_server(ServeSettings(), [grpc.method_handlers_generic_handler("test.Test", handlers)])
+    server.add_insecure_port(made.inner)
+    await server.start()
+    port = await made.listen(Address("127.0.0.1", 0), context(), lambda _: ("somebody",))
+    try:
+        yield Echo(made, port, callers)
+    finally:
+        made.close()
+        await server.stop(None)
+
+
+async def test_large_messages_pass_in_both_directions() -> None:
+    async with echo() as it, it.channel() as channel:
+        assert await it.ask(channel, b"y" * 3_000_000) == b"y" * 3_000_000
+        assert len(await it.ask(channel, b"large")) == LARGE
+        [address] = {caller.address for caller in it.callers}
+        assert address.startswith("127.0.0.1:")
+        assert {caller.certified for caller in it.callers} == {()}
+
+
+async def test_who_connects_to_the_inner_socket_is_refused() -> None:
+    async with echo() as it, grpc.aio.insecure_channel(it.front.inner) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await it.ask(channel)
+        assert (caught.value.code(), it.callers) == (grpc.StatusCode.UNAUTHENTICATED, [])
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\xff\xff", bytes(70_000)])
+async def test_cve_2022_23635_what_is_no_tls_ends_its_own_connection_alone(sent: bytes) -> None:
+    async with echo() as it, it.channel() as channel:
+        await it.ask(channel)
+        reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
+        with contextlib.suppress(OSError):
+            writer.write(sent)
+            writer.write_eof()
+            async with asyncio.timeout(10):
+                while await reader.read(1000):
+                    pass
+        writer.close()
+        await it.until(lambda: not it.front._handshakes)
+        assert await it.ask(channel, b"still there") == b"still there"
+
+
+async def test_a_handshake_that_does_not_come_is_ended_in_time() -> None:
+    now = 100.0
+    async with echo(now=lambda: now) as it:
+        reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
+        await it.until(lambda: it.front._handshakes)
+        now += front_module.HANDSHAKE_SECONDS - 1
+        it.front._sweep()
+        assert it.front._handshakes
+        now += 1
+        it.front._sweep()
+        assert not it.front._handshakes
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_handshakes_take_a_slice_of_a_round_and_go_on_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_module, "SLICE", 0.0)
+    rounds: list[None] = []
+    async with echo() as it:
+        next_round = it.front._next_round
+
+        def counted() -> None:
+            rounds.append(None)
+            monkeypatch.setattr(front_module, "SLICE", 1.0 if len(rounds) > 3 else 0.0)
+            next_round()
+
+        monkeypatch.setattr(it.front, "_next_round", counted)
+        async with it.channel() as channel:
+            assert await it.ask(channel, b"a") == b"a"
+    assert len(rounds) > 3
+
+
+async def test_a_peer_that_takes_nothing_holds_a_bounded_part_and_can_be_reset() -> None:
+    async with echo() as it:
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+        stuck = await asyncio.to_thread(ask_and_read_nothing, made, it.port)
+        address = f"127.0.0.1:{stuck.getsockname()[1]}"
+        sockets = Sockets()
+        await it.until(lambda: any(flow._waiting for one in it.front._open.values() for flow in one._flows))
+        assert sum(len(flow._waiting) for one in it.front._open.values() for flow in one._flows) <= 64 * 1024
+        assert (sockets.delivered(address) or 0) > 1000
+        sockets.reset_soon(address)
+        await it.until(lambda: not it.front._open)
+        with pytest.raises(OSError, match=r"reset|EOF"):
+            await asyncio.to_thread(read_all, stuck)
+        stuck.close()
+
+
+def ask_and_read_nothing(made: ssl.SSLContext, port: int) -> ssl.SSLSocket:
+    raw = socket.socket()
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    raw.connect(("127.0.0.1", port))
+    stream = made.wrap_socket(raw)
+    connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    connection.initiate_connection()
+    connection.increment_flow_control_window(2 * LARGE)
+    connection.send_headers(1, [(":method", "POST"), (":scheme", "http"), (":path", "/test.Test/Ask"), (":authority", "x"), ("te", "trailers"),
+                                ("content-type", "application/grpc")])  # fmt: skip
+    connection.increment_flow_control_window(2 * LARGE, 1)
+    connection.send_data(1, b"\0" + struct.pack(">I", 5) + b"large", end_stream=True)
+    stream.sendall(connection.data_to_send())
+    return stream
+
+
+def read_all(stream: ssl.SSLSocket) -> None:
+    stream.settimeout(10)
+    while stream.recv(65_536):
+        pass
+    raise OSError("EOF")
+
+
+async def test_a_certificate_is_asked_for_its_names_once_tls_has_verified_it() -> None:
+    async with echo() as it, it.channel(Shown(SIGNER.roots_pem, key_pem(SIGNER.key))) as channel:
+        with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):  # a root is no certificate of a client: it may sign alone
+            await it.ask(channel)
+        assert it.callers == []
+
+
+@pytest.mark.parametrize(
+    ("ciphers", "oldest", "compliance", "expected"),
+    [
+        ((), "TLSV1_2", "", "TLSv1.3"),
+        ((), "TLSV1_3", "", "TLSv1.3"),
+        (("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256"), "TLSV1_2", "", "TLSv1.3"),
+        ((), "TLSV1_2", "fips-140-2", "TLSv1.2"),
+        ((), "TLSV1_2", "fips-140-3", "TLSv1.3"),
+    ],
+)
+async def test_versions_of_tls(ciphers: tuple[str, ...], oldest: str, compliance: str, expected: str) -> None:
+    async with echo() as it:
+        it.front.use(context(parse_rules(ciphers, oldest, compliance)))
+        assert await version(it.port) == expected
+        assert await version(it.port, ssl.TLSVersion.TLSv1_2) == (None if oldest == "TLSV1_3" else "TLSv1.2")
+
+
+async def version(port: int, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED) -> str | None:
+    """The version that is agreed on, None for none."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+    made.maximum_version = newest
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=made)
+    except (ssl.SSLError, ConnectionError):
+        return None
+    found: str = writer.get_extra_info("ssl_object").version()
+    writer.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ciphers", "oldest", "compliance", "reason"),
+    [
+        (("TLS_RSA_WITH_ROT13",), "", "", "tls-cipher-suites: 'TLS_RSA_WITH_ROT13' is not known"),
+        ((), "TLSV1_1", "", "tls-min-version: 'TLSV1_1'"),
+        ((), "", "pqc", "COMPLIANCE_POLICY 'pqc' cannot be kept"),
+    ],
+)
+def test_rules_of_tls_that_cannot_be_kept(ciphers: tuple[str, ...], oldest: str, compliance: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_rules(ciphers, oldest, compliance)
+
+
+def test_keys_of_the_port_are_of_the_signers_kind_and_of_p_256_beside_rsa() -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    for key, expected in ((rsa_key(), [rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey]), (ec_key(), [ec.EllipticCurvePrivateKey])):
+        issued = issue_server_certificates(sign_root(key, name("a"), DAY, now), [NAME], now)
+        assert [kind for one, kind in zip(issued, expected, strict=True) if not isinstance(load_key(one.key, "here"), kind)] == []
+        assert "PRIVATE" not in repr(issued)

@@ -20,12 +20,19 @@ class Entrance(NamedTuple):
     authenticate: Authenticate
 
 
-def find_reviewers(settings: AuthenticationSettings, own_cluster: str, aliases: Mapping[str, str]) -> Mapping[str, Reviewer]:
-    """Returns who reviews tokens of service accounts, by the names under which callers know the own cluster."""
+def own_names(own_cluster: str, aliases: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the names under which callers know the own cluster; "" where they name none."""
+    return "", own_cluster, *(alias for alias, cluster in aliases.items() if cluster == own_cluster)
+
+
+def find_reviewers(
+    settings: AuthenticationSettings, own_cluster: str, aliases: Mapping[str, str], servers: Mapping[str, Reviewer]
+) -> Mapping[str, Reviewer]:
+    """Returns who reviews tokens of service accounts, by the names under which callers know clusters: a file of keys for the own one where the
+    settings name it, else `servers`."""
     if not settings.token_keys:
-        return {}
-    reviewer = KeyFile(settings.token_keys, settings.token_issuer).review
-    return dict.fromkeys(("", own_cluster, *(alias for alias, cluster in aliases.items() if cluster == own_cluster)), reviewer)
+        return servers
+    return dict.fromkeys(own_names(own_cluster, aliases), KeyFile(settings.token_keys, settings.token_issuer).review)
 
 
 def make_authenticate(settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]) -> Authenticate:
@@ -35,7 +42,7 @@ def make_authenticate(settings: AuthenticationSettings, reviewers: Mapping[str, 
 
 def _chain(settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]) -> Iterator[Authenticator]:
     yield Authenticator("client certificate", identify_by_certificate)
-    if reviewers:
+    if len(reviewers):
         yield Authenticator("service account token", ServiceAccountTokens(reviewers, settings.token_audiences, trust_domain).identify)
 
 

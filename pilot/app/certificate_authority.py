@@ -25,11 +25,17 @@ _log = scope("ca")
 
 
 class CertificateAuthority:
-    """Has its `authority` once it has started. `on_change` functions are called after another signer came."""
+    """Has its `authority` once it has started. `on_change` functions are called after another signer, or another revocation list, came.
 
-    def __init__(self, settings: AuthoritySettings, trust_domain: Callable[[], str], metrics: Metrics) -> None:
-        self._settings, self._trust_domain, self._metrics = settings, trust_domain, metrics
+    `kept` returns where a self-signed root is kept, where the settings name no folder.
+    """
+
+    def __init__(
+        self, settings: AuthoritySettings, trust_domain: Callable[[], str], metrics: Metrics, kept: Callable[[], Store] | None = None
+    ) -> None:
+        self._settings, self._trust_domain, self._metrics, self._kept = settings, trust_domain, metrics, kept
         self.authority: Authority | None = None
+        self.crl = b""
         self.on_change: list[Callable[[], None]] = []
         self._stop: Callable[[], Awaitable[None]] | None = None
 
@@ -54,19 +60,16 @@ class CertificateAuthority:
     async def _start_plugged_in(self, found: PluggedIn) -> None:
         folder = self._settings.plugged_in_dir
         authority = self._take(found.signer)
-        reload = PluggedInReload(folder, authority, found.crl, self._settings.multiple_roots, lambda: None)
+        self.crl = found.crl
+        reload = PluggedInReload(folder, authority, found.crl, self._settings.multiple_roots, lambda: self._revoked(reload.crl))
         await reload.start()
         self._stop = reload.stop
         _log.info("certificates are issued by the signing certificate of %s", folder)
 
     async def _start_self_signed(self) -> None:
         settings, ttl = self._settings, _delta(self._settings.root_ttl)
-        store: Store = FolderStore(settings.self_signed_dir) if settings.self_signed_dir else MemoryStore()
-        signer = await asyncio.to_thread(store.load)
-        if signer is None:
-            signer = await asyncio.to_thread(make_root, self._trust_domain(), ttl, utc_now(), settings.root_key_bits)
-            await asyncio.to_thread(store.save, signer)
-            _log.info("made a self-signed root, kept in %s", settings.self_signed_dir or "memory: it is another one after a restart")
+        store = self._store()
+        signer = await asyncio.to_thread(store.load) or await self._make_root(store, ttl)
         extra = read_extra_roots(settings.plugged_in_dir)
         more = load_bundle(extra, settings.plugged_in_dir) if extra else ()
         authority = self._take(signer._replace(roots=(*signer.roots, *(root for root in more if root not in signer.roots))))
@@ -79,6 +82,30 @@ class CertificateAuthority:
                 await running
 
         self._stop = stop
+
+    def _store(self) -> Store:
+        folder = self._settings.self_signed_dir
+        if self._kept is not None and not folder:
+            return self._kept()
+        return FolderStore(folder) if folder else MemoryStore()
+
+    async def _make_root(self, store: Store, ttl: datetime.timedelta) -> Signer:
+        """Returns a new root, or that of another replica which was faster. KeyMaterialError where none can be kept."""
+        signer = await asyncio.to_thread(make_root, self._trust_domain(), ttl, utc_now(), self._settings.root_key_bits)
+        try:
+            await asyncio.to_thread(store.save, signer)
+        except KeyMaterialError:
+            theirs = await asyncio.to_thread(store.load)
+            if theirs is None:
+                raise
+            return theirs
+        _log.info("made a self-signed root%s", "" if self._kept or self._settings.self_signed_dir else ": it is another one after a restart")
+        return signer
+
+    def _revoked(self, crl: bytes) -> None:
+        self.crl = crl
+        for changed in self.on_change:
+            changed()
 
     def _take(self, signer: Signer) -> Authority:
         settings = self._settings

@@ -26,6 +26,7 @@ from pilot.app.secret_review import SecretReview
 from pilot.app.security import Security
 from pilot.app.sweeper import Sweeper
 from pilot.app.told_roots import ToldRoots
+from pilot.app.writers import Writers
 from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.sources import Sources
 from pilot.ingest.batch import Batch, Clock, Commit, Timer
@@ -90,7 +91,6 @@ class ControlPlane:
         self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._checking.reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
         self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)
-        self.security = Security(settings, self._mesh_config, self._aliases, self.metrics)
         self._clock = HeldClock(clock or _LoopClock())
         self._notices = Notices(self.db, self.discovery, self.metrics, self._clock)
         self.metrics.count_nodes(lambda: len(self.db))
@@ -102,8 +102,11 @@ class ControlPlane:
         self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}
         ledger = Ledger(self.problems)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
-        target = Target(self.db, self._batch, ledger, self.problems)
-        self.kubernetes = Kubernetes(credentials, settings, target, len(folders)) if credentials is not None else None
+        target = Target(self.db, self._batch, ledger, self.problems, self.metrics)
+        self.kubernetes = Kubernetes(credentials, settings, target, len(folders), self._aliases) if credentials is not None else None
+        asked = (self.kubernetes.reviewers, self.kubernetes.keep_root) if self.kubernetes is not None else ()
+        self.security = Security(settings, self._mesh_config, self._aliases, self.metrics, *asked)
+        self._writers = Writers(self.kubernetes, settings, self.db, self.security.authority) if self.kubernetes is not None else None
         self._secret_access = self._make_secret_access({folder.cluster for folder in folders})
         self.parts = Parts(tuple(self._make_parts()))
         self._end = asyncio.Event()
@@ -141,6 +144,8 @@ class ControlPlane:
         self._checking.reached(commit.hit)
         self._key_sets.reached(commit.hit)
         self._notices.committed(commit)
+        if self._writers is not None:
+            self._writers.committed(commit)
 
     # -- the parts -----------------------------------------------------------------------------------------------------
 
@@ -167,8 +172,9 @@ class ControlPlane:
         yield Part("following the mesh config", mesh_files.start, mesh_files.stop)
         for files in self.files:
             yield Part(f"following {files.folder}", files.start, files.stop)
-        if self.kubernetes is not None:
+        if self.kubernetes is not None and self._writers is not None:
             yield Part("following the API server", stop=self.kubernetes.stop)
+            yield Part("writing to the API server", self._writers.start, self._writers.stop)
 
     def _grpc_services(self) -> tuple[GrpcServices, ...]:
         """Returns what each port of gRPC serves, and so whether its callers are identified."""
@@ -197,7 +203,8 @@ class ControlPlane:
         if self.kubernetes is None:
             self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])
             return None
-        return SecretAccess(self.discovery, SecretReview(self.kubernetes.client, self.settings.mesh.registry.cluster_id, clusters_of_files))
+        own, kubernetes = self.settings.mesh.registry.cluster_id, self.kubernetes
+        return SecretAccess(self.discovery, SecretReview(kubernetes.client, own, clusters_of_files, kubernetes.remote.clusters))
 
     def _mesh_config(self) -> MeshConfig:
         """Returns the mesh config of now."""

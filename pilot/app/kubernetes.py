@@ -1,10 +1,15 @@
-"""What a control plane reads from Kubernetes, by its settings."""
+"""API servers: what is read from them and asked of them, by the settings."""
 from __future__ import annotations
 
+import asyncio
 import os
 import random
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from pilot.app.authentication import own_names
+from pilot.app.reviewers import ClusterReviewers
+from pilot.app.secret_store import SecretStore
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import Origin
 from pilot.ingest.kube_kinds import read_kinds
@@ -12,11 +17,14 @@ from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
+from pilot.ingest.remote_cluster import RemoteCluster
+from pilot.ingest.remote_clusters import Options, RemoteClusters
 from pilot.kube.access import Credentials, InCluster, KubeconfigFile
 from pilot.kube.client import Client
 from pilot.kube.errors import ConfigurationError
 from pilot.kube.follow import Pace
 from pilot.kube.throttle import Throttle
+from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.model.inputs import Mesh
 from pilot.settings import Settings
@@ -39,39 +47,73 @@ def mesh_file_paths(settings: Settings) -> tuple[str, str]:
 
 
 class Target(NamedTuple):
-    """Where what is read goes."""
+    """Where what is read goes, and who counts."""
 
     mesh: Mesh
     batch: Batch
     ledger: Ledger
     problems: ProblemStore
+    metrics: Metrics
 
 
 class Kubernetes:
-    """The own cluster's API server. `start` returns when everything has been read; it may take as long as the server likes."""
+    """The API servers of the own cluster and of others. `start` returns when all of the own one has been read, and of the others what could be
+    read in time; `reviewers` asks them about tokens and rights.
 
-    def __init__(self, credentials: Credentials, settings: Settings, target: Target, folders: int, pace: Pace | None = None) -> None:
-        kubernetes, registry = settings.kubernetes, settings.mesh.registry
-        self._credentials = credentials
-        self.client = Client(credentials, Throttle(kubernetes.qps, kubernetes.burst))
-        pace = pace or Pace(streams=kubernetes.watch_lists)
-        choose = random.Random()
-        kinds = [kind for kind in read_kinds(target.mesh.catalogue, kubernetes.ignored, kubernetes.included) if kind.per_cluster or not folders]
-        origin = Origin(registry.cluster_id, True, settings.ingest.revision)
-        self._source = KubeSource(self.client, target.batch, target.ledger, folders, origin, kinds, pace, choose)
-        revision = settings.ingest.revision
-        names = [name for name in (kubernetes.shared_mesh_config, f"istio-{revision}" if revision else "istio") if name]
+    `folders` is how many folders of configuration come before what is read here, `aliases` are further names of clusters.
+    """
+
+    def __init__(
+        self, credentials: Credentials, settings: Settings, target: Target, folders: int, aliases: Mapping[str, str], pace: Pace | None = None
+    ) -> None:
+        self._credentials, self._settings, self._target, self._rank = credentials, settings, target, folders
+        self.pace = pace or Pace(streams=settings.kubernetes.watch_lists)
+        self._choose = random.Random()
+        self.client = self._client(credentials)
+        registry, revision = settings.mesh.registry, settings.ingest.revision
+        self.source = self._source(self.client, registry.cluster_id)
+        names = [name for name in (settings.kubernetes.shared_mesh_config, f"istio-{revision}" if revision else "istio") if name]
         rows = [row for row, path in zip((MESH_ROW, NETWORKS_ROW), mesh_file_paths(settings), strict=True) if not path]
-        self._mesh = MeshConfigMaps(self.client, registry.namespace, names, rows, target.batch, target.problems, pace, choose)
+        common = (target.problems, self.pace, self._choose)
+        self._mesh = MeshConfigMaps(self.client, registry.namespace, names, rows, target.batch, *common)
+        options = Options(
+            registry.cluster_id, registry.namespace, settings.kubernetes.remote_options, settings.kubernetes.remote_timeout.seconds
+        )
+        self.remote = RemoteClusters(self.client, options, self._join, *common, target.metrics)
+        self.reviewers = ClusterReviewers(self.client, own_names(registry.cluster_id, aliases), self.remote.clusters)
+
+    def _client(self, credentials: Credentials) -> Client:
+        return Client(credentials, Throttle(self._settings.kubernetes.qps, self._settings.kubernetes.burst))
+
+    def _source(self, client: Client, cluster: str) -> KubeSource:
+        """Returns what reads a cluster. Beside folders of configuration only what runs in it is read."""
+        settings, target = self._settings, self._target
+        own = cluster == settings.mesh.registry.cluster_id
+        kinds = [
+            kind for kind in read_kinds(target.mesh.catalogue, settings.kubernetes.ignored, settings.kubernetes.included)
+            if kind.per_cluster or not self._rank
+        ]  # fmt: skip
+        origin = Origin(cluster, own, settings.ingest.revision)
+        return KubeSource(client, target.batch, target.ledger, self._rank + (not own), origin, kinds, self.pace, self._choose)
+
+    def _join(self, cluster: str, credentials: Credentials) -> RemoteCluster:
+        client = self._client(credentials)
+        return RemoteCluster(client, self._source(client, cluster), self.pace, self._choose, self._target.metrics.cluster_status)
+
+    def keep_root(self) -> SecretStore:
+        """Returns where a self-signed root is kept."""
+        return SecretStore(self.client, self._settings.mesh.registry.namespace, asyncio.get_running_loop())
 
     async def start(self) -> None:
         """Reads everything, and follows it from then on. StartError where the configuration of the access cannot be used."""
         try:
             await self._credentials.load()
             await self._mesh.start()
-            await self._source.start()
+            await self.source.start()
+            await self.remote.start()
             await self._mesh.synced()
-            await self._source.synced()
+            await self.source.synced()
+            await self.remote.synced()
         except ConfigurationError as error:
             raise StartError(str(error)) from error
         except BaseException:
@@ -80,6 +122,7 @@ class Kubernetes:
 
     async def stop(self) -> None:
         """Follows nothing any more."""
-        await self._source.stop()
+        await self.remote.stop()
+        await self.source.stop()
         await self._mesh.stop()
         await self.client.close()

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
+from ca.rotation import Store
 from ca.service import CertificateService
 from pilot.app.authentication import Entrance, find_reviewers, for_certificates, make_authenticate
 from pilot.app.certificate_authority import CertificateAuthority
@@ -11,6 +13,7 @@ from pilot.app.ports import GrpcServices, SecurePort
 from pilot.app.server_certificate import PortCertificate, dns_names
 from pilot.lib.metrics import Metrics
 from pilot.model.config.mesh_config import MeshConfig
+from pilot.serve.authn.service_account import Reviewer
 from pilot.serve.identity import Authorize, nobody, plain_caller, unchecked, verified_identity
 from pilot.serve.server import make_server
 from pilot.serve.tls.context import parse_rules
@@ -19,15 +22,19 @@ from pilot.settings import Settings
 
 
 class Security:
-    """`authority` is None where it is switched off. `mesh_config` returns the one of now. FlagError where settings cannot be understood."""
+    """`authority` is None where it is switched off. `mesh_config` returns the one of now. `servers` review tokens, by names of clusters, and
+    `kept` returns where a self-signed root is kept, where there are API servers. FlagError where settings cannot be understood."""
 
-    def __init__(self, settings: Settings, mesh_config: Callable[[], MeshConfig], aliases: Mapping[str, str], metrics: Metrics) -> None:
+    def __init__(
+        self, settings: Settings, mesh_config: Callable[[], MeshConfig], aliases: Mapping[str, str], metrics: Metrics,
+        servers: Mapping[str, Reviewer] = MappingProxyType({}), kept: Callable[[], Store] | None = None,
+    ) -> None:  # fmt: skip
         self._settings, self._mesh_config, self._metrics = settings, mesh_config, metrics
         port = settings.secure_port
-        self.authority = CertificateAuthority(settings.authority, self.trust_domain, metrics) if settings.authority.enabled else None
+        self.authority = CertificateAuthority(settings.authority, self.trust_domain, metrics, kept) if settings.authority.enabled else None
         rules = parse_rules(port.cipher_suites, port.oldest_version, settings.mesh.tls.compliance_policy)
         self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.authority)
-        reviewers = find_reviewers(settings.authentication, settings.mesh.registry.cluster_id, aliases)
+        reviewers = find_reviewers(settings.authentication, settings.mesh.registry.cluster_id, aliases, servers)
         known = make_authenticate(settings.authentication, reviewers, self.trust_domain)
         self.plain = Entrance(plain_caller, known if settings.authentication.plaintext else nobody)
         self.secure = Entrance(self._front.meet, known)

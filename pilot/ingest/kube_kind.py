@@ -43,6 +43,13 @@ class KubeKind:
         """Notes that the kind may be served in other versions now."""
         self._look.set()
 
+    async def restart(self) -> None:
+        """Reads everything once more, in a version that is looked for anew."""
+        await end_tasks(self._looking, self._following)
+        self._following = None
+        self.follower.move(self.follower.collection)
+        self.start()
+
     async def stop(self) -> None:
         """Ends the following."""
         await end_tasks(self._looking, self._following)

@@ -46,6 +46,9 @@ class KubeSource:
         """Begins to read, and follows from then on."""
         for kind in self._built_in:
             self._follow(kind)
+        self._begin()
+
+    def _begin(self) -> None:
         self._task = asyncio.create_task(self._definitions.run(), name=f"follow the definitions of {self.cluster}")
 
     async def synced(self) -> None:
@@ -59,6 +62,22 @@ class KubeSource:
         await end_tasks(self._task)
         for followed in self.followed.values():
             await followed.stop()
+
+    def path_of(self, kind: GroupKind, namespace: str, name: str) -> str:
+        """Returns the path of an object at the server, in the version that is read; "" where the kind is not read now."""
+        followed = self.followed.get(kind)
+        if followed is None:
+            return ""
+        base, _, plural = followed.follower.collection.path.rpartition("/")
+        return f"{base}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{base}/{plural}/{name}"
+
+    async def restart(self) -> None:
+        """Reads all of it once more, as it may be another server's: what has not changed is no edit."""
+        await end_tasks(self._task)
+        self._definitions.move(DEFINITIONS)
+        for followed in self.followed.values():
+            await followed.restart()
+        self._begin()
 
     async def forget(self) -> None:
         """Takes back all that was read, after `stop`."""

@@ -29,10 +29,10 @@ class Patience(NamedTuple):
 
 
 class Client:
-    """One API server. `close` ends it."""
+    """One API server. `close` ends it; `patience` is how long it waits for what."""
 
     def __init__(self, credentials: Credentials, throttle: Throttle | None = None, patience: Patience = Patience()) -> None:  # noqa: B008
-        self._credentials, self._throttle, self._patience = credentials, throttle or Throttle(0, 1), patience
+        self._credentials, self._throttle, self.patience = credentials, throttle or Throttle(0, 1), patience
         self._access: Access | None = None
         self._loaded_at = 0.0
         self._contexts: dict[Tls, ssl.SSLContext] = {}
@@ -44,7 +44,7 @@ class Client:
         """Returns the body of the answer. ApiError where the server refuses, Unreachable where there is no whole answer."""
         await self._throttle.turn()
         with _unreachable_for(path):
-            async with self._answer(method, path, query, body, content_type, accept, self._patience.answer) as response:
+            async with self._answer(method, path, query, body, content_type, accept, self.patience.answer) as response:
                 return await response.read()
 
     async def lines(self, path: str, query: Mapping[str, str], accept: str = JSON, patient: bool = True) -> AsyncGenerator[list[bytes], None]:
@@ -54,7 +54,7 @@ class Client:
         ends within a line.
         """
         await self._throttle.turn()
-        seconds = self._patience.watch if patient else self._patience.answer
+        seconds = self.patience.watch if patient else self.patience.answer
         with _unreachable_for(path):
             async with self._answer("GET", path, query, None, JSON, accept, seconds) as response:
                 rest = b""
@@ -65,11 +65,16 @@ class Client:
                 if rest.strip():
                     raise Unreachable(f"{path}: the answer ends within a line")
 
+    async def use(self, credentials: Credentials) -> None:
+        """Goes on by other credentials; what is being asked for by the old ones gets no answer any more."""
+        self._credentials, self._access = credentials, None
+        await self.close()
+
     async def close(self) -> None:
         """Ends all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     @contextlib.asynccontextmanager
     async def _answer(
@@ -78,13 +83,13 @@ class Client:
         """Enters an answer of 2xx. Where the server does not know us any more, our credentials are read again once."""
         for attempt in (1, 2):
             access = await self._current_access()
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._patience.connect, sock_read=seconds)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.patience.connect, sock_read=seconds)
             headers = {"Accept": accept, "User-Agent": f"pyistiod/{build_info().version}"}
             if access.authorization:
                 headers["Authorization"] = access.authorization
             if body is not None:
                 headers["Content-Type"] = content_type
-            async with asyncio.timeout(self._patience.connect + self._patience.answer):  # until the answer begins
+            async with asyncio.timeout(self.patience.connect + self.patience.answer):  # until the answer begins
                 response = await self._open_session().request(
                     method, access.server + path, params=query, data=body, headers=headers, timeout=timeout, proxy=access.proxy or None,
                     **self._tls(access),

@@ -65,7 +65,8 @@ class Follower:
         self.synced = synced or asyncio.Event()
         self.trouble = ""
         self.receiving = False
-        self._client, self._collection, self._receive, self._pace, self._choose = client, collection, receive, pace, choose
+        self.collection = collection
+        self._client, self._receive, self._pace, self._choose = client, receive, pace, choose
         self._streams = pace.streams
         self._revision = ""
         self.versions: dict[Name, str] = {}
@@ -83,7 +84,7 @@ class Follower:
                 if not await self._watch():
                     wait = self._attempts.wait()
             except Expired:
-                _log.info("%s: what happened meanwhile is not to be had any more, reading all of it", self._collection.path)
+                _log.info("%s: what happened meanwhile is not to be had any more, reading all of it", self.collection.path)
                 self._revision = ""
                 wait = self._attempts.wait() if self._attempts.failed else 0.0
                 self._attempts.failed += 1
@@ -92,14 +93,19 @@ class Follower:
                 self._note(str(error))
             except Exception as error:  # a bug of ours, or nonsense from the server: it must not end the following
                 wait = self._attempts.wait()
-                self._revision, self.versions = "", dict.fromkeys(self.versions, "")  # so that all of it is told again
-                _log.error("cannot follow %s", self._collection.path, exc_info=error)
+                self._forget_versions()
+                _log.error("cannot follow %s", self.collection.path, exc_info=error)
             await asyncio.sleep(wait)
 
     def move(self, collection: Collection) -> None:
-        """Follows another collection of the same objects from now on, while it is not running."""
-        self._collection = collection
+        """Follows this collection of the same objects from now on; to be called while it is not running. All of it is told once more."""
+        self.collection = collection
+        self._forget_versions()
+
+    def _forget_versions(self) -> None:
+        """Has everything told again by the next reading, and what that leaves out told as gone."""
         self._revision, self.versions = "", dict.fromkeys(self.versions, "")
+        self._gone.clear()
 
     async def forget(self) -> None:
         """Tells the receiver that all is gone, for a collection that is followed no more."""
@@ -116,7 +122,7 @@ class Follower:
             except ApiError as error:
                 if error.code not in (400, 403, 404, 405, 422):
                     raise
-                _log.debug("%s: no stream of all objects (%s), reading pages", self._collection.path, error)
+                _log.debug("%s: no stream of all objects (%s), reading pages", self.collection.path, error)
                 self._streams = False
         await self._read_pages()
 
@@ -124,8 +130,8 @@ class Follower:
         seen: set[Name] = set()
         more = ""
         while True:
-            query = self._collection.query(limit=str(PAGE), **({"continue": more} if more else {}))
-            page = read_page(await self._client.call("GET", self._collection.path, query, accept=self._collection.accept()))
+            query = self.collection.query(limit=str(PAGE), **({"continue": more} if more else {}))
+            page = read_page(await self._client.call("GET", self.collection.path, query, accept=self.collection.accept()))
             await self._hand_on(self._changed(page.items or (), seen))
             more = page.metadata.continue_
             if not more:
@@ -157,7 +163,7 @@ class Follower:
         """Reads all objects from a watch that begins with them."""
         seen: set[Name] = set()
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        async with contextlib.aclosing(self._client.lines(self._collection.path, query, self._collection.accept(), patient=False)) as batches:
+        async with contextlib.aclosing(self._client.lines(self.collection.path, query, self.collection.accept(), patient=False)) as batches:
             async for lines in batches:
                 items: list[msgspec.Raw] = []
                 for line in filter(None, lines):
@@ -171,19 +177,19 @@ class Follower:
                         await self._end_of_all(seen, metadata.resource_version)
                         return
                 await self._hand_on(self._changed(items, seen))
-        raise Unreachable(f"{self._collection.path}: the stream of all objects ended before its end")
+        raise Unreachable(f"{self.collection.path}: the stream of all objects ended before its end")
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def _watch_query(self) -> dict[str, str]:
         seconds = self._choose.randint(self._pace.watch, 2 * self._pace.watch)  # those of many replicas do not end together
-        return self._collection.query(watch="true", allowWatchBookmarks="true", timeoutSeconds=str(seconds))
+        return self.collection.query(watch="true", allowWatchBookmarks="true", timeoutSeconds=str(seconds))
 
     async def _watch(self) -> bool:
         """Receives changes until the watch ends; returns whether there were any lines."""
         query = self._watch_query() | {"resourceVersion": self._revision}
         told = False
-        async with contextlib.aclosing(self._client.lines(self._collection.path, query, self._collection.accept())) as batches:
+        async with contextlib.aclosing(self._client.lines(self.collection.path, query, self.collection.accept())) as batches:
             async for lines in batches:
                 changes, error = self._events(lines)
                 await self._hand_on(changes)
@@ -242,7 +248,7 @@ class Follower:
         self._note("")
         if not self.synced.is_set():
             self.synced.set()
-            _log.debug("%s: %d objects", self._collection.path, len(self.versions))
+            _log.debug("%s: %d objects", self.collection.path, len(self.versions))
 
     def _note(self, trouble: str) -> None:
         """Logs trouble that is new, and its end."""
@@ -250,6 +256,6 @@ class Follower:
             if trouble:
                 _log.warning("%s", trouble)
             else:
-                _log.info("%s: followed again", self._collection.path)
+                _log.info("%s: followed again", self.collection.path)
             self.trouble = trouble
 

@@ -67,6 +67,15 @@ _DECLARED = (
     Declared("pilot_virt_services", "gauge", "VirtualServices known."),
     Declared("pilot_k8s_cfg_events", "counter", "Events of mesh configuration, by kind.", ("event", "type")),
     Declared("pilot_k8s_reg_events", "counter", "Events of the service registry, by kind.", ("event", "type")),
+    # clusters
+    Declared("istiod_managed_clusters", "gauge", "Clusters that are read, by whether it is the own one.", ("cluster_type",)),
+    Declared(
+        "istiod_remote_cluster_sync_status", "gauge", "1 for how the reading of another cluster is, 0 for how it is not.",
+        ("cluster", "cluster_type", "status"), foreign=("cluster",),
+    ),
+    Declared("remote_cluster_sync_timeouts_total", "counter", "Clusters that could not be read in time.", ("cluster",), foreign=("cluster",)),
+    Declared("remote_cluster_secret_events_total", "counter", "Events of Secrets that name other clusters.", ("event",)),
+    # objects
     Declared("pilot_total_rejected_configs", "counter", "Objects that were refused or ignored.", ("name", "type"), foreign=("name",), limit=10_000),
     Declared("pilot_config_problems", "gauge", "Problems of users' objects, by what is wrong and how bad it is.", ("code", "severity")),
     Declared("pilot_jwks_resolver_network_fetch_success_total", "counter", "Key sets of issuers that were fetched."),

@@ -170,6 +170,22 @@ class Metrics:
         """Like `config_event`, of Services, EndpointSlice, Pods, Nodes, Namespaces."""
         self._at("pilot_k8s_reg_events", event, kind).inc(count)
 
+    def cluster_secret(self, event: str) -> None:
+        """A Secret that names other clusters came (add), changed (update) or went (delete)."""
+        self._at("remote_cluster_secret_events_total", event).inc()
+
+    def clusters(self, local: int, remote: int) -> None:
+        """So many clusters are read."""
+        self._at("istiod_managed_clusters", "local").set(local)
+        self._at("istiod_managed_clusters", "remote").set(remote)
+
+    def cluster_status(self, cluster: str, status: str) -> None:
+        """The reading of another cluster is syncing, synced, timeout or closed now."""
+        for known in ("syncing", "synced", "timeout", "closed"):
+            self._at("istiod_remote_cluster_sync_status", cluster, "remote", known).set(int(known == status))
+        if status == "timeout":
+            self._at("remote_cluster_sync_timeouts_total", cluster).inc()
+
     def rejected_config(self, kind: str, name: str) -> None:
         """An object ("namespace/name") was refused or ignored; `kind` in lower case, "gateway"."""
         self._at("pilot_total_rejected_configs", name, kind).inc()

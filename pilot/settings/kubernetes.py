@@ -1,9 +1,11 @@
 """Settings of what is read from Kubernetes, and how."""
 
+# ruff: noqa: RUF009 (the values of setting() are immutable)
 from __future__ import annotations
 
 import dataclasses
 
+from pilot.lib.duration import Duration, parse_duration
 from pilot.settings.declaration import setting
 
 
@@ -20,4 +22,17 @@ class KubernetesSettings:
     ignored: tuple[str, ...] = setting((), "Kinds that are not read, as plural.group or *.group.", env="PILOT_IGNORE_RESOURCES")
     included: tuple[str, ...] = setting((), "Of the kinds that are not read those that are nevertheless.", env="PILOT_INCLUDE_RESOURCES")
     shared_mesh_config: str = setting("", "ConfigMap with a mesh config that lies below the revision's own.", env="SHARED_MESH_CONFIG")
+    remote_timeout: Duration = setting(
+        parse_duration("30s"), "Time that the start waits for another cluster to be read; 0s: as long as it takes.",
+        env="PILOT_REMOTE_CLUSTER_TIMEOUT",
+    )
+    remote_options: tuple[str, ...] = setting(
+        (), "Options that kubeconfigs of other clusters may use although they run programs, read files or skip verification: exec, authProvider, "
+        "clientCertificate, clientKey, tokenFile, certificateAuthority, insecureSkipTLSVerify.", env="PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS"
+    )
+    pod_name: str = setting("", "Name under which this replica takes part in elections; empty for a random one.", env="POD_NAME")
+    leader_election: bool = setting(True, "Of several replicas only a leader writes. Without it every one does.", env="ENABLE_LEADER_ELECTION")
+    roots_map: str = setting("istio-ca-root-cert", "ConfigMap with the root certificates in every namespace.", env="PILOT_CA_CERT_CONFIGMAP")
+    crl: bool = setting(True, "Write a ConfigMap with revoked certificates into every namespace.", env="PILOT_ENABLE_CA_CRL")
+    crl_map: str = setting("istio-ca-crl", "ConfigMap with revoked certificates in every namespace.", env="PILOT_CRL_CONFIGMAP")
     watch_lists: bool = setting(True, "Read all objects of a kind as a stream where the API server can.", env="PILOT_KUBERNETES_WATCH_LIST")

@@ -2,21 +2,24 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import pathlib
 from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 import pytest
+import yaml
 
 from pilot.app import ControlPlane, StartError
+from pilot.model.config.object import RegistryKey
 from pilot.settings.parse import load
 from tests.support.ads import Client
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
-from tests.support.kube import until, write_kubeconfig
+from tests.support.kube import kubeconfig, until, write_kubeconfig
 
-ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr")
+ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr")
 ENTRY = """
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -143,3 +146,41 @@ async def test_a_kubeconfig_that_makes_no_sense_ends_the_start(tmp_path: pathlib
     plane = ControlPlane(load([f"--kubeconfig={tmp_path / 'config'}", *flags], {}).settings)
     with pytest.raises(StartError, match="kubeconfig"):
         await plane.run()
+
+
+async def test_replicas_share_a_root_which_is_written_into_every_namespace(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---" + entry("one").replace("NONE", "DNS"))
+    path = str(write_kubeconfig(server, tmp_path / "config"))
+
+    def roots() -> str:
+        found = server.get("", "configmaps", "shop", "istio-ca-root-cert")
+        return found["data"]["root-cert.pem"] if found is not None else ""
+
+    async with running({"POD_NAME": "a"}, kubeconfig=path) as one, running({"POD_NAME": "b"}, kubeconfig=path) as two:
+        await until(lambda: one.plane.ready and two.plane.ready)
+        signers = [plane.security.authority.authority.signer for plane in (one.plane, two.plane)]  # type: ignore[union-attr]
+        assert signers[0].certificate == signers[1].certificate
+        await until(lambda: roots() == signers[0].roots_pem.decode())
+        await until(lambda: "status" in (server.get("networking.istio.io", "serviceentries", "shop", "one") or {}))
+    lease = server.get("coordination.k8s.io", "leases", "istio-system", "istio-ip-autoallocate")
+    assert lease is not None
+    assert lease["spec"]["holderIdentity"] == ""
+    async with running(kubeconfig=path) as again:
+        await until(lambda: again.plane.ready)
+        assert again.plane.security.authority.authority.signer.certificate == signers[0].certificate  # type: ignore[union-attr]
+
+
+async def test_another_cluster_is_read_when_a_secret_names_it(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    west = ApiServer()
+    await west.start()
+    west.apply("apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {ports: [{port: 80}]}\n")
+    text = base64.b64encode(yaml.safe_dump(kubeconfig(west)).encode()).decode()
+    metadata = {"name": "west", "namespace": "istio-system", "labels": {"istio/multiCluster": "true"}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"west": text}}
+    server.put(secret)
+    async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
+        await until(lambda: it.plane.ready)
+        assert [key for key, _ in it.plane.db.services.rows()] == [RegistryKey("west", "shop", "web")], "ready only when it has been read"
+        server.delete(secret)
+        await until(lambda: not len(it.plane.db.services))
+    await west.stop()

@@ -69,7 +69,7 @@ def allocate(requests: Mapping[ObjectKey, AddressRequest], *prefixes: str) -> di
     for key, (_, hosts, held, occupied) in oldest_first:
         taken.update(occupied)
         for host, address in held:
-            if host in hosts:
+            if host in hosts and address not in taken:  # the older entry keeps one that two hold
                 out[key, host] = (*out.get((key, host), ()), address)
                 taken.add(address)
     free = [_free(prefix, taken) for prefix in prefixes]

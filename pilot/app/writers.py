@@ -1,0 +1,86 @@
+"""What is written into the own cluster, by whichever replica leads."""
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+from pilot.app.certificate_authority import CertificateAuthority
+from pilot.app.kubernetes import Kubernetes
+from pilot.ingest.batch import Commit
+from pilot.kube.lease import Election, Terms
+from pilot.kube.tasks import end_tasks
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.object import ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.kind import NETWORKING, GroupKind
+from pilot.model.views.visibility import NAMESPACE_NAME_LABEL, selects
+from pilot.settings import Settings
+from pilot.writers.auto_addresses import AutoAddresses
+from pilot.writers.root_certificates import RootCertificates
+
+SERVICE_ENTRY = GroupKind(NETWORKING, "ServiceEntry")
+ROOTS_LEASE, ADDRESSES_LEASE = "istio-namespace-controller-election", "istio-ip-autoallocate"
+
+
+class Writers:
+    """Those that write, each while this replica leads in its matter. `start` and `stop` once."""
+
+    def __init__(
+        self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: CertificateAuthority | None, terms: Terms = Terms()  # noqa: B008
+    ) -> None:
+        self._client, self._source, pace = kubernetes.client, kubernetes.source, kubernetes.pace
+        self._settings, self._db, self._authority = settings, db, authority
+        self._terms, self._choose = terms, random.Random()
+        self._roots = RootCertificates(self._client, self._wanted_roots, self._selected, pace, self._choose) if authority is not None else None
+        owns = settings.mesh.registry.ip_autoallocate and not settings.ingest.config_dirs
+        self._addresses = AutoAddresses(self._client, db, self._path_of_entry, pace.backoff, self._choose) if owns else None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begins to wait for leadership."""
+        if self._roots is not None and self._authority is not None:
+            self._authority.on_change.append(self._roots.changed)
+        self._tasks = [asyncio.create_task(self._leading(name, lead), name=f"election {name}") for name, lead in self._matters()]
+
+    async def stop(self) -> None:
+        """Writes nothing any more, and gives leadership back."""
+        await end_tasks(*self._tasks)
+
+    def committed(self, commit: Commit) -> None:
+        """Called when a batch of changes is in the tables."""
+        tables = {table for table, _, _ in commit.edits}
+        if self._roots is not None and "mesh" in tables:
+            self._roots.changed()
+        if self._addresses is not None and "service_entries" in tables:
+            self._addresses.changed()
+
+    def _matters(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
+        if self._roots is not None:
+            yield ROOTS_LEASE, self._roots.run
+        if self._addresses is not None:
+            yield ADDRESSES_LEASE, self._addresses.run
+
+    async def _leading(self, name: str, lead: Callable[[], Awaitable[None]]) -> None:
+        if not self._settings.kubernetes.leader_election:
+            await lead()
+            return
+        identity = self._settings.kubernetes.pod_name or f"pyistiod-{self._choose.getrandbits(48):012x}"
+        await Election(self._client, self._settings.mesh.registry.namespace, name, identity, self._terms).run(lead)
+
+    def _wanted_roots(self) -> Mapping[str, Mapping[str, str]]:
+        """Returns the data of each ConfigMap that every namespace is to have, by its name; none before there is an authority."""
+        kubernetes, authority = self._settings.kubernetes, self._authority
+        if authority is None or authority.authority is None:
+            return {}
+        wanted = {kubernetes.roots_map: {"root-cert.pem": authority.authority.signer.roots_pem.decode()}}
+        return wanted | ({kubernetes.crl_map: {"ca-crl.pem": authority.crl.decode()}} if kubernetes.crl else {})
+
+    def _selected(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Returns whether the mesh config counts a namespace in."""
+        config = self._db.mesh.peek("mesh")
+        selectors = config.discovery_selectors if isinstance(config, MeshConfig) else ()
+        return not selectors or any(selects(selector, {NAMESPACE_NAME_LABEL: namespace, **labels}) for selector in selectors)
+
+    def _path_of_entry(self, key: ObjectKey) -> str:
+        return self._source.path_of(SERVICE_ENTRY, key.namespace, key.name)

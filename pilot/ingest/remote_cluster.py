@@ -1,0 +1,82 @@
+"""One other cluster: read by its own credentials, in its own time."""
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from pilot.ingest.kube_source import KubeSource
+from pilot.kube.access import Credentials
+from pilot.kube.backoff import Attempts
+from pilot.kube.client import Client
+from pilot.kube.errors import KubeError
+from pilot.kube.follow import Pace
+from pilot.kube.tasks import end_tasks
+from pilot.lib.log import scope
+
+_log = scope("kube")
+Told = Callable[[str, str], None]
+"""Is given a cluster, and how its reading is: syncing, synced, timeout or closed."""
+
+
+class RemoteCluster:
+    """A cluster that `source` reads by `client`; `kubeconfig` is what its credentials were made of."""
+
+    def __init__(self, client: Client, source: KubeSource, pace: Pace, choose: random.Random, told: Told) -> None:
+        self.client, self.kubeconfig = client, b""
+        self._source, self._pace, self._choose, self._told = source, pace, choose, told
+        self._syncing: asyncio.Task[None] | None = None
+        self._changing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begins to read."""
+        self._told(self._source.cluster, "syncing")
+        await self._source.start()
+        self._syncing = asyncio.create_task(self._sync(), name=f"read cluster {self._source.cluster}")
+
+    async def wait(self, seconds: float) -> None:
+        """Returns when everything has been read, or after so many seconds; 0 for as long as it takes."""
+        if self._syncing is None:
+            return
+        await asyncio.wait((self._syncing,), timeout=seconds or None)
+        if not self._syncing.done():
+            _log.warning("cluster %s has not been read within %g s: going on without what is missing", self._source.cluster, seconds)
+            self._told(self._source.cluster, "timeout")
+
+    def change(self, credentials: Credentials) -> None:
+        """Goes on by other credentials as soon as the server answers to them; until then by those before."""
+        if self._changing is not None:
+            self._changing.cancel()
+        self._changing = asyncio.create_task(self._change(credentials), name=f"other credentials of {self._source.cluster}")
+
+    async def stop(self) -> None:
+        """Reads nothing any more; what was read stays."""
+        await end_tasks(self._syncing, self._changing)
+        await self._source.stop()
+        await self.client.close()
+        self._told(self._source.cluster, "closed")
+
+    async def forget(self) -> None:
+        """Takes back all that was read, after `stop`."""
+        await self._source.forget()
+
+    async def _sync(self) -> None:
+        await self._source.synced()
+        _log.info("cluster %s has been read", self._source.cluster)
+        self._told(self._source.cluster, "synced")
+
+    async def _change(self, credentials: Credentials) -> None:
+        attempts = Attempts(self._pace.backoff, self._choose)
+        probe = Client(credentials, patience=self.client.patience)
+        try:
+            while True:
+                try:
+                    await probe.call("GET", "/api/v1/namespaces", {"limit": "1"})
+                    break
+                except KubeError as error:
+                    _log.warning("cluster %s: its other credentials cannot be used yet: %s", self._source.cluster, error)
+                await asyncio.sleep(attempts.wait())
+        finally:
+            await probe.close()
+        await self.client.use(credentials)
+        await self._source.restart()

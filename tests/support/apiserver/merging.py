@@ -1,0 +1,35 @@
+"""Which lists are merged by the keys of their items, and which are sets or one value."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "containers": ("name",), "initContainers": ("name",), "ephemeralContainers": ("name",), "env": ("name",), "volumes": ("name",),
+    "volumeMounts": ("mountPath",), "imagePullSecrets": ("name",), "hostAliases": ("ip",), "ownerReferences": ("uid",),
+    "conditions": ("type",), "webhooks": ("name",), "secrets": ("name",), "taints": ("key",), "podIPs": ("ip",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"), "matchConditions": ("name",),
+}  # fmt: skip
+_SETS = frozenset({"finalizers"})
+Key = tuple[tuple[str, Any], ...]
+
+
+def item_keys(field: str, items: Sequence[Any], built_in: bool) -> tuple[str, ...]:
+    """Returns the names of the fields that tell the items of a list apart; () for a list that is one value."""
+    if not items or not all(isinstance(item, dict) for item in items) or not (built_in or field == "conditions"):
+        return ()
+    if field == "ports":
+        if all("containerPort" in item for item in items):
+            return ("containerPort", "protocol")
+        return ("port", "protocol") if all("port" in item for item in items) else ()
+    return _KEYS.get(field, ())
+
+
+def is_set(field: str) -> bool:
+    """Returns whether the items of a list stand for themselves, each once."""
+    return field in _SETS
+
+
+def key_of(item: Mapping[str, Any], names: Sequence[str]) -> Key:
+    """Returns what tells an item apart; the protocol of a port is TCP where it does not say."""
+    return tuple((name, item.get(name, "TCP" if name == "protocol" else None)) for name in names)

@@ -459,10 +459,10 @@ async def test_a_proxy_that_takes_nothing_is_let_go() -> None:
     async with serving(limits=FlightLimits(timeout=0.1)) as server, Client(server) as client:
         server.set("rds", r="x" * 4_000_000)
         await client.ask("rds", "r")
-        await server.eventually(lambda: len(server.pusher.flight))
+        # The count stays; the write may begin and be given up between two looks of this test, where the machine is busy
+        await server.eventually(lambda: server.metric("pilot_xds_write_timeout 1"))
         await server.eventually(lambda: not server.discovery.connections() and not len(server.pusher.flight))
         assert (await client.ends())[0] is not grpc.StatusCode.OK
-        assert server.metric("pilot_xds_write_timeout 1")
 
 
 async def test_what_waited_is_sent_in_its_last_version() -> None:

@@ -1,50 +1,12 @@
-"""The incremental core: what runs again, what stops the wave, what fails, what is freed."""
+"""The incremental core: what runs again, what stops the wave, what is freed."""
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
 
-from pilot.derive import UNSET, CycleError, Database, Gather, Lookup, Table, derived, hub
-
-
-class World(Database):
-    def __init__(self, count: int = 3) -> None:
-        super().__init__()
-        self.numbers: Table[str, Any] = Table(self, "number", parity=lambda _, row: [row % 2])
-        self.ran: list[str] = []
-        self.on_run = lambda node: self.ran.append(f"{node.fn}{node.args}")
-        self.commit([(self.numbers, f"n{i:05}", i) for i in range(count)])
-
-    def set(self, key: str, value: Any) -> list[Any]:
-        self.ran.clear()
-        return self.commit([(self.numbers, key, value)])
-
-
-@derived
-def number(db: World, key: str) -> int | None:
-    value = db.numbers.get(key)
-    if value == 13:
-        raise ValueError("unlucky")
-    return value
-
-
-@derived
-def sign(db: World, key: str) -> str:
-    return "+" if (number(db, key) or 0) > 0 else "-"
-
-
-@derived
-def sentence(db: World, key: str) -> str:
-    return f"{key} is {sign(db, key)}"
-
-
-@derived
-def keys(db: World) -> tuple[str, ...]:
-    return db.numbers.all_keys()
-
-
-numbers = Gather("numbers", keys, number)
+from pilot.derive import Gather, Lookup, derived, hub
+from tests.support.numbers import World, keys, number, numbers, sentence, sign
 
 
 @hub
@@ -161,86 +123,9 @@ def test_a_gather_keeps_the_order_of_its_keys() -> None:
     assert list(node.value) == ["n00000", "n000005", "n00001", "n00002"]
 
 
-def test_a_failing_item_keeps_its_last_good_value_and_its_neighbours_go_on() -> None:
-    db = World()
-    node = db.watch(numbers)
-    db.commit([(db.numbers, "n00001", 13), (db.numbers, "n00002", 4), (db.numbers, "n00003", 13)])
-    db.refresh(node)
-    assert node.value == {"n00000": 0, "n00001": 1, "n00002": 4}
-    assert (node.error, db.failures) == (None, 2)
-    db.set("n00003", 5)
-    db.refresh(node)
-    assert node.value["n00003"] == 5
-
-
-def test_a_failure_is_memoised_and_the_root_keeps_its_last_good_value() -> None:
-    db = World()
-    failed = []
-    db.on_failure = lambda node, error: failed.append(repr(node.fn))
-    node = db.watch(sentence, "n00002")
-    db.set("n00002", 13)
-    db.refresh(node)
-    assert node.value == "n00002 is +"
-    assert isinstance(node.error, ValueError)
-    db.ran.clear()
-    with pytest.raises(ValueError, match="unlucky"):
-        sentence(db, "n00002")
-    assert db.ran == []
-    assert failed == ["number", "sign", "sentence"]
-    db.set("n00002", -1)
-    db.refresh(node)
-    assert (node.value, node.error) == ("n00002 is -", None)
-
-
-def test_a_failure_that_is_read_often_gathers_no_tracebacks() -> None:
-    db = World()
-    node = db.watch(sentence, "n00002")
-    db.set("n00002", 13)
-    db.refresh(node)
-    depths = set()
-    for _ in range(5):
-        with pytest.raises(ValueError, match="unlucky") as caught:
-            sentence(db, "n00002")
-        depths.add(len(caught.traceback))
-    assert len(depths) == 1
-
-
 def test_arguments_go_by_position() -> None:
     with pytest.raises(TypeError, match="keyword argument"):
         sentence(World(), key="n00001")
-
-
-def test_the_first_run_of_a_root_may_fail() -> None:
-    db = World()
-    db.set("n00001", 13)
-    node = db.watch(number, "n00001")
-    assert node.value is UNSET
-    assert isinstance(node.error, ValueError)
-
-
-@derived
-def ping(db: World, key: str) -> int:
-    return pong(db, key) if number(db, key) else 0
-
-
-@derived
-def pong(db: World, key: str) -> int:
-    return ping(db, key) + 1
-
-
-def test_a_cycle_is_an_error_that_goes_away_and_leaves_nothing() -> None:
-    db = World()
-    node = db.watch(ping, "n00001")
-    assert isinstance(node.error, CycleError)
-    assert db.set("n00001", 0) == [node]
-    db.refresh(node)
-    assert (node.value, node.error) == (0, None)
-    db.set("n00001", 1)
-    db.refresh(node)
-    assert isinstance(node.error, CycleError)
-    db.unwatch(node)
-    db.collect()
-    assert len(db) == 0
 
 
 def test_reads_from_outside_are_freed() -> None:
@@ -372,111 +257,6 @@ def test_a_gather_whose_keys_only_change_their_order_is_another_value() -> None:
     assert list(node.value) == ["n00001", "n00002", "n00000"]
     assert node.value == before
     assert node.changed_at == db.revision
-
-
-@hub
-def first_failure(db: World) -> int:
-    return any_failing(db) + second_failure(db)
-
-
-@hub
-def any_failing(db: World) -> int:
-    return number(db, "n00001") or 0
-
-
-@hub
-def second_failure(db: World) -> int:
-    if any_failing(db) == 7:
-        raise ValueError("seven")
-    return any_failing(db)
-
-
-def test_a_failure_counts_once_however_often_a_commit_comes_by() -> None:
-    db = World()
-    told: list[str] = []
-    db.on_failure = lambda node, error: told.append(f"{node.fn}: {error}")
-    db.watch(first_failure)
-    db.set("n00001", 7)
-    assert sorted(told) == ["first_failure: seven", "second_failure: seven"]
-    assert db.failures == 2
-    db.set("n00002", 7)
-    assert db.failures == 2
-
-
-@hub
-def last(db: World) -> str:
-    return max(db.numbers.all_keys())
-
-
-@derived
-def position(db: World) -> str:
-    return last(db)
-
-
-@hub
-def last_number(db: World) -> int:
-    """A commit that deletes the last row comes by here first: the row is gone, and what `position` reads is not looked at yet."""
-    value = db.numbers.get(position(db))
-    if value is None or value == 7:
-        raise ValueError(f"the last number is {value}")
-    return value
-
-
-def failures_told(db: World) -> list[str]:
-    told: list[str] = []
-    db.on_failure = lambda node, error: told.append(f"{node.fn}: {error}")
-    return told
-
-
-def test_what_a_commit_sees_half_way_is_no_failure_of_anybody() -> None:
-    db = World()
-    told = failures_told(db)
-    node = db.watch(last_number)
-    db.set("n00004", 4)
-    db.refresh(node)
-    assert node.value == 4
-    runs = db.runs
-    db.set("n00004", None)
-    assert db.ran.count(f"{last_number}()") == 2, "nothing was seen half way"
-    assert db.runs > runs
-    assert (node.value, node.error) == (2, None)
-    assert (told, db.failures) == ([], 0)
-
-
-def test_of_two_failures_in_a_commit_the_one_that_stays_is_told() -> None:
-    db = World()
-    told = failures_told(db)
-    db.watch(last_number)
-    db.commit([(db.numbers, "n00002", 7), (db.numbers, "n00004", 4)])
-    assert told == []
-    db.set("n00004", None)
-    assert db.ran.count(f"{last_number}()") == 2, "nothing was seen half way"
-    assert (told, db.failures) == (["last_number: the last number is 7"], 1)
-
-
-@derived
-def may_turn(db: World) -> int:
-    return turns_back(db) if db.numbers.get("n00001") == 7 else 0
-
-
-@derived
-def turns_back(db: World) -> int:
-    return may_turn(db) + 1
-
-
-def test_a_circle_that_an_edit_closes_is_an_error_of_all_that_are_in_it() -> None:
-    """The second is asked while the first runs, and has to be verified by it."""
-    db = World()
-    first, second = db.watch(may_turn), db.watch(turns_back)
-    assert (first.value, second.value) == (0, 1)
-    db.set("n00001", 7)
-    db.refresh(first)
-    assert isinstance(first.error, CycleError)
-    assert isinstance(second.error, CycleError)
-    assert not second.stale
-    db.set("n00001", 1)
-    db.refresh(second)
-    assert (second.value, second.error, first.error) == (1, None, None)
 
 
 def test_a_watched_node_is_reported_once_until_it_is_refreshed() -> None:

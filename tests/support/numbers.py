@@ -1,0 +1,45 @@
+"""A small world of numbers, of which derivations are made that tests of the incremental core run."""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.derive import Database, Gather, Table, derived
+
+
+class World(Database):
+    def __init__(self, count: int = 3) -> None:
+        super().__init__()
+        self.numbers: Table[str, Any] = Table(self, "number", parity=lambda _, row: [row % 2])
+        self.ran: list[str] = []
+        self.on_run = lambda node: self.ran.append(f"{node.fn}{node.args}")
+        self.commit([(self.numbers, f"n{i:05}", i) for i in range(count)])
+
+    def set(self, key: str, value: Any) -> list[Any]:
+        self.ran.clear()
+        return self.commit([(self.numbers, key, value)])
+
+
+@derived
+def number(db: World, key: str) -> int | None:
+    value = db.numbers.get(key)
+    if value == 13:
+        raise ValueError("unlucky")
+    return value
+
+
+@derived
+def sign(db: World, key: str) -> str:
+    return "+" if (number(db, key) or 0) > 0 else "-"
+
+
+@derived
+def sentence(db: World, key: str) -> str:
+    return f"{key} is {sign(db, key)}"
+
+
+@derived
+def keys(db: World) -> tuple[str, ...]:
+    return db.numbers.all_keys()
+
+
+numbers = Gather("numbers", keys, number)

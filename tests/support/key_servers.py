@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.server
 import json
+import threading
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -72,3 +74,35 @@ async def key_server(address: str = "127.0.0.1") -> AsyncIterator[KeyServer]:
         yield server
     finally:
         await runner.cleanup()
+
+
+class StaticServer:
+    """A server of HTTP on a thread of its own: `answers` by path, 404 for others, and 503 for all while it is `down`."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, str] = {}
+        self.asked: list[str] = []
+        self.down = False
+        found = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                found.asked.append(self.path)
+                text = None if found.down else found.answers.get(self.path)
+                self.send_response(503 if found.down else 404 if text is None else 200)
+                self.end_headers()
+                self.wfile.write((text or "").encode())
+
+            def log_message(self, *_: object) -> None:
+                """Quiet."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}{path}"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()

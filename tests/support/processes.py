@@ -82,7 +82,7 @@ class Process:
 
 
 class ControlPlane(Process):
-    """pilot-discovery on a folder of files; `wait_ready` says when it serves. `more`: further arguments."""
+    """pilot-discovery on a folder of files; `wait_ready` says when it serves. `more`: further arguments; `ports`: those of one before, by flag."""
 
     def __init__(
         self,
@@ -93,9 +93,11 @@ class ControlPlane(Process):
         join: Callable[[], None] | None = None,
         more: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
+        ports: Mapping[str, int] | None = None,
     ) -> None:
         self.host = host
-        self.ports = {flag: free_port() for flag in ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")}
+        flags = ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
+        self.ports = dict(ports) if ports is not None else {flag: free_port() for flag in flags}
         arguments = [str(pathlib.Path(sys.executable).parent / "pilot-discovery"), "discovery", "--configDir", str(config), "--ctrlz_port", "0"]
         for flag, port in self.ports.items():
             arguments += [f"--{flag}", f"{host}:{port}"]

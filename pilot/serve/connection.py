@@ -114,7 +114,7 @@ class Connection:
 
     def let_go(self, type_url: str, feeds: Feeds[Connection]) -> None:
         """Gives up what a request of this type does not ask for any more."""
-        if type_url in self._feeds and (type_url in self._plan.named or type_url not in self.watches):
+        if type_url in self._feeds and (type_url in self._plan.named or self._groups_of(type_url) is None):
             self._open(type_url, feeds)
 
     def _follow(self, feeds: Feeds[Connection]) -> None:
@@ -147,5 +147,5 @@ class Connection:
 
     def _groups_of(self, type_url: str) -> tuple[Group, ...] | None:
         subscription = self.watches.get(type_url)
-        groups = self._plan.groups_of(type_url, subscription.wanted.all) if subscription is not None else None
+        groups = self._plan.groups_of(type_url, subscription.wanted.all) if subscription is not None and not subscription.is_empty else None
         return () if groups and find_type(type_url).needs_identity and not self.proxy.identity else groups

@@ -22,7 +22,7 @@ class FlightLimits(NamedTuple):
     is the time that it may take at all.
     """
 
-    moving: int = 64 << 20
+    moving: int = 32 << 20
     stalled: int = 128 << 20
     small: int = 64 << 10
     patience: float = 0.15

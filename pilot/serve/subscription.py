@@ -44,6 +44,11 @@ class Subscription:
         """Returns the names as the proxy asked for them."""
         return WILDCARD | self.wanted.all if self.wildcard else self.wanted.all
 
+    @property
+    def is_empty(self) -> bool:
+        """Returns whether nothing is asked for, and the proxy has been told what there was to tell."""
+        return not (self.wildcard or self.wanted.all or self.owes_all or self.owed)
+
     def owe(self, names: Iterable[str]) -> None:
         """Owes these names and those that were held, changed or not, as far as they are asked for."""
         self.owed = self.wanted.all.intersection(self.owed.union(names, self.held))

@@ -78,7 +78,7 @@ class ServeSettings:
     max_names: int = setting(50_000, "Resources that one stream may name, over all types; more end it.", env="PILOT_XDS_MAX_NAMES")
     max_node_bytes: int = setting(512 * 1024, "Size of the node that a proxy announces, with its labels.", env="PILOT_XDS_MAX_NODE_BYTES")
     bytes_in_flight: int = setting(
-        64 * 1024 * 1024, "Bytes of large responses that are written at once, over all connections.", env="PILOT_PUSH_BYTES_IN_FLIGHT"
+        32 * 1024 * 1024, "Bytes of large responses that are written at once, over all connections.", env="PILOT_PUSH_BYTES_IN_FLIGHT"
     )
     stalled_bytes: int = setting(
         128 * 1024 * 1024, "Bytes of responses that proxies take slowly or not at all; beyond them streams are ended.", env="PILOT_PUSH_STALLED_BYTES"

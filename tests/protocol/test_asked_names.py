@@ -142,6 +142,27 @@ async def test_a_type_that_is_no_longer_asked_for_is_let_go() -> None:
         assert len(server.db) == nodes
 
 
+async def test_a_proxy_that_names_no_endpoints_any_more_holds_none_and_gets_them_when_it_names_some_again() -> None:
+    async with serving() as server, Client(server, "delta") as client:
+        server.set("eds", a="1")
+        server.set("cds", a="1")
+        await client.ask("cds")
+        await client.gets("cds", "a")
+        server.discovery.sweep()
+        nodes = len(server.db)
+        await client.ask("eds", "a")
+        nonce = await client.gets("eds", "a")
+        assert len(server.db) > nodes
+        await client.unsubscribe("eds", "a", nonce=nonce)
+        (connection,) = server.discovery.connections()
+        await server.eventually(lambda: not connection.watches[BY_SHORT_NAME["eds"]].wanted.all)
+        server.discovery.sweep()
+        assert len(server.db) == nodes
+        server.set("eds", a="2")
+        await client.ask("eds", "a")
+        await client.gets("eds", "a")
+
+
 @BOTH
 async def test_a_name_without_a_resource_is_sent_when_it_comes_and_missed_when_it_goes(variant: str) -> None:
     async with serving(plan=plan_by_name) as server, Client(server, variant) as client:

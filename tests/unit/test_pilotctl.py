@@ -1,9 +1,12 @@
 """What pilotctl prints, word for word, from answers of a small server."""
 from __future__ import annotations
 
+import base64
+import datetime
 import http.server
 import json
 import os
+import re
 import threading
 import urllib.parse
 from collections.abc import Iterator
@@ -11,11 +14,22 @@ from typing import Any
 
 import pytest
 
+from ca.csr import decode_csr
+from ca.pem import certificate_pem
 from pilot.cli.ctl.client import Client
 from pilot.cli.ctl.output import table
+from pilot.cli.ctl.tables import secrets
 from pilot.cli.pilotctl import build_parser, main
 from pilot.lib.xds_types import BY_SHORT_NAME
+from tests.support import certificates
 
+ROOT = certificates.root()
+LEAF = ROOT.issue(decode_csr(certificates.csr()), [certificates.IDENTITY, "tea.example"], certificates.DAY, certificates.NOW)
+SECRETS = [
+    {"name": "kubernetes://tea-cacert", "validationContext": {"trustedCa": {"inlineBytes": base64.b64encode(ROOT.roots_pem).decode()}}},
+    {"name": "kubernetes://tea", "tlsCertificate": {"certificateChain": {"inlineString": certificate_pem(LEAF).decode()}}},
+    {"name": "kubernetes://broken", "tlsCertificate": {"certificateChain": {"inlineString": "no"}}},
+]
 NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
 TEA = "outbound|80||tea.shop.svc.cluster.local"
 ISTIO = "/apis/networking.istio.io/v1/namespaces"
@@ -127,7 +141,8 @@ ENDPOINTS = [
     },
     {"clusterName": "a", "endpoints": [{"lbEndpoints": [{"endpoint": {"address": {"envoyInternalAddress": {"serverListenerName": "x"}}}}]}]},
 ]
-DUMPS = {"cds": CLUSTERS, "lds": LISTENERS, "rds": ROUTES, "eds": ENDPOINTS}
+DUMPS = {
+    "sds": SECRETS,"cds": CLUSTERS, "lds": LISTENERS, "rds": ROUTES, "eds": ENDPOINTS}
 SYNCZ = [
     {
         "cluster_id": "Kubernetes", "proxy": "tea-1.shop", "proxy_type": "sidecar", "istio_version": "1.32.0",
@@ -175,6 +190,10 @@ class Pages(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query))
         page = url.path.removeprefix("/debug/")
+        if url.path == "/config_dump":  # of an Envoy, which spells names its own way
+            entry = {"name": "default", "secret": {"tls_certificate": {"certificate_chain": SECRETS[1]["tlsCertificate"]["certificateChain"]}}}
+            has = not self.empty and query["resource"] == "dynamic_active_secrets"
+            return self.answer(200, json.dumps({"configs": [entry]} if has else {}).encode())
         if "proxyID" in query and query["proxyID"] not in "tea-1.shop-3":
             return self.answer(404, NOT_CONNECTED.encode())
         if query.get("resource", TEA) != TEA:
@@ -325,6 +344,37 @@ def test_a_proxy_without_anything(run: Any, empty: str) -> None:
 )  # fmt: skip
 def test_json(run: Any, address: str, words: tuple[str, ...], expected: Any) -> None:
     assert json.loads(run(address, *words, "-o", "json")) == expected
+
+
+def test_secrets(run: Any, address: str) -> None:
+    head, *found = run(address, "proxy-config", "secret", "tea").splitlines()
+    assert head.split("   ")[0] == "NAME"
+    cells = [[cell.strip() for cell in re.split(r"\s{3,}", line)] for line in found]
+    serials = [f"{c.serial_number:x}" for c in (LEAF, ROOT.certificate)]
+    begins = (certificates.NOW - datetime.timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert cells == [
+        ["kubernetes://broken", "Cert Chain", "no", "-", "-", "-", "it holds no certificate"],
+        ["kubernetes://tea", "Cert Chain", cells[1][2], serials[0], "2026-01-03T03:04:05Z", begins, f"{certificates.IDENTITY},tea.example"],
+        ["kubernetes://tea-cacert", "CA", cells[2][2], serials[1], "2026-04-12T03:04:05Z", begins, "O=domain-0"],
+    ]
+
+
+@pytest.mark.parametrize(("days", "valid"), [(-1, "not yet"), (0, "yes"), (2, "no")])
+def test_a_certificate_is_valid_in_its_time(days: int, valid: str) -> None:
+    assert secrets.rows(SECRETS[1:2], certificates.NOW + days * certificates.DAY)[0][2] == valid
+
+
+def test_secrets_of_an_envoy(run: Any, address: str) -> None:
+    assert "default" in run(address, "proxy-config", "secrets", "--envoy", address)
+    found = json.loads(run(address, "proxy-config", "secrets", "--envoy", f"http://{address}/", "-o", "json"))
+    assert [secret["name"] for secret in found] == ["default"]
+
+
+def test_secrets_of_nobody(run: Any, fail: Any, empty: str) -> None:
+    assert run(empty, "proxy-config", "secrets", "tea").startswith("None. The certificate of a workload is known to its agent")
+    assert run(empty, "proxy-config", "secrets", "--envoy", empty) == "None.\n"
+    assert "say which proxy, or --envoy URL" in fail(empty, "proxy-config", "secrets")
+    assert "cannot ask the Envoy at 127.0.0.1:1: " in fail(empty, "proxy-config", "secrets", "--envoy", "127.0.0.1:1")
 
 
 def test_explain(run: Any, address: str) -> None:

@@ -1,0 +1,63 @@
+"""Secrets: certificates and roots, with their names and how long they hold."""
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+from collections.abc import Iterable
+from typing import Any
+
+from cryptography import x509
+
+HEAD = ("NAME", "TYPE", "VALID", "SERIAL NUMBER", "NOT AFTER", "NOT BEFORE", "NAMES")
+FORM = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def rows(secrets: Iterable[dict[str, Any]], now: datetime.datetime | None = None) -> list[tuple[str, ...]]:
+    """Returns a row for each certificate of each secret, the leaf of a chain first."""
+    time = now or datetime.datetime.now(datetime.UTC)
+    return [row for secret in sorted(secrets, key=lambda s: str(s.get("name"))) for row in _rows(_camel(secret), time)]
+
+
+def _rows(secret: dict[str, Any], now: datetime.datetime) -> list[tuple[str, ...]]:
+    name, kind, pem = secret.get("name", ""), "Cert Chain", secret.get("tlsCertificate", {}).get("certificateChain", {})
+    if not pem:
+        context = secret.get("validationContext") or secret.get("combinedValidationContext", {}).get("defaultValidationContext", {})
+        kind, pem = "CA", context.get("trustedCa", {})
+    try:
+        certificates = x509.load_pem_x509_certificates(_content(pem))
+    except (ValueError, binascii.Error):
+        return [(name, kind, "no", "-", "-", "-", "it holds no certificate")]
+    return [(name, kind, *_cells(certificate, now)) for certificate in certificates]
+
+
+def _content(source: dict[str, Any]) -> bytes:
+    """Returns what a source of data holds itself; nothing where it names a file."""
+    return base64.b64decode(source["inlineBytes"]) if "inlineBytes" in source else source.get("inlineString", "").encode()
+
+
+def _cells(certificate: x509.Certificate, now: datetime.datetime) -> tuple[str, ...]:
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    valid = "yes" if begins <= now <= ends else "not yet" if now < begins else "no"
+    return valid, f"{certificate.serial_number:x}", ends.strftime(FORM), begins.strftime(FORM), ",".join(_names(certificate)) or "-"
+
+
+def _names(certificate: x509.Certificate) -> list[str]:
+    """Returns the subject alternative names, or the subject of a certificate without any."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return [certificate.subject.rfc4514_string()]
+    return [str(name.value) for name in names]
+
+
+def _camel(value: Any) -> Any:
+    """Returns JSON with the field names that the control plane writes, of JSON as Envoy writes it."""
+    if isinstance(value, dict):
+        return {_camel_name(name): _camel(member) for name, member in value.items()}
+    return [_camel(member) for member in value] if isinstance(value, list) else value
+
+
+def _camel_name(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

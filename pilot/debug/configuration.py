@@ -6,8 +6,10 @@ from typing import Any
 from pilot.debug.page import Later, Query
 from pilot.debug.plain import plain
 from pilot.debug.sources import Sources
-from pilot.model.config.object import Object
+from pilot.model.config.authorization_policy import AuthorizationPolicy
+from pilot.model.config.object import Object, age
 from pilot.model.problem import Problem
+from pilot.model.views.mesh import mesh_config
 
 _ISTIO = ".istio.io"
 
@@ -22,6 +24,19 @@ def configz(sources: Sources, query: Query) -> Any:
     ours = [kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)]
     found = [(kind, [row for _, row in sorted(getattr(sources.db, kind.table).rows())]) for kind in ours]
     return Later(lambda: [to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for o in rows])
+
+
+def authorizationz(sources: Sources, query: Query) -> Any:
+    """Returns every AuthorizationPolicy by namespace, oldest first."""
+    found: dict[str, list[Object[AuthorizationPolicy]]] = {}
+    for _, row in sources.db.authorization_policies.rows():
+        found.setdefault(row.namespace, []).append(row)
+    policies = {namespace: [_policy(row) for row in sorted(rows, key=age)] for namespace, rows in sorted(found.items())}
+    return {"authorization_policies": {"namespace_to_policies": policies, "root_namespace": mesh_config(sources.db).root_namespace}}
+
+
+def _policy(o: Object[AuthorizationPolicy]) -> dict[str, Any]:
+    return {"name": o.name, "namespace": o.namespace, "annotations": dict(o.annotations) or None, "spec": plain(o.spec)}
 
 
 def mesh(sources: Sources, query: Query) -> Any:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilot.debug import config_dump, configuration, explain, fleet, push_status, registry, scope
+from pilot.debug import authz, config_dump, configuration, explain, fleet, push_status, registry, scope
 from pilot.debug.page import Page, Query
 from pilot.debug.sources import Sources
 from pilot.settings.process import DebugSettings
@@ -30,6 +30,7 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
             ("/debug/ecdsz", "Its extension configurations", config_dump.only("ecds")),
             ("/debug/ndsz", "Its name table", config_dump.only("nds")),
             ("/debug/sidecarz", "Which services it sees", scope.sidecarz),
+            ("/debug/authz", "Which AuthorizationPolicies it has; request={…} as JSON: which of them decides", authz.authz),
             ("/debug/explain", "Which objects one of its resources was made from; type=cds where names repeat", explain.explain_page),
         )
     ),
@@ -37,6 +38,7 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
         Page("/debug/problemz", "What is wrong with users' objects", configuration.problemz),
         Page("/debug/configz", "Every object of Istio's kinds", configuration.configz, ("pretty",)),
         Page("/debug/resourcesz", "Which kinds are read", configuration.resourcesz),
+        Page("/debug/authorizationz", "Every AuthorizationPolicy, by namespace", configuration.authorizationz),
         Page("/debug/mesh", "The mesh config in force", configuration.mesh, ("pretty",)),
         Page("/debug/push_status", "Services without endpoints, proxies without services", push_status.push_status),
     ),

@@ -1,6 +1,8 @@
 """Who gets through: requests and connections to a stock Envoy under AuthorizationPolicies, and what becomes of each."""
 from __future__ import annotations
 
+import json
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -177,6 +179,23 @@ def passes(books: Guarded, ask: Ask) -> bool:
     return books.client.status(port, ask._replace(headers=headers)) == 200
 
 
+_UNUSUAL = frozenset("%#\\.")  # what Envoy changes of a path, or refuses
+
+
+def said(books: Guarded, ask: Ask) -> bool:
+    """Whether the control plane says that an ask gets through."""
+    other = ask.headers.get("sni") == "other"
+    question = {
+        "tcp": ask.tcp, "method": ask.method, "path": ask.path.replace("//", "/"), "host": ask.host, "headers": dict(ask.headers),
+        "principal": ask.by, "ip": ask.source, "toIp": "127.0.0.1", "port": books.tcp if ask.tcp else books.other if other else books.http,
+        "sni": ask.sni if ask.by else "", "remoteIp": ask.headers.get("x-forwarded-for", ""),
+    }  # fmt: skip
+    query = urllib.parse.urlencode({"proxyID": "books-0.shop", "request": json.dumps(question)})
+    answer = json.loads(books.plane.get(f"/debug/authz?{query}"))
+    assert answer["why"]
+    return bool(answer["decision"] == "allowed")
+
+
 def in_place(books: Guarded, policy: Policy) -> Policy:
     """A policy with the ports of the workload."""
     return policy[0], policy[1].replace("'{http}'", f"'{books.http}'").replace("'{tcp}'", f"'{books.tcp}'")
@@ -187,6 +206,8 @@ def test_what_gets_through(books: Guarded, case: Case) -> None:
     books.apply(*(in_place(books, policy) for policy in case.policies), annotations=case.annotations)
     assert [str(ask) for ask in case.passes if not passes(books, ask)] == [], "should have passed"
     assert [str(ask) for ask in case.fails if passes(books, ask)] == [], "should not have passed"
+    asks = [(ask, ask in case.passes) for ask in (*case.passes, *case.fails) if _UNUSUAL.isdisjoint(ask.path)]
+    assert [str(ask) for ask, passed in asks if said(books, ask) is not passed] == [], "should have been told as it is"
 
 
 def test_the_table_is_large_enough() -> None:

@@ -329,7 +329,7 @@ async def test_syncz(ask: Ask, pages: Sources) -> None:
 
 # -- one proxy -------------------------------------------------------------------------------------------------------------
 
-ONE_PROXY = ["config_dump", "edsz", "ecdsz", "ndsz", "sidecarz", "explain"]
+ONE_PROXY = ["config_dump", "edsz", "ecdsz", "ndsz", "sidecarz", "authz", "explain"]
 
 
 @pytest.mark.parametrize("page", ONE_PROXY)

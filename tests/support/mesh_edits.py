@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from pilot.ingest.mesh_config import decode_mesh_config, decode_mesh_networks
+from pilot.model.inputs import EVERY_ACCOUNT
 from pilot.model.proxy import Proxy
-from tests.support.mesh_slots import SLOTS
+from tests.support.mesh_slots import ASKED, SLOTS
 from tests.support.world import World, rows_of
 
 Rows = Mapping[tuple[str, Any], Any]
@@ -44,6 +45,8 @@ def rows_at(slot: int, variant: int) -> Rows:
         rows = rows_of([variants[variant]], SLOTS[slot].cluster) if variant != EMPTY else {}
         assert rows or variant == EMPTY, f"{SLOTS[slot].name}: no kind of ours"
         return rows
+    if kind == "rows":
+        return dict(variants[variant]) if variant != EMPTY else {}
     if kind == "proxy":
         return {("proxies", node_id(variants[variant])): variants[variant]} if variant != EMPTY else {}
     decode = (lambda plain: decode_mesh_config([plain])) if kind == "mesh" else decode_mesh_networks
@@ -104,8 +107,16 @@ def rows_of_state(state: Sequence[int]) -> Rows:
     return {key: row for slot, variant in enumerate(state) for key, row in rows_at(slot, variant).items()}
 
 
-def start(rows: Rows, flags: Mapping[str, str]) -> World:
+def bare(flags: Mapping[str, str]) -> World:
+    """A mesh with nothing in it, not even the leave to read Secrets."""
     world = World(environ=flags)
+    world.asks = ASKED
+    world.mesh.commit([(world.mesh.secret_access, EVERY_ACCOUNT, None)])
+    return world
+
+
+def start(rows: Rows, flags: Mapping[str, str]) -> World:
+    world = bare(flags)
     world.set(rows)
     return world
 
@@ -149,7 +160,7 @@ def course(seed: str, count: int, flags: Mapping[str, str]) -> Course:
 
 def live(steps: Iterable[Step], flags: Mapping[str, str]) -> Iterator[tuple[Step, World]]:
     """Each step, and the one mesh that lives through them, after it."""
-    world = World(environ=flags)
+    world = bare(flags)
     for step in steps:
         world.set(step.rows)
         yield step, world

@@ -2,7 +2,7 @@
 
 Objects name each other by few names, so that most edits matter to somebody. A new kind, or another way that an object
 may look, is one more entry. `kind` of a slot says what its variants are: objects of users as plain data, the mesh config or the mesh
-networks as YAML, or the node of a proxy that connects, comes back with other metadata, and leaves.
+networks as YAML, the node of a proxy that connects, comes back with other metadata, and leaves, or rows that the process itself commits.
 """
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from pilot.lib.xds_types import SECRET
 from pilot.model.endpoint import Locality
+from pilot.model.inputs import EVERY_ACCOUNT, AccountKey
 from pilot.model.proxy import Proxy
+from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
 from tests.support.world import proxy
 
@@ -21,7 +24,7 @@ class Slot(NamedTuple):
     """`empty`: how likely it holds nothing. `cluster`: where its object is."""
 
     name: str
-    kind: Literal["object", "mesh", "networks", "proxy"]
+    kind: Literal["object", "mesh", "networks", "proxy", "rows"]
     variants: tuple[Any, ...]
     empty: float = 0.15
     cluster: str = "Kubernetes"
@@ -77,9 +80,14 @@ def node(connected: Proxy, *changes: Mapping[str, Any]) -> Slot:
     return Slot(f"Proxy {connected.id} {connected.cluster_id}", "proxy", (connected, *(changed(c) for c in changes)), 0.05)
 
 
+def proved(connected: Proxy) -> Proxy:
+    """The proxy, which has proved to run as its namespace's default account."""
+    return msgspec.structs.replace(connected, identity=f"spiffe://cluster.local/ns/{connected.namespace}/sa/default")
+
+
 PROXIES = [
     node(
-        proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web", "version": "v1"}, NODE_NAME="n1", NETWORK="net1"),
+        proved(proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web", "version": "v1"}, NODE_NAME="n1", NETWORK="net1")),
         {"metadata": {"NETWORK": "net2"}, "locality": SECOND_ZONE},
         {"metadata": {"NODE_NAME": "n2"}, "locality": FIRST_ZONE},
         {"metadata": {"PROXY_CONFIG": {"tracing": {"sampling": 50}, "proxyHeaders": {"preserveHttp1HeaderCase": True}}}},
@@ -113,12 +121,17 @@ PROXIES = [
         {"metadata": {"credential": "true", "file-credential": "true"}},
     ),
     node(
-        proxy("router", "ingress-0", "edge", "10.1.0.9", {"istio": "ingress"}),
+        proved(proxy("router", "ingress-0", "edge", "10.1.0.9", {"istio": "ingress"})),
+        {"identity": ""},
+        {"metadata": {"CLUSTER_ID": WEST}},
         {"metadata": {"LABELS": {"istio": "egress"}}},
         {"metadata": {"NETWORK": "net2", "UNPRIVILEGED_POD": "true"}},
         {"locality": SECOND_ZONE},
     ),
-    node(proxy("router", "egress-0", "a", "10.1.0.10", {"istio": "egress"}, REQUESTED_NETWORK_VIEW="net1"), {"metadata": {"LABELS": {"istio": "ingress"}}}),
+    node(
+        proved(proxy("router", "egress-0", "a", "10.1.0.10", {"istio": "egress"}, REQUESTED_NETWORK_VIEW="net1")),
+        {"metadata": {"LABELS": {"istio": "ingress"}}},
+    ),
     node(proxy("sidecar", "web-0", "a", "10.2.0.1", {"app": "web"}, CLUSTER_ID=WEST), {"locality": SECOND_ZONE}, {"metadata": {"NETWORK": "net2"}}),
     node(proxy("ztunnel", "zt-0", "istio-system", "10.1.0.11"), {"metadata": {"NODE_NAME": "n1"}}),
 ]
@@ -392,6 +405,7 @@ ISTIO = [
         "Gateway", "gw", "edge",
         "selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]",
         "selector: {istio: ingress}, servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [x.example.com], tls: {mode: SIMPLE, credentialName: c}}]",
+        "selector: {istio: ingress}, servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [x.example.com], tls: {mode: SIMPLE, credentialName: 'kubernetes-gateway://edge/c'}}]",
         "selector: {istio: egress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [x.example.com]}]",
         "selector: {istio: ingress}, servers: [{port: {number: 15443, name: tls, protocol: TLS}, hosts: ['*.local'], tls: {mode: AUTO_PASSTHROUGH}}]",
         "selector: {istio: ingress}, servers: [{port: {number: 443, name: tls, protocol: TLS}, hosts: ['*'], tls: {mode: PASSTHROUGH}}, {port: {number: 9000, name: tcp, protocol: TCP}, hosts: ['*']}]",
@@ -430,10 +444,50 @@ ISTIO = [
         for day, namespace in enumerate(("a", "edge", "istio-system"), 1)
     ),
     one_of(*(make("AuthorizationPolicy", "tried", "{rules: [{from: [{source: {namespaces: [b]}}]}]}", "a", annotations=f"{{istio.io/dry-run: '{dry}'}}") for dry in ("true", "false"))),
+]
+
+
+# -- credentials -----------------------------------------------------------------------------------------------------------
+
+AUTHORITY, PARTNER = Authority(), Authority("partner")
+SERVED, RENEWED = AUTHORITY.issue("x.example.com"), AUTHORITY.issue("x.example.com")
+ASKED = {
+    SECRET: frozenset((
+        "kubernetes://c", "kubernetes://c-cacert", "kubernetes://edge/c", "kubernetes-gateway://edge/c", "configmap://edge/c",
+        "configmap://istio-system/c-cacert",
+    ))
+}  # fmt: skip
+"""What every proxy asks for by name."""
+
+
+def secret(namespace: str) -> Slot:
+    return one_of(
+        tls_secret("c", SERVED, namespace),
+        tls_secret("c", RENEWED, namespace, ca_crt=AUTHORITY.pem, ca_crl=AUTHORITY.crl()),
+        data_secret("c", {"cert": SERVED.chain, "key": SERVED.private_key, "cacert": PARTNER.pem}, namespace),
+        data_secret("c", {"cert": SERVED.chain, "key": RENEWED.private_key}, namespace),
+    )
+
+
+def access(*account: str) -> Slot:
+    row = "secret_access", AccountKey(*account)
+    return Slot(f"SecretAccess {'/'.join(account)}", "rows", ({row: True}, {row: False}), 0.4)
+
+
+ROOTS = "authority_roots", "own"
+CREDENTIALS: list[Slot] = [
+    secret("edge"),
+    secret("a"),
+    secret("edge")._replace(cluster=WEST, name="Secret edge/c west"),
+    one_of(*(data_secret("c-cacert", {"ca.crt": pem}) for pem in (AUTHORITY.pem, b"none"))),
     *(
-        one_of(*({"apiVersion": "v1", "kind": kind, "metadata": {"name": "c", "namespace": namespace}, "data": {"k": data}} for data in ("MQ==", "Mg==")))
-        for kind in ("Secret", "ConfigMap")
+        one_of(*(config_map("c", {key: root.pem.decode()}, namespace) for key, root in (("cacert", AUTHORITY), ("ca.crt", PARTNER))))
         for namespace in ("edge", "istio-system")
     ),
+    access(*EVERY_ACCOUNT),
+    access("Kubernetes", "edge", "default"),
+    access("Kubernetes", "a", "default"),
+    access(WEST, "edge", "default"),
+    Slot("AuthorityRoots", "rows", tuple({ROOTS: tuple(root.pem.decode() for root in roots)} for roots in ((AUTHORITY,), (AUTHORITY, PARTNER))), 0.4),
 ]
-SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO)
+SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO, *CREDENTIALS)

@@ -93,7 +93,7 @@ class RealMesh:
     def _write(self, slot: int) -> None:
         """Files are replaced, as editors and controllers do; JSON is YAML."""
         kind, variants = SLOTS[slot].kind, SLOTS[slot].variants
-        if kind == "proxy":
+        if kind in ("proxy", "rows"):  # rows that a process commits are its own
             return
         path, variant = self.path(slot), self.state[slot]
         if variant == EMPTY and kind == "object":

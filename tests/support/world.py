@@ -55,7 +55,8 @@ def proxy(kind: str, name: str, namespace: str, ip: str, labels: Mapping[str, st
 
 
 class World:
-    """Tables, connected proxies, and what each of them gets."""
+    """Tables, connected proxies, and what each of them gets. `asks` are the names that all of them ask for, by type URL, of what is sent to those
+    alone that name it."""
 
     def __init__(self, mesh_config: str = "", environ: Mapping[str, str] | None = None) -> None:
         self.mesh = Mesh(load([], dict(environ or {})).settings.mesh)
@@ -66,6 +67,7 @@ class World:
         self.discovery = NamespaceFilter(self.mesh)
         self.commit([("mesh", "mesh", mesh), ("mesh", "networks", MeshNetworks())])
         self.mesh.commit([(self.mesh.secret_access, EVERY_ACCOUNT, True)])
+        self.asks: Mapping[str, frozenset[str]] = {}
         self._watched: dict[Any, Any] = {}
         self._named: dict[str, set[Any]] = {}
 
@@ -91,7 +93,9 @@ class World:
     def resources(self, node_id: str) -> dict[str, dict[str, Resource]]:
         """By type URL and name, all that the proxy would get."""
         found: dict[str, dict[str, Resource]] = {}
-        planned = plan(self.mesh, node_id).groups
+        proxy_plan = plan(self.mesh, node_id)
+        asked = {url: groups for url, names in self.asks.items() if (groups := proxy_plan.groups_of(url, names))}
+        planned = {**proxy_plan.groups, **asked}
         self._named[node_id] = {group for groups in planned.values() for group in groups}
         for url, groups in planned.items():
             have = found.setdefault(url, {})

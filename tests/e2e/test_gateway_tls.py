@@ -48,7 +48,7 @@ class TlsBackend(Backend):
 class Edge:
     """A gateway with a server of each mode on a port of its own, before one backend."""
 
-    def __init__(self, work: pathlib.Path) -> None:
+    def __init__(self, work: pathlib.Path, delta: bool) -> None:
         self.backend, self.tls_backend = Backend("web"), TlsBackend("passed", ROOT.issue(HOST), work)
         self.config = work / "config"
         self.config.mkdir()
@@ -67,7 +67,7 @@ class Edge:
         self.agent = Agent(self.root, IDENTITY, work / "agent.sock")
         node = Node(type="router", name="edge-0", namespace="edge", ip="127.0.0.2", labels={"istio": "ingress"}, service_account="gateway")
         proof = Proof.write(work, *self.root.issue(IDENTITY), self.root.pem)
-        self.envoy = Envoy(work, node, self.pilot.secure_xds, self.agent.socket, proof=proof)
+        self.envoy = Envoy(work, node, self.pilot.secure_xds, self.agent.socket, proof=proof, delta=delta)
 
     def write(self, name: str, *objects: Any) -> None:
         """Files are replaced, as editors do; JSON is YAML."""
@@ -126,9 +126,9 @@ TRUSTING = client_context(ROOT.pem)
 WITH_CERTIFICATE, AS_REVOKED, AS_STRANGER = (client_context(ROOT.pem, own) for own in (CLIENT, REVOKED, STRANGER))
 
 
-@pytest.fixture(scope="module")
-def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
-    found = Edge(tmp_path_factory.mktemp("edge"))
+@pytest.fixture(scope="module", params=[True, False], ids=["delta", "state of the world"])
+def edge(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Edge]:
+    found = Edge(tmp_path_factory.mktemp("edge"), request.param)
     try:
         eventually(lambda: found.status("simple", TRUSTING) == 200, 30, "the gateway answers")
         yield found

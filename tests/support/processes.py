@@ -169,10 +169,11 @@ class Envoy(Process):
         admin: str = "",
         join: Callable[[], None] | None = None,
         proof: Proof | None = None,
+        delta: bool = True,
     ) -> None:
         self.admin = admin or f"127.0.0.1:{free_port()}"
         config = work / f"{node.name}.json"
-        bootstrap = build_bootstrap(node, xds, self.admin, sds_socket)
+        bootstrap = build_bootstrap(node, xds, self.admin, sds_socket, delta)
         if proof is not None:
             next(c for c in bootstrap["static_resources"]["clusters"] if c["name"] == "xds-grpc")["transport_socket"] = proof.transport_socket()
         config.write_text(json.dumps(bootstrap))

@@ -98,6 +98,12 @@ def test_claims(name: str, path: list[str]) -> None:
     assert built(withoutHeaders={name: {"exact": "v"}})["dynamicMetadata"] == [{**found, "invert": True}]
 
 
+@pytest.mark.parametrize("value", [{}, {"regex": "*"}])
+def test_a_claim_that_is_only_to_be_there(value: dict[str, str]) -> None:
+    (found,) = built(headers={"@request.auth.claims.a": value})["dynamicMetadata"]
+    assert found["value"] == {"presentMatch": True}
+
+
 @pytest.mark.parametrize("name", [*(f"@request.auth.claims{rest}" for rest in ("", ".", "[]", "-a")), "request.auth.claims.a"])
 def test_no_claims(name: str) -> None:
     assert built(headers={name: {"exact": "v"}})["headers"][0]["name"] == name

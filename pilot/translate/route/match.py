@@ -132,12 +132,18 @@ def _claim_path(name: str) -> list[str] | None:
 
 
 def _claim(path: list[str], match: StringMatch, invert: bool) -> metadata_pb2.MetadataMatcher:
-    """Returns the condition that the claim is the text, or a list with the text in it."""
-    value = value_pb2.ValueMatcher(string_match=build_string_matcher(match))
-    listed = value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=value))
+    """Returns the condition that the claim is the text, or a list with the text in it, or that it is there at all."""
     return metadata_pb2.MetadataMatcher(
         filter=JWT_AUTHN_FILTER,
         path=[metadata_pb2.MetadataMatcher.PathSegment(key=key) for key in (JWT_PAYLOAD, *path)],
-        value=value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=[listed, value])),
+        value=_claim_value(match),
         invert=invert,
     )
+
+
+def _claim_value(match: StringMatch) -> value_pb2.ValueMatcher:
+    if means_present(match):
+        return value_pb2.ValueMatcher(present_match=True)
+    value = value_pb2.ValueMatcher(string_match=build_string_matcher(match))
+    listed = value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=value))
+    return value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=[listed, value]))

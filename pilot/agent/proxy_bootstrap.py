@@ -9,6 +9,7 @@ from pilot.agent.facts import VERSION, Facts
 from pilot.agent.settings import AgentSettings
 from pilot.agent.static_listeners import build_readiness_listener, build_statistics_listener
 from pilot.agent.statistics import build_stats_config
+from pilot.lib.duration import parse_duration
 from pilot.model.config.proxy_config import ProxyConfig
 
 XDS_SOCKET = "XDS"
@@ -16,6 +17,7 @@ SDS_FOLDER = "./var/run/secrets/workload-spiffe-uds"
 DEFAULT_CLUSTER = "istio-proxy"
 CANONICAL_LABELS = ("service.istio.io/canonical-name", "app.kubernetes.io/name", "app")
 LOCALITY_LABELS = ("topology.istio.io/locality", "istio-locality")
+INTERVALS = {"sidecar.istio.io/statsFlushInterval": "stats_flush_interval", "sidecar.istio.io/statsEvictionInterval": "stats_eviction_interval"}
 # Given to Envoy under these names, as what the control plane sends refers to them.
 METRICS_SERVICE, ACCESS_LOG_SERVICE = "envoy_metrics_service", "envoy_accesslog_service"
 
@@ -52,8 +54,9 @@ def build_proxy_bootstrap(facts: Facts, settings: AgentSettings) -> dict[str, An
         build_readiness_listener(anywhere, settings.envoy.status_port),
     ]
     resources["clusters"] += _service_clusters(config)
-    if interval := facts.annotations.get("sidecar.istio.io/statsFlushInterval"):
-        built["stats_flush_interval"] = interval
+    for annotation, field in INTERVALS.items():
+        if text := facts.annotations.get(annotation):
+            built[field] = _seconds(annotation, text)
     if config.envoy_metrics_service and config.envoy_metrics_service.address:
         built["stats_sinks"] = [_metrics_sink()]
     if facts.metadata.get("ENABLE_SELF_DISCOVERY") == "true":
@@ -151,6 +154,14 @@ def _local_cluster() -> dict[str, Any]:
     """Returns the cluster of the proxy's own service, by which Envoy weighs zones."""
     source = {"eds_config": {"ads": {}, "resource_api_version": "V3"}, "service_name": "local_cluster"}
     return {"name": "local_cluster", "type": "EDS", "connect_timeout": "1s", "eds_cluster_config": source}
+
+
+def _seconds(annotation: str, text: str) -> str:
+    """Returns a duration as Envoy's JSON spells it. ValueError, which names the annotation, where the text is none."""
+    try:
+        return str(parse_duration(text))
+    except ValueError as error:
+        raise ValueError(f"annotation {annotation}: {error}") from error
 
 
 def _join(host: str, port: int) -> str:

@@ -12,6 +12,7 @@ from pilot.lib.duration import Duration, parse_duration
 from pilot.model.config.proxy_config import ProxyConfig
 
 ANNOTATION = "proxy.istio.io/config"
+DISCOVERY_ADDRESS, STATUS_PORT = "sidecar.istio.io/discoveryAddress", "status.sidecar.istio.io/port"
 
 
 class Effective(NamedTuple):
@@ -48,6 +49,9 @@ def read_sources(mesh_file: str, variable: str, annotations: Mapping[str, str]) 
         found.append(("variable PROXY_CONFIG", parse_object("variable PROXY_CONFIG", variable)))
     if text := annotations.get(ANNOTATION):
         found.append((f"annotation {ANNOTATION}", parse_object(f"annotation {ANNOTATION}", text)))
+    for annotation, field in ((DISCOVERY_ADDRESS, "discoveryAddress"), (STATUS_PORT, "statusPort")):
+        if text := annotations.get(annotation):
+            found.append((f"annotation {annotation}", {field: int(text) if text.isascii() and text.isdigit() else text}))
     return found
 
 

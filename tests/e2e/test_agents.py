@@ -7,7 +7,8 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 
 import pytest
 from cryptography import x509
@@ -16,14 +17,14 @@ from tests.support import certificates
 from tests.support.backends import Answer, Backend, ask
 from tests.support.certificates import DAY, write_plugged_in
 from tests.support.netns import Host, Network, capture
-from tests.support.processes import ControlPlane, eventually
+from tests.support.processes import ControlPlane, Process, eventually
 from tests.support.real_mesh import resident_megabytes
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import write_keys
 
 NODE, CLIENT, SERVER, VIP = "10.78.0.1", "10.78.1.1", "10.78.1.2", "10.78.96.10"
-LIFE = "8s"
-"""Of workload certificates, so that some come and go in a test."""
+QUICK = {"SECRET_TTL": "30s", "SECRET_GRACE_PERIOD_RATIO": "0.9"}
+"""A certificate is renewed after three seconds, so that some come and go in a test, and would do for half a minute."""
 OBJECTS = f"""
 apiVersion: v1
 kind: Service
@@ -54,6 +55,8 @@ spec:
   host: books.shop.svc.cluster.local
   trafficPolicy: {{connectionPool: {{http: {{maxRequestsPerConnection: 1}}}}}}  # so that every request needs a handshake
 """
+PROBERS = {"/app-health/app/livez": {"httpGet": {"path": "/live", "port": 8080}}, "/app-health/app/readyz": {"tcpSocket": {"port": 8080}}}
+ENVIRONMENT = {"ISTIO_KUBE_APP_PROBERS": json.dumps(PROBERS), "EXIT_ON_ZERO_ACTIVE_CONNECTIONS": "true", "MINIMUM_DRAIN_DURATION": "0s"}
 POLICY = """
 apiVersion: security.istio.io/v1
 kind: PeerAuthentication
@@ -66,8 +69,9 @@ HASH = re.compile(r"Hash=([0-9a-f]+)")
 class Mesh:
     """Client and server pods on a bridge, and a control plane with a plugged-in intermediate."""
 
-    def __init__(self, work: pathlib.Path) -> None:
-        self.work, self._stack = work, contextlib.ExitStack()
+    def __init__(self, work: pathlib.Path, certificate: Mapping[str, str]) -> None:
+        """`certificate` are the agents' settings of certificates."""
+        self.work, self._certificate, self._stack = work, certificate, contextlib.ExitStack()
         self.network = Network(NODE)
         self._stack.callback(self.network.stop)
         self.client, self.server = self.network.attach(CLIENT), self.network.attach(SERVER)
@@ -86,12 +90,20 @@ class Mesh:
         self._stack.callback(self.backend.stop)
         self.sidecars = {"web": self._sidecar("web", self.client, CLIENT), "books": self._sidecar("books", self.server, SERVER)}
         for host in (self.client, self.server):
-            host.run(capture)
+            host.run(lambda: capture(kept=(15020, 15021, 15090)))
+
+    def restart_control_plane(self) -> None:
+        """Ends the control plane without a farewell, and starts it again at its ports."""
+        self.pilot.child.kill()
+        self.pilot.child.wait()
+        again = Process(list(self.pilot.child.args), self.work / "pilot-again.log", self.network.node.join, {"ROOT_CA_DIR": str(self.authority)})
+        self._stack.callback(again.stop)
+        eventually(lambda: self.network.node.run(lambda: self.pilot.get("/ready", "httpAddr")) is not None, 60, "the control plane is back")
 
     def _sidecar(self, account: str, host: Host, ip: str) -> Sidecar:
         discovery = f"{NODE}:{self.pilot.ports['secureGRPCAddr']}"
         made = Sidecar(
-            self.work / account, account, ip, discovery, self.root.roots_pem, join=host.join_as_proxy, environ={"SECRET_TTL": LIFE},
+            self.work / account, account, ip, discovery, self.root.roots_pem, join=host.join_as_proxy, environ={**self._certificate, **ENVIRONMENT},
             config={"proxyMetadata": {"ISTIO_META_WORKLOAD_NAME": account}},
         )  # fmt: skip
         self._stack.callback(made.stop)
@@ -114,6 +126,13 @@ class Mesh:
         """A request from outside of the mesh to the server's pod."""
         return self.network.node.run(lambda: ask((SERVER, 8080), "/plain"))
 
+    def takes_plain_text(self) -> bool:
+        """Whether the server's sidecar answers such a request at all."""
+        try:
+            return self.ask_plain().status == 200
+        except ConnectionError:
+            return False
+
     def forwarded(self) -> str:
         """What the server's sidecar says of the client of one new request."""
         assert self.ask().status == 200
@@ -134,15 +153,25 @@ class Mesh:
         self._stack.close()
 
 
-@pytest.fixture(scope="module")
-def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    found = Mesh(tmp_path_factory.mktemp("agents"))
+def start(work: pathlib.Path, certificate: Mapping[str, str]) -> Iterator[Mesh]:
+    found = Mesh(work, certificate)
     try:
         eventually(found.ready, 60, "both proxies ready")
         eventually(lambda: found.ask().status == 200, 30, "the server answers through both sidecars")
         yield found
     finally:
         found.stop()
+
+
+@pytest.fixture(scope="module")
+def renewing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """Certificates come and go all the time."""
+    yield from start(tmp_path_factory.mktemp("renewing"), QUICK)
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    yield from start(tmp_path_factory.mktemp("agents"), {})
 
 
 def test_the_server_sees_the_spiffe_id_of_the_client(mesh: Mesh) -> None:
@@ -155,45 +184,57 @@ def test_plain_text_is_taken_while_permissive_and_refused_when_strict(mesh: Mesh
     mesh.policy("")
     eventually(lambda: mesh.ask_plain().status == 200, 20, "plain text is taken")
     mesh.policy("STRICT")
-
-    def refused() -> bool:
-        try:
-            mesh.ask_plain()
-        except ConnectionError:
-            return True
-        return False
-
-    eventually(refused, 20, "plain text is refused")
+    eventually(lambda: not mesh.takes_plain_text(), 20, "plain text is refused")
     assert "URI=spiffe://cluster.local/ns/shop/sa/web" in mesh.forwarded()
     mesh.policy("PERMISSIVE")
     eventually(lambda: mesh.ask_plain().status == 200, 20, "plain text is taken again")
     mesh.policy("")
 
 
-def test_certificates_are_renewed_under_load_without_a_failed_request(mesh: Mesh) -> None:
+def test_certificates_are_renewed_under_load_without_a_failed_request(renewing: Mesh) -> None:
     seen: dict[str, int] = {}
     for _ in range(5000):
-        found = HASH.search(mesh.forwarded())
+        found = HASH.search(renewing.forwarded())
         assert found is not None
         seen[found[1]] = seen.get(found[1], 0) + 1
         if len(seen) == 4:
             break
     assert len(seen) == 4, "the client's certificate was not renewed"
-    assert not any(mesh.client.run(lambda: mesh.sidecars["web"].stats("ssl.fail_verify_error")).values())
-    assert mesh.network.node.run(lambda: mesh.pilot.metric("citadel_server_success_cert_issuance_count")) >= 4
+    assert not any(renewing.client.run(lambda: renewing.sidecars["web"].stats("ssl.fail_verify_error")).values())
+    assert renewing.network.node.run(lambda: renewing.pilot.metric("citadel_server_success_cert_issuance_count")) >= 4
 
 
-def test_another_intermediate_of_the_same_root_counts_without_a_restart(mesh: Mesh) -> None:
-    fresh = certificates.intermediate(mesh.root, 2, 3000 * DAY)
+def test_another_intermediate_of_the_same_root_counts_without_a_restart(renewing: Mesh) -> None:
+    fresh = certificates.intermediate(renewing.root, 2, 3000 * DAY)
     serial = f"{fresh.certificate.serial_number:x}"
-    assert mesh.ask().status == 200
-    write_plugged_in(mesh.authority, fresh)
+    assert renewing.ask().status == 200
+    write_plugged_in(renewing.authority, fresh)
 
     def both_have_it() -> bool:
-        assert mesh.ask().status == 200  # while one of them has it and the other has not
-        return all(serial in mesh.chain(name) for name in ("web", "books"))
+        assert renewing.ask().status == 200  # while one of them has it and the other has not
+        return all(serial in renewing.chain(name) for name in ("web", "books"))
 
     eventually(both_have_it, 60, "both proxies have certificates of the new intermediate")
+    assert "URI=spiffe://cluster.local/ns/shop/sa/web" in renewing.forwarded()
+
+
+def test_the_kubelet_probes_the_application_though_plain_text_is_refused(mesh: Mesh) -> None:
+    mesh.policy("STRICT")
+    eventually(lambda: not mesh.takes_plain_text(), 20, "plain text is refused")
+    mesh.backend.reset()
+    for path in PROBERS:
+        assert mesh.network.node.run(lambda path=path: ask((SERVER, 15020), path)).status == 200
+    assert [request.path for request in mesh.backend.requests] == ["/live"]
+    assert "x-forwarded-client-cert" not in mesh.backend.requests[0].headers  # straight from the agent
+    mesh.policy("")
+
+
+def test_proxies_keep_serving_while_the_control_plane_is_away_and_follow_the_next_one(mesh: Mesh) -> None:
+    mesh.restart_control_plane()
+    assert mesh.ask().status == 200
+    mesh.policy("STRICT")
+    eventually(lambda: not mesh.takes_plain_text(), 60, "the new policy has arrived")
+    mesh.policy("")
     assert "URI=spiffe://cluster.local/ns/shop/sa/web" in mesh.forwarded()
 
 
@@ -218,7 +259,15 @@ def test_envoy_takes_everything_that_it_is_sent(mesh: Mesh) -> None:
     assert mesh.network.node.run(lambda: mesh.pilot.metric("pilot_total_xds_rejects")) == 0
 
 
-def test_an_agent_ends_with_its_envoy_when_it_is_told_to(mesh: Mesh) -> None:
-    assert mesh.sidecars["web"].stop() == 0
+def test_an_agent_lets_requests_finish_before_it_ends_with_its_envoy(mesh: Mesh) -> None:
+    mesh.backend.reset()
+    mesh.backend.delay = 2.0
+    answers: list[int] = []
+    asking = threading.Thread(target=lambda: answers.append(mesh.ask("/slow").status))
+    asking.start()
+    eventually(lambda: mesh.backend.requests, 20, "the request has arrived")
+    assert mesh.sidecars["books"].stop() == 0
+    asking.join()
+    assert answers == [200]
     with pytest.raises(OSError):  # noqa: PT011
-        mesh.client.run(lambda: mesh.sidecars["web"].get("/ready"))
+        mesh.server.run(lambda: mesh.sidecars["books"].get("/ready"))

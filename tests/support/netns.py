@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from pyroute2 import IPRoute
@@ -19,6 +19,7 @@ T = TypeVar("T")
 CLONE_NEWNET = 0x40000000
 PROXY_GROUP = 1337  # the group that a sidecar's Envoy runs in; its own traffic is not captured
 NF_ACCEPT, NFT_RETURN = 1, -5
+TRANSPORT_HEADER = 2
 META_L4PROTO, META_OIFNAME, META_SKGID = 16, 7, 11
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -119,14 +120,18 @@ class Network:
         self._stack.close()
 
 
-def capture(outbound: int = 15001, inbound: int = 15006) -> None:
-    """Redirect the TCP traffic of the namespace that the calling thread is in, as iptables does for a sidecar."""
+def capture(outbound: int = 15001, inbound: int = 15006, kept: Sequence[int] = ()) -> None:
+    """Redirect the TCP traffic of the namespace that the calling thread is in, as iptables does for a sidecar; what comes in for the ports
+    in `kept` goes where it is meant for."""
     with NFTables(nfgen_family=2) as nft:
         nft.table("add", name="mesh")
         for chain, hook in (("outbound", "output"), ("inbound", "prerouting")):
             nft.chain("add", table="mesh", name=chain, type="nat", hook=hook, priority=-100, policy=NF_ACCEPT)
         for keep in (_equal(META_SKGID, struct.pack("=I", PROXY_GROUP)), _equal(META_OIFNAME, b"lo".ljust(16, b"\0"))):
             nft.rule("add", table="mesh", chain="outbound", expressions=((*keep, *verdict(NFT_RETURN)),))
+        for port in kept:
+            rule = (*_equal(META_L4PROTO, b"\x06"), *_to_port(port), *verdict(NFT_RETURN))
+            nft.rule("add", table="mesh", chain="inbound", expressions=(rule,))
         for chain, port in (("outbound", outbound), ("inbound", inbound)):
             nft.rule("add", table="mesh", chain=chain, expressions=((*_equal(META_L4PROTO, b"\x06"), *_redirect(port)),))
 
@@ -134,6 +139,13 @@ def capture(outbound: int = 15001, inbound: int = 15006) -> None:
 def _equal(meta: int, value: bytes) -> list[Any]:
     data = {"attrs": [("NFTA_DATA_VALUE", value)]}
     return [genex("meta", {"key": meta, "dreg": 1}), genex("cmp", {"sreg": 1, "op": 0, "data": data})]
+
+
+def _to_port(port: int) -> list[Any]:
+    """Matches the destination port of TCP."""
+    data = {"attrs": [("NFTA_DATA_VALUE", struct.pack(">H", port))]}
+    load = genex("payload", {"base": TRANSPORT_HEADER, "offset": 2, "len": 2, "dreg": 1})
+    return [load, genex("cmp", {"sreg": 1, "op": 0, "data": data})]
 
 
 def _redirect(port: int) -> list[Any]:

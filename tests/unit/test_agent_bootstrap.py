@@ -169,6 +169,14 @@ def test_buckets_of_histograms_come_from_an_annotation() -> None:
         build_stats_config(facts().proxy.config, {annotation: "[1]"}, ("10.0.0.1",), False)
 
 
+def test_intervals_of_annotations_are_spelt_as_envoy_spells_them() -> None:
+    annotations = {"sidecar.istio.io/statsFlushInterval": "1m500ms", "sidecar.istio.io/statsEvictionInterval": "2m1s"}
+    built = build_proxy_bootstrap(facts(annotations=annotations), SETTINGS)
+    assert (built["stats_flush_interval"], built["stats_eviction_interval"]) == ("60.5s", "121s")
+    with pytest.raises(ValueError, match=r"annotation sidecar\.istio\.io/statsFlushInterval: invalid duration 'often'"):
+        build_proxy_bootstrap(facts(annotations={"sidecar.istio.io/statsFlushInterval": "often"}), SETTINGS)
+
+
 def test_envoys_own_definition_takes_the_bootstrap() -> None:
     from envoy.config.bootstrap.v3 import bootstrap_pb2
     from envoy.config.metrics.v3 import metrics_service_pb2  # noqa: F401 (its type is in the message)

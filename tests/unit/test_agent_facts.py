@@ -90,6 +90,17 @@ def test_later_sources_of_the_proxy_config_win_and_metadata_is_merged(tmp_path: 
     assert found.given["proxyMetadata"] == {"A": "mesh", "B": "variable"}
 
 
+def test_annotations_of_their_own_win_over_the_proxy_config(tmp_path: pathlib.Path) -> None:
+    annotations = {
+        "proxy.istio.io/config": "{discoveryAddress: a:1, statusPort: 15030}", "sidecar.istio.io/discoveryAddress": "b:2",
+        "status.sidecar.istio.io/port": "15040",
+    }  # fmt: skip
+    found = build_proxy_config(read_sources(str(tmp_path / "none"), "", annotations)).config
+    assert (found.discovery_address, found.status_port) == ("b:2", 15040)
+    with pytest.raises(ValueError, match=r"annotation status\.sidecar\.istio\.io/port: .*statusPort"):
+        build_proxy_config(read_sources(str(tmp_path / "none"), "", {"status.sidecar.istio.io/port": "many"}))
+
+
 def test_without_sources_the_built_in_values_hold() -> None:
     found = build_proxy_config([])
     assert found.config.discovery_address == "istiod.istio-system.svc:15012"

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
-from pilot.ingest.batch import Batch
 from pilot.ingest.decode import Decoded, Origin, Row, decode_object
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
@@ -22,10 +22,16 @@ AT_ONCE = 100
 _decode_json = msgspec.json.Decoder().decode
 
 
+class Sink(Protocol):
+    """Takes edits: a `Batch`."""
+
+    def put(self, edits: Iterable[Edit]) -> None: ...
+
+
 class KubeObjects:
     """Receives the changes of one kind."""
 
-    def __init__(self, kind: Kind, origin: Origin, ledger: SourceLedger, batch: Batch) -> None:
+    def __init__(self, kind: Kind, origin: Origin, ledger: SourceLedger, batch: Sink) -> None:
         self._kind, self._origin, self._ledger, self._batch = kind, origin, ledger, batch
 
     async def receive(self, changes: Sequence[Change]) -> None:

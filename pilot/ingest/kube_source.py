@@ -5,11 +5,10 @@ import asyncio
 import random
 from collections.abc import Iterable, Sequence
 
-from pilot.ingest.batch import Batch
 from pilot.ingest.decode import Origin
 from pilot.ingest.kube_kind import KubeKind
 from pilot.ingest.kube_kinds import DEFINITIONS, definition_of, is_built_in
-from pilot.ingest.kube_objects import KubeObjects
+from pilot.ingest.kube_objects import KubeObjects, Sink
 from pilot.ingest.ledger import Ledger
 from pilot.kube.client import Client
 from pilot.kube.follow import Follower, Pace
@@ -30,7 +29,7 @@ class KubeSource:
     """
 
     def __init__(
-        self, client: Client, batch: Batch, ledger: Ledger, rank: int, origin: Origin, kinds: Iterable[Kind], pace: Pace, choose: random.Random
+        self, client: Client, batch: Sink, ledger: Ledger, rank: int, origin: Origin, kinds: Iterable[Kind], pace: Pace, choose: random.Random
     ) -> None:
         self.cluster = origin.cluster
         self._client, self._batch, self._ledger, self._rank = client, batch, ledger, rank

@@ -33,8 +33,8 @@ class Known:
         return Access(self._server.url, f"Bearer {self.token}")
 
 
-def client_of(server: ApiServer) -> Client:
-    return Client(Known(server), patience=PATIENCE)
+def client_of(server: ApiServer, patience: Patience = PATIENCE) -> Client:
+    return Client(Known(server), patience=patience)
 
 
 def pace(streams: bool = False) -> Pace:

@@ -223,7 +223,7 @@ async def test_random_faults(server: ApiServer, streams: bool, seed: int, round_
         for _ in range(choose.randint(5, 15)):
             await _disturb(server, choose)
             await asyncio.sleep(0)
-        await server.start() if server._runner is None else None
+        await server.start() if not server.is_listening else None
         server.faults.no_watch_lists = False
         await until(it.is_current)
 

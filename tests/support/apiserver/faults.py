@@ -60,6 +60,11 @@ class Faults:
             watch.bookmark = True
             watch.woken.set()
 
+    def forget(self) -> None:
+        """Takes back the refusals and delays that nobody has met."""
+        self._refusals.clear()
+        self._delays.clear()
+
     async def meet(self, asked: Asked) -> None:
         """Lets a request meet what is to happen to it."""
         for index, (concerns, seconds) in enumerate(self._delays):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import ssl
 import time
@@ -63,6 +64,11 @@ class ApiServer:
         namespace = plain["metadata"].get("namespace", "default") if resource.namespaced else ""
         self.store.delete(resource.id, (namespace, plain["metadata"]["name"]))
 
+    def remove(self, plain: Mapping[str, Any]) -> None:
+        """Takes an object away, if it is there."""
+        with contextlib.suppress(KeyError):
+            self.delete(plain)
+
     def get(self, group: str, plural: str, namespace: str, name: str) -> Plain | None:
         """Returns an object; None where there is none."""
         stored = self.store.get((group, plural), (namespace, name))
@@ -73,6 +79,10 @@ class ApiServer:
     @property
     def url(self) -> str:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def is_listening(self) -> bool:
+        return self._runner is not None
 
     async def start(self) -> None:
         """Listens on a port of its own, the same one after each stop."""

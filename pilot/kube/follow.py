@@ -23,9 +23,8 @@ _log = scope("kube")
 PAGE = 500
 REMEMBERED = 1_000
 """Objects that are gone whose version is remembered, so that an older event of them that comes late is none."""
-METADATA_ALONE = (
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-)
+METADATA_ALONE = f"{JSON};as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
+"""What is accepted of watches, and of lists with `List` in it. A server that is told of both sends streams without their end."""
 Receive = Callable[[Sequence[Change]], Awaitable[None]]
 
 
@@ -41,8 +40,9 @@ class Collection(NamedTuple):
         """Returns the query of a request, with these fields in it."""
         return {**({"labelSelector": self.labels} if self.labels else {}), **({"fieldSelector": self.fields} if self.fields else {}), **more}
 
-    def accept(self) -> str:
-        return METADATA_ALONE if self.metadata_alone else JSON
+    def accept(self, what: str = "") -> str:
+        """Returns what is accepted as the answer; `what` is "List" for a list."""
+        return METADATA_ALONE % what if self.metadata_alone else JSON
 
 
 class Pace(NamedTuple):
@@ -131,7 +131,7 @@ class Follower:
         more = ""
         while True:
             query = self.collection.query(limit=str(PAGE), **({"continue": more} if more else {}))
-            page = read_page(await self._client.call("GET", self.collection.path, query, accept=self.collection.accept()))
+            page = read_page(await self._client.call("GET", self.collection.path, query, accept=self.collection.accept("List")))
             await self._hand_on(self._changed(page.items or (), seen))
             more = page.metadata.continue_
             if not more:

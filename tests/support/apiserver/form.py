@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tests.support.apiserver.refusal import Refusal
 from tests.support.apiserver.resource import Resource
 from tests.support.apiserver.store import Plain, Stored, encode
 
@@ -10,10 +11,12 @@ META = "meta.k8s.io/v1"
 
 
 class Form:
-    """How one request wants its objects. `accept` is the header of that name."""
+    """How one request wants its objects. `accept` is the header of that name, `what` is "List" for the form of a list."""
 
-    def __init__(self, resource: Resource, version: str, accept: str) -> None:
-        self._metadata_alone = "as=PartialObjectMetadata" in accept
+    def __init__(self, resource: Resource, version: str, accept: str, what: str = "") -> None:
+        self._metadata_alone = f"as=PartialObjectMetadata{what};" in accept
+        if not self._metadata_alone and "as=PartialObjectMetadata" in accept:
+            raise Refusal(406, "only the following media types are accepted: application/json")
         self._own = resource.group == "" or "." not in resource.group or resource.group.endswith(".k8s.io")
         self.api_version = META if self._metadata_alone else resource.api_version(version)
         self.kind = "PartialObjectMetadata" if self._metadata_alone else resource.kind

@@ -55,3 +55,23 @@ def _at(o: Any, path: str) -> str:
     for part in path.split("."):
         o = o.get(part, "") if isinstance(o, Mapping) else ""
     return str(o)
+
+
+def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Returns whether a label selector, as objects have them, selects labels; one that is absent or empty selects everything."""
+    selector = selector or {}
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_expression(term, labels) for term in selector.get("matchExpressions") or ())
+
+
+def _expression(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = term["key"], term.get("values") or ()
+    match term["operator"]:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+    return key not in labels

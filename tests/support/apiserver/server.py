@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
+from tests.support.apiserver.admission import Webhooks
 from tests.support.apiserver.asked import Asked, parse
 from tests.support.apiserver.discovery import discovery
 from tests.support.apiserver.faults import Faults
@@ -19,6 +20,7 @@ from tests.support.apiserver.form import Form
 from tests.support.apiserver.lists import Lists
 from tests.support.apiserver.refusal import Refusal, not_found
 from tests.support.apiserver.resource import CRDS, NAMESPACES, Resources, of_definition
+from tests.support.apiserver.schemas import enforce
 from tests.support.apiserver.store import Event, Plain, Store, Stored, encode
 from tests.support.apiserver.tokens import Tokens
 from tests.support.apiserver.watches import Watches
@@ -37,7 +39,8 @@ class ApiServer:
         self.port = 0
         self._tls = tls
         self._lists, self._watches = Lists(self.store), Watches(self.store, self.faults)
-        self.writes = Writes(self.store, [])
+        self.webhooks = Webhooks(self.store)
+        self.writes = Writes(self.store, [self.webhooks.mutate, enforce, self.webhooks.validate])
         self.store.on_change.append(self._defined)
         self._runner: web.AppRunner | None = None
 
@@ -123,12 +126,12 @@ class ApiServer:
 
     async def _answer(self, asked: Asked, request: web.Request) -> web.StreamResponse:
         accept = request.headers.get("Accept", "")
+        if asked.verb == "watch":
+            return await self._watches.answer(asked, request)
+        if asked.verb == "list":
+            return _body(self._lists.answer(asked, accept))
         form = Form(asked.resource, asked.version, accept)
         match asked.verb:
-            case "watch":
-                return await self._watches.answer(asked, request)
-            case "list":
-                return _body(self._lists.answer(asked, accept))
             case "get":
                 return _body(form.object(self._stored(asked)))
             case "create":

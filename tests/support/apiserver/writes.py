@@ -7,12 +7,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from tests.support.apiserver.asked import Asked
+from tests.support.apiserver.managed import Manager, apply, updated
 from tests.support.apiserver.patches import PatchFault, json_patch, merge_patch
 from tests.support.apiserver.refusal import Refusal, not_found
 from tests.support.apiserver.store import Plain, Store
+from tests.support.apiserver.strategic import strategic_merge
 
 Admit = Callable[[Asked, Plain | None, Plain | None], Awaitable[Plain | None]]
 """Is given the old and the new object; returns the new one as it is to be. Refusal where it may not be."""
+APPLY = "application/apply-patch+yaml"
 OF_SERVER = ("uid", "creationTimestamp", "generation", "selfLink", "deletionTimestamp")
 
 
@@ -23,8 +26,8 @@ class Writes:
         self._store, self._admission = store, admission
         self._numbers = itertools.count(1)
 
-    async def create(self, asked: Asked, given: Plain) -> Plain:
-        """Stores a new object; Refusal with 409 where there is one of its name."""
+    async def create(self, asked: Asked, given: Plain, managed: bool = False) -> Plain:
+        """Stores a new object; Refusal with 409 where there is one of its name. `managed`: it says already who has set its fields."""
         new = self._identified(asked, given)
         metadata = new["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
@@ -41,7 +44,7 @@ class Writes:
         if self._store.get(asked.resource.id, named.key) is not None:
             message = f'{asked.resource.plural} "{named.name}" already exists'
             raise Refusal(409, message, "AlreadyExists", details={"name": named.name, "kind": asked.resource.plural})
-        return self._kept(named, new)
+        return self._kept(named, new if managed else self._managed(named, None, new))
 
     async def update(self, asked: Asked, given: Plain) -> Plain:
         """Replaces an object, or its status alone."""
@@ -49,17 +52,35 @@ class Writes:
 
     async def patch(self, asked: Asked, patch: Any, content_type: str) -> Plain:
         """Changes an object as a patch says."""
+        if content_type == APPLY:
+            return await self._apply(asked, patch)
         old = self._current(asked)
         try:
             if content_type == "application/json-patch+json":
                 new = json_patch(copy.deepcopy(old), patch)
             elif content_type == "application/merge-patch+json":
                 new = merge_patch(copy.deepcopy(old), patch)
+            elif content_type == "application/strategic-merge-patch+json" and not asked.resource.schemas:
+                new = strategic_merge(copy.deepcopy(old), patch)
             else:
                 raise Refusal(415, f"the body of the request was in an unknown format: {content_type}")
         except PatchFault as fault:
             raise Refusal(422, str(fault)) from fault
         return await self._change(asked, new)
+
+    async def _apply(self, asked: Asked, config: Plain) -> Plain:
+        """Applies a configuration; an object that is not there is made."""
+        name = asked.query.get("fieldManager")
+        if not name:
+            raise Refusal(400, "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch")
+        manager, stored = Manager(name, "Apply", asked.subresource), self._store.get(asked.resource.id, asked.key)
+        config = self._identified(asked, config)
+        config["metadata"].pop("managedFields", None)
+        live = copy.deepcopy(stored.plain) if stored is not None else None
+        new = apply(live, config, manager, asked.flag("force"), not asked.resource.schemas)
+        if live is None:
+            return await self.create(asked._replace(verb="create"), new, managed=True)
+        return await self._change(asked, new, managed=True)
 
     async def delete(self, asked: Asked, options: Mapping[str, Any]) -> Plain:
         """Takes an object away, or marks it where it has finalizers."""
@@ -77,7 +98,7 @@ class Writes:
             return self._store.put(asked.resource.id, marked).plain
         return self._store.delete(asked.resource.id, asked.key).plain
 
-    async def _change(self, asked: Asked, new: Plain) -> Plain:
+    async def _change(self, asked: Asked, new: Plain, managed: bool = False) -> Plain:
         """Puts a changed object in place of the current one."""
         old = self._current(asked)
         wanted = new["metadata"].get("resourceVersion")
@@ -94,7 +115,12 @@ class Writes:
         new = await self._admitted(asked, old, new)
         if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers") and not asked.dry_run:
             return self._store.delete(asked.resource.id, asked.key).plain
-        return self._kept(asked, new)
+        return self._kept(asked, new if managed else self._managed(asked, old, new))
+
+    def _managed(self, asked: Asked, old: Plain | None, new: Plain) -> Plain:
+        """Returns an object with the writer as the manager of what he has changed."""
+        manager = Manager(asked.query.get("fieldManager") or "unknown", "Update", asked.subresource)
+        return updated(old, new, manager, not asked.resource.schemas)
 
     def _kept(self, asked: Asked, new: Plain) -> Plain:
         return new if asked.dry_run else self._store.put(asked.resource.id, new).plain

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""A million wrong inputs of each kind that peers may send before anybody knows who they are; the memory must not grow.
+
+    python bench/unproved.py [--count 1000000] [--kinds certificate_request,first_request,token] [--seed 1]
+
+Prints inputs a second and the resident set after each tenth; ends with the input, in hexadecimal, where something unforeseen is raised.
+"""
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import pathlib
+import random
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from tests.support.unproved import CORPUS, Targets, damaged
+
+
+def megabytes() -> float:
+    return int(pathlib.Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+
+
+def play(targets: Targets, kind: str, count: int, rng: random.Random) -> bool:
+    """Whether all inputs were coped with."""
+    corpus, target, started = CORPUS[kind](), getattr(targets, kind), time.monotonic()
+    for number in range(1, count + 1):
+        data = damaged(rng, corpus)
+        try:
+            target(data)
+        except BaseException:
+            print(f"{kind}: input {number}: {data.hex()}", flush=True)
+            raise
+        if number % max(count // 10, 1) == 0:
+            gc.collect()
+            print(f"{kind:20} {number:9} inputs  {number / (time.monotonic() - started):7.0f}/s  {megabytes():6.1f} MB", flush=True)
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1_000_000)
+    parser.add_argument("--kinds", default=",".join(CORPUS))
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    targets = Targets()
+    for kind in options.kinds.split(","):
+        play(targets, kind, options.count, random.Random(options.seed))
+    targets.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -25,7 +25,7 @@ import msgspec
 
 from pilot.lib.duration import Duration
 from pilot.model.config.object import ObjectKey
-from pilot.model.config.proxy_config import ConnectionSettings, ProxyHeaders
+from pilot.model.config.proxy_config import ConnectionSettings, PrivateKeyProvider, ProxyHeaders
 from pilot.model.config.tracing import CustomTag
 from pilot.model.credential_key import CredentialKey
 from pilot.model.endpoint import Locality
@@ -110,7 +110,8 @@ class CredentialReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """The credentials that a proxy may read, by its verified identity: those of its own namespace, in its cluster or the own one.
 
     `lists_secrets`: its service account may read private keys there. `referred`: the Secrets of `kubernetes-gateway://` that a Gateway of the
-    namespace refers to. `roots`: the names that its Gateways give for roots, though nothing in the name says so.
+    namespace refers to. `roots`: the names that its Gateways give for roots, though nothing in the name says so. `key_provider` does
+    the arithmetic of private keys for the proxy, where its build has it.
     """
 
     namespace: str
@@ -118,6 +119,7 @@ class CredentialReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
     lists_secrets: bool = False
     referred: frozenset[CredentialKey] = frozenset()
     roots: frozenset[CredentialKey] = frozenset()
+    key_provider: PrivateKeyProvider | None = None
 
 
 class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):

@@ -40,7 +40,7 @@ WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
         **_fields(_BOOTSTRAP, "extra_stat_tags", "termination_drain_duration", "proxy_stats_matcher", "file_flush_interval"),
         **_fields(_BOOTSTRAP, "file_flush_min_size_kb", "stats_compression", "mesh_id"),
         **_fields(_INJECTION, "interception_mode", "proxy_metadata", "readiness_probe", "hold_application_until_proxy_starts", "image"),
-        **_fields(_UNSUPPORTED, "ca_certificates_pem", "private_key_provider"),
+        **_fields(_UNSUPPORTED, "ca_certificates_pem"),
         **_fields(_DEPRECATED, "discovery_refresh_delay", "zipkin_address", "envoy_metrics_service_address", "availability_zone", "sds"),
     },
     ConnectionSettings: {

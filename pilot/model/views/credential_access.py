@@ -8,6 +8,7 @@ from pilot.derive import derived
 from pilot.lib.spiffe import parse_identity
 from pilot.model.config.gateway import ServerTLSSettings
 from pilot.model.config.object import ObjectKey
+from pilot.model.config.proxy_config import PrivateKeyProvider
 from pilot.model.credential_key import CA_SUFFIX, CredentialKey, parse_field, parse_resource
 from pilot.model.facets import CredentialReaderFacet
 from pilot.model.inputs import AccountKey, Mesh
@@ -17,8 +18,14 @@ from pilot.model.views.clusters import cluster_of
 from pilot.model.views.credentials import Credential, credential
 from pilot.model.views.gateways import gateway_selection_key, servers
 from pilot.model.views.proxies import find_proxy
+from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.secret_access import lists_secrets
 
+KEY_PROVIDER_TYPES = {
+    "cryptomb": "envoy.extensions.private_key_providers.cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig",
+    "qat": "envoy.extensions.private_key_providers.qat.v3alpha.QatPrivateKeyMethodConfig",
+}
+"""The types of the providers of private keys, as builds of Envoy list them."""
 _ASKS_FOR_CERTIFICATES = ("MUTUAL", "OPTIONAL_MUTUAL")
 
 
@@ -48,8 +55,20 @@ def credential_reader_facet(db: Mesh, node_id: str) -> CredentialReaderFacet | N
     gateways = gateway_selection_key(db, node_id).gateways if proxy.type is NodeType.ROUTER else ()
     named = [(key.namespace, gateway_credentials(db, key, account.namespace)) for key in gateways]
     return CredentialReaderFacet(
-        account.namespace, account.cluster, lists, referred=_referred(named, account.namespace), roots=_roots(g for _, g in named)
+        account.namespace,
+        account.cluster,
+        lists,
+        referred=_referred(named, account.namespace),
+        roots=_roots(g for _, g in named),
+        key_provider=_key_provider(proxy, proxy_config(db, node_id).private_key_provider),
     )
+
+
+def _key_provider(proxy: Proxy, provider: PrivateKeyProvider | None) -> PrivateKeyProvider | None:
+    """Returns the provider of a proxy's config; None where its build lacks it, so that it gets its keys as any other."""
+    if provider is None or proxy.extensions is None:
+        return provider
+    return provider if KEY_PROVIDER_TYPES["qat" if provider.cryptomb is None else "cryptomb"] in proxy.extensions else None
 
 
 @derived

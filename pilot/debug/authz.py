@@ -127,7 +127,7 @@ def _question(text: str) -> Question:
         asked = msgspec.json.decode(text, type=Question)
         for address in filter(None, (asked.ip, asked.remote_ip, asked.to_ip)):
             ipaddress.ip_address(address)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Refused(400, f"request: {error}\n") from error
     return asked
 

@@ -13,7 +13,7 @@ def has_keys(text: str) -> bool:
     """Returns whether a text is a set with a key of a known type that has its numbers."""
     try:
         found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):  # the last: brackets in brackets, many thousand deep
         return False
     keys = found.get("keys") if isinstance(found, dict) else None
     return isinstance(keys, list) and any(_is_whole(key) for key in keys)

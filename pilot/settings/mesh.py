@@ -63,6 +63,10 @@ class PolicySettings:
         False, "A workload may ask several external authorizers; without it, policies that name several deny.",
         env="PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS",
     )
+    selected_gateways: bool = setting(
+        True, "Policies that select workloads are for routers of the Gateway API too, not only those that name a Gateway.",
+        env="ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY",
+    )
     remote_jwks: str = setting(
         "false", "Who fetches the key sets of issuers: the control plane (false, istiod), the proxies (envoy), or the proxies where a service of the "
         "mesh has them (true, hybrid).", env="PILOT_JWT_ENABLE_REMOTE_JWKS"

@@ -125,7 +125,7 @@ def test_a_port_of_tcp_has_no_requests() -> None:
     assert ask(path="/", port=8080, tcp=True)["decision"] == "denied"
 
 
-@pytest.mark.parametrize("request_", ["{", "[]", '{"ports": 1}', '{"ip": "x"}', '{"port": "80"}'])
+@pytest.mark.parametrize("request_", ["{", "[]", '{"ports": 1}', '{"ip": "x"}', '{"port": "80"}', '{"claims": ' + '{"a":' * 100_000])
 def test_a_question_that_is_wrong_is_refused(request_: str) -> None:
     with pytest.raises(Refused, match="request: "):
         asking()(request_)

@@ -27,7 +27,7 @@ def test_sets_with_and_without_a_key(keys: list[object], whole: bool) -> None:
     assert has_keys(json.dumps({"keys": keys})) is whole
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "{", json.dumps(RSA)])
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"keys": ' + "[" * 100_000, "", "{}", "[]", "{", json.dumps(RSA)])
 def test_what_is_no_set(text: str) -> None:
     assert not has_keys(text)
 

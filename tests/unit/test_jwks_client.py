@@ -129,10 +129,11 @@ async def test_only_http_and_https_are_spoken(uri: str) -> None:
     assert "not a URL" in await refused(at(uri))
 
 
-BODIES = ["", "{}", "[]", '{"keys": []}', '{"keys": [{"kty": "RSA"}]}', "secret=1", "\udcff"]
+DEEP = "[" * 9_000
+BODIES = [DEEP, "", "{}", "[]", '{"keys": []}', '{"keys": [{"kty": "RSA"}]}', "secret=1", "\udcff"]
 
 
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body[:12])
 async def test_what_is_no_key_set_is_not_taken_and_not_repeated(server: KeyServer, body: str) -> None:
     """Otherwise whatever a URL leads to could be read in what proxies are sent, or in the problem."""
     server.answers["/bad"] = web.Response(body=body.encode(errors="surrogateescape"))
@@ -150,8 +151,9 @@ async def test_a_status_that_is_no_success_is_told(server: KeyServer) -> None:
 
 
 async def test_an_issuer_without_keys_is_told(server: KeyServer) -> None:
-    server.answers[DISCOVERY] = "[]"
-    assert "names no jwks_uri" in await refused(JwksKey(server.url(""), ""))
+    for body in ("[]", DEEP):
+        server.answers[DISCOVERY] = body
+        assert "names no jwks_uri" in await refused(JwksKey(server.url(""), ""))
 
 
 async def test_blocked_blocks_come_before_allowed_ones(server: KeyServer) -> None:

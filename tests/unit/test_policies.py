@@ -10,7 +10,7 @@ from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import LISTENER
 from pilot.model.facets import PolicySubjectKey
 from pilot.model.views.classify import inbound_facet, outbound_listeners_facet
-from pilot.model.views.policies import PEER_AUTHENTICATION, POLICIES, REQUEST_AUTHENTICATION, policies_of, proxy_policies
+from pilot.model.views.policies import AUTHORIZATION_POLICY, PEER_AUTHENTICATION, POLICIES, REQUEST_AUTHENTICATION, policies_of, proxy_policies
 from pilot.model.views.router import gateway_listeners_facet
 from pilot.translate.filter_phase import Phase, in_order
 from tests.support.listeners import WEB_POD, http_filters, listeners, service
@@ -51,6 +51,7 @@ LEVELS = [
     [
         (PEER_AUTHENTICATION, ["mesh", "here", "web"]),
         (REQUEST_AUTHENTICATION, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
+        (AUTHORIZATION_POLICY, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
     ],
 )
 def test_policies_of_the_mesh_come_before_those_of_the_namespace(kind: str, names: list[str]) -> None:
@@ -93,6 +94,16 @@ def test_a_policy_with_targets_is_for_the_router_of_that_gateway(spec: str, name
     assert bool(gateway_listeners_facet(made.mesh, router).listening.policies.of(REQUEST_AUTHENTICATION)) is counts
     assert not proxy_policies(made.mesh, unnamed).applied
     assert not proxy_policies(made.mesh, sidecar).applied
+
+
+@pytest.mark.parametrize("flag", ["true", "false"])
+def test_a_policy_without_targets_is_for_routers_of_the_gateway_api_unless_the_settings_say_no(flag: str) -> None:
+    objects = policy(AUTHORIZATION_POLICY, "all", HERE), policy(AUTHORIZATION_POLICY, "web", HERE, WEB_ONLY)
+    made = world(*objects, ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY=flag)
+    edge = made.connect(proxy("router", "edge-0", HERE, "10.9.0.1", {"gateway.networking.k8s.io/gateway-name": "edge", "app": "web"}))
+    old = made.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"app": "web"}))
+    applied = [[key.name for key in proxy_policies(made.mesh, node).of(AUTHORIZATION_POLICY)] for node in (edge, old)]
+    assert applied == [["all", "web"] if flag == "true" else [], ["all", "web"]]
 
 
 def test_workloads_with_the_same_policies_share_what_is_built() -> None:

@@ -66,7 +66,7 @@ class JwksClient:
         body = await self._get(issuer.removesuffix("/") + DISCOVERY)
         try:
             found: Any = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             found = None
         uri = found.get("jwks_uri") if isinstance(found, dict) else None
         if not isinstance(uri, str):

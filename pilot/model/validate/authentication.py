@@ -74,7 +74,7 @@ def _check_keys(text: str) -> Problems:
     """Yields the problems of a JSON web key, or a set of them (https://www.rfc-editor.org/rfc/rfc7517). Private ones work, but should not be here."""
     try:
         plain = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         plain = None
     keys: Any = plain.get("keys", [plain]) if isinstance(plain, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) and isinstance(key.get("kty"), str) for key in keys):

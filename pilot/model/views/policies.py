@@ -60,10 +60,11 @@ class Attachment(NamedTuple):
         """Returns whether the policy is for some workloads of its namespace only."""
         return bool(self.labels or self.targets)
 
-    def applies_to(self, subject: PolicySubjectKey) -> bool:
-        """Returns whether the policy is attached to the workload. A target is one of the policy's own namespace."""
+    def applies_to(self, subject: PolicySubjectKey, selected_gateways: bool = True) -> bool:
+        """Returns whether the policy is attached to the workload. A target is one of the policy's own namespace. `selected_gateways`: a policy
+        without targets may be for a workload that stands for some."""
         if not self.targets:
-            return self.labels <= subject.labels
+            return self.labels <= subject.labels and (selected_gateways or not subject.targets)
         return self.key.namespace == subject.namespace and any((t.group, t.kind, t.name) in subject.targets for t in self.targets)
 
 
@@ -106,9 +107,9 @@ def policies_of(db: Mesh, subject: PolicySubjectKey) -> PolicyFacet:
 
 def policy_keys(db: Mesh, kind: str, subject: PolicySubjectKey) -> tuple[ObjectKey, ...]:
     """Returns the policies of one kind, in the order of `policies_of`. No node of its own."""
-    how, root = POLICIES[kind], mesh_config(db).root_namespace
-    of_root = [a for a in attachments(db, kind, root) if a.applies_to(subject) and (how.root_selects or not a.selects)]
-    own = [a for a in attachments(db, kind, subject.namespace) if a.applies_to(subject)] if subject.namespace != root else []
+    how, root, gateways = POLICIES[kind], mesh_config(db).root_namespace, db.settings.policies.selected_gateways
+    of_root = [a for a in attachments(db, kind, root) if a.applies_to(subject, gateways) and (how.root_selects or not a.selects)]
+    own = [a for a in attachments(db, kind, subject.namespace) if a.applies_to(subject, gateways)] if subject.namespace != root else []
     return tuple(a.key for a in ((*_levels(of_root), *_levels(own)) if how.one_a_level else (*of_root, *own)))
 
 

@@ -58,7 +58,8 @@ class Server:
         self.port, http = free_port(), free_port()
         command = shutil.which("pilot-discovery", path=str(pathlib.Path(sys.executable).parent)) or "pilot-discovery"
         arguments = [command, "discovery", "--configDir", str(folder), "--grpcAddr", f"127.0.0.1:{self.port}", "--httpAddr", f"127.0.0.1:{http}"]
-        self.process = subprocess.Popen([*arguments, "--monitoringAddr", "", "--secureGRPCAddr", "", "--log_output_level", "default:error"])
+        unused = ("--monitoringAddr", "", "--secureGRPCAddr", "", "--httpsAddr", "")
+        self.process = subprocess.Popen([*arguments, *unused, "--log_output_level", "default:error"])
         while True:
             with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{http}/ready", timeout=1):
                 return

@@ -26,6 +26,7 @@ from pilot.app.secret_review import SecretReview
 from pilot.app.security import Security
 from pilot.app.sweeper import Sweeper
 from pilot.app.told_roots import ToldRoots
+from pilot.app.webhooks import Webhooks
 from pilot.app.writers import Writers
 from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.sources import Sources
@@ -106,6 +107,7 @@ class ControlPlane:
         self.kubernetes = Kubernetes(credentials, settings, target, len(folders), self._aliases) if credentials is not None else None
         asked = (self.kubernetes.reviewers, self.kubernetes.keep_root) if self.kubernetes is not None else ()
         self.security = Security(settings, self._mesh_config, self._aliases, self.metrics, *asked)
+        self.webhooks = Webhooks(settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1"))
         self._writers = Writers(self.kubernetes, settings, self.db, self.security.authority) if self.kubernetes is not None else None
         self._secret_access = self._make_secret_access({folder.cluster for folder in folders})
         self.parts = Parts(tuple(self._make_parts()))
@@ -146,6 +148,7 @@ class ControlPlane:
         self._notices.committed(commit)
         if self._writers is not None:
             self._writers.committed(commit)
+        self.webhooks.committed(commit)
 
     # -- the parts -----------------------------------------------------------------------------------------------------
 
@@ -169,6 +172,9 @@ class ControlPlane:
         for services in self._grpc_services():
             if services.address is not None:
                 yield self._port(services.name, self._grpc_port(services))
+        yield from self.webhooks.parts()
+        if self.addresses.webhooks is not None:
+            yield self._port("webhooks", self.webhooks.make_port(self.addresses.webhooks, lambda: self.ready))
         yield Part("following the mesh config", mesh_files.start, mesh_files.stop)
         for files in self.files:
             yield Part(f"following {files.folder}", files.start, files.stop)
@@ -231,6 +237,8 @@ class ControlPlane:
         add_ready(main, lambda: self.ready)
         if monitoring:
             add_debug(main, sources)
+        if self.addresses.webhooks is None:
+            self.webhooks.add_to(main)
         for name, app, address in (("HTTP", main, self.addresses.http), ("monitoring", application(sources), monitoring)):
             if address is not None:
                 yield self._port(name, HttpPort(app, address))

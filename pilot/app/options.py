@@ -18,6 +18,7 @@ class Addresses(NamedTuple):
     grpc: Address | None
     monitoring: Address | None
     secure: Address | None
+    webhooks: Address | None
 
 
 def parse_addresses(settings: Settings) -> Addresses:
@@ -27,6 +28,7 @@ def parse_addresses(settings: Settings) -> Addresses:
         parse_address(settings.serve.grpc_address, "grpcAddr"),
         parse_address(settings.process.monitoring_address, "monitoringAddr"),
         parse_address(settings.secure_port.address, "secureGRPCAddr"),
+        parse_address(settings.webhook.address, "httpsAddr"),
     )
 
 

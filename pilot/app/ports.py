@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import ssl
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
@@ -23,17 +24,23 @@ _log = scope("default")
 
 
 class HttpPort:
-    """An HTTP application on its address. `number` is that of the port, once it listens: another one where the address says 0."""
+    """An HTTP application on its address. `number` is that of the port, once it listens: another one where the address says 0.
 
-    def __init__(self, app: web.Application, address: Address) -> None:
-        self._app, self._address = app, address
+    `tls` returns what handshakes are done with; where it returns None, nobody issues a certificate and the port does not listen.
+    """
+
+    def __init__(self, app: web.Application, address: Address, tls: Callable[[], ssl.SSLContext | None] | None = None) -> None:
+        self._app, self._address, self._tls = app, address, tls
         self.number = address.port
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
         """Listens. StartError where the address cannot be had."""
+        context = self._tls() if self._tls is not None else None
+        if self._tls is not None and context is None:
+            return
         try:
-            self._runner = await listen(self._app, self._address)
+            self._runner = await listen(self._app, self._address, context)
         except OSError as error:
             raise StartError(f"cannot listen on {self._address}: {error.strerror or error}") from error
         self.number = self._runner.addresses[0][1]

@@ -32,12 +32,16 @@ class Security:
         self._settings, self._mesh_config, self._metrics = settings, mesh_config, metrics
         port = settings.secure_port
         self.authority = CertificateAuthority(settings.authority, self.trust_domain, metrics, kept) if settings.authority.enabled else None
-        rules = parse_rules(port.cipher_suites, port.oldest_version, settings.mesh.tls.compliance_policy)
+        self._rules = rules = parse_rules(port.cipher_suites, port.oldest_version, settings.mesh.tls.compliance_policy)
         self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.authority)
         reviewers = find_reviewers(settings.authentication, settings.mesh.registry.cluster_id, aliases, servers)
         known = make_authenticate(settings.authentication, reviewers, self.trust_domain)
         self.plain = Entrance(plain_caller, known if settings.authentication.plaintext else nobody)
         self.secure = Entrance(self._front.meet, known)
+
+    def make_certificate(self, protocol: str) -> PortCertificate:
+        """Returns the certificate of a further port with TLS on which a protocol is spoken."""
+        return PortCertificate(self._settings.secure_port, self._rules, self._dns_names, self.authority, protocol)
 
     @property
     def authorize(self) -> Authorize:

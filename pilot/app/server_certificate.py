@@ -42,7 +42,9 @@ class PortCertificate:
         rules: TlsRules,
         names: Callable[[], Sequence[str]],
         authority: CertificateAuthority | None,
+        protocol: str = "h2",
     ) -> None:
+        self._protocol = protocol
         self._settings, self._rules, self._names, self._authority = settings, rules, names, authority
         self.context: ssl.SSLContext | None = None
         self.on_change: Callable[[ssl.SSLContext], None] = lambda _: None
@@ -101,10 +103,10 @@ class PortCertificate:
         roots = authority.signer.roots_pem if authority is not None else b""
         if self._files is not None:
             chain, key, more = map(_read, self._files)
-            return make_context((Pair(chain, key),), roots + more, self._rules)
+            return make_context((Pair(chain, key),), roots + more, self._rules, self._protocol)
         assert authority is not None
         issued = issue_server_certificates(authority.signer, self._names(), utc_now())
-        return make_context([Pair(*one) for one in issued], roots, self._rules)
+        return make_context([Pair(*one) for one in issued], roots, self._rules, self._protocol)
 
 
 def find_files(settings: SecurePortSettings) -> CertificateFiles | None:

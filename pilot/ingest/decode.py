@@ -17,6 +17,7 @@ from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity, below, error, warning
 
 REVISION_LABEL = "istio.io/rev"
+_READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
 _ZULU = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
@@ -133,7 +134,7 @@ def _decode_as(kind: Kind, plain: Any, origin: Origin) -> tuple[Entry | None, li
     spec, wrong = shape.decode(body, kind.spec)
     if problems := [*_check_fields(kind, plain), *_placed(kind, wrong)]:
         return None, _about(subject, problems), (kind.table, key)
-    annotations = {k: v for k, v in metadata.annotations.items() if "istio.io" in k or "kubernetes.io/ingress.class" in k}
+    annotations = {k: v for k, v in metadata.annotations.items() if any(part in k for part in _READ_ANNOTATIONS)}
     decoded = Object(kind.id, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp))
     problems = _about(subject, kind.validate(decoded))
     if any(p.severity is Severity.ERROR for p in problems):

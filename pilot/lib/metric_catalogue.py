@@ -80,6 +80,20 @@ _DECLARED = (
     Declared("pilot_config_problems", "gauge", "Problems of users' objects, by what is wrong and how bad it is.", ("code", "severity")),
     Declared("pilot_jwks_resolver_network_fetch_success_total", "counter", "Key sets of issuers that were fetched."),
     Declared("pilot_jwks_resolver_network_fetch_fail_total", "counter", "Fetches of key sets of issuers that failed."),
+    # webhooks
+    Declared("sidecar_injection_requests_total", "counter", "Requests to inject a pod."),
+    Declared("sidecar_injection_success_total", "counter", "Reviews of pods that were answered, whatever the answer."),
+    Declared("sidecar_injection_failure_total", "counter", "Pods that could not be injected, and requests that were none."),
+    Declared("sidecar_injection_skip_total", "counter", "Pods that get no proxy."),
+    Declared("sidecar_injection_time_seconds", "histogram", "Seconds to answer a request.", (), (0.1, 1, 3, 5, 10, 20, 30, 60)),
+    Declared(
+        "galley_validation_passed", "counter", "Objects found right.", ("group", "resource", "version"), foreign=("group", "resource", "version")
+    ),
+    Declared(
+        "galley_validation_failed", "counter", "Objects found wrong, and why.", ("group", "reason", "resource", "version"),
+        foreign=("group", "resource", "version"),
+    ),
+    Declared("galley_validation_http_error", "counter", "Requests to validate an object that were none, by HTTP status.", ("status",)),
     Declared("pyistiod_graph_nodes", "gauge", "Derived values that are kept: what connected proxies need, and what the next sweep frees."),
     Declared("pilot_derivation_failures", "counter", "Bugs: derivations that raised, by name; the last good value stays.", ("derivation",)),
 )

@@ -206,6 +206,37 @@ class Metrics:
         """A bug of ours, whose effect is that a proxy keeps what it has."""
         self._at("pilot_derivation_failures", derivation).inc()
 
+    # -- webhooks ------------------------------------------------------------------------------------------------------
+
+    def injection_requested(self) -> None:
+        """A request to inject a pod came."""
+        self._at("sidecar_injection_requests_total").inc()
+
+    def injection_answered(self, took: float) -> None:
+        """A review of a pod was answered."""
+        self._at("sidecar_injection_success_total").inc()
+        self._at("sidecar_injection_time_seconds").observe(took)
+
+    def injection_failed(self) -> None:
+        """A pod could not be injected; called from any thread."""
+        self._at("sidecar_injection_failure_total").inc()
+
+    def injection_skipped(self) -> None:
+        """A pod gets no proxy; called from any thread."""
+        self._at("sidecar_injection_skip_total").inc()
+
+    def validation_passed(self, group: str, version: str, resource: str) -> None:
+        """An object was found right; called from any thread."""
+        self._at("galley_validation_passed", group, resource, version).inc()
+
+    def validation_failed(self, group: str, version: str, resource: str, reason: str) -> None:
+        """An object was found wrong; called from any thread."""
+        self._at("galley_validation_failed", group, reason, resource, version).inc()
+
+    def validation_http_error(self, status: int) -> None:
+        """A request to validate an object was none."""
+        self._at("galley_validation_http_error", str(status)).inc()
+
     # -- exposition ----------------------------------------------------------------------------------------------------
 
     def exposition(self) -> bytes:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Callable
 
 from aiohttp import http_exceptions, web
@@ -32,12 +33,13 @@ def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
     app.router.add_route("*", "/ready", ready)
 
 
-async def listen(app: web.Application, address: Address) -> web.AppRunner:
-    """Serves an application until `cleanup` of the runner that is returned. An address that cannot be had raises OSError."""
+async def listen(app: web.Application, address: Address, tls: ssl.SSLContext | None = None) -> web.AppRunner:
+    """Serves an application until `cleanup` of the runner that is returned, with TLS where it is given. An address that cannot be had raises
+    OSError."""
     runner = web.AppRunner(app, access_log=None, logger=_log, keepalive_timeout=IDLE_SECONDS, handle_signals=False)
     await runner.setup()
     try:
-        await web.TCPSite(runner, address.host or None, address.port).start()
+        await web.TCPSite(runner, address.host or None, address.port, ssl_context=tls).start()
     except OSError:
         await runner.cleanup()
         raise

@@ -13,6 +13,7 @@ from pilot.settings.kubernetes import KubernetesSettings
 from pilot.settings.mesh import MeshSettings
 from pilot.settings.process import DebugSettings, IngestSettings, JwksSettings, LogSettings, ProcessSettings, ServeSettings
 from pilot.settings.security import AuthenticationSettings, AuthoritySettings, SecurePortSettings
+from pilot.settings.webhook import WebhookSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Settings:
     secure_port: SecurePortSettings = section(SecurePortSettings(), "The port with TLS")
     authentication: AuthenticationSettings = section(AuthenticationSettings(), "Who callers are")
     authority: AuthoritySettings = section(AuthoritySettings(), "Certificate authority")
+    webhook: WebhookSettings = section(WebhookSettings(), "Webhooks")
     debug: DebugSettings = section(DebugSettings(), "Debug pages and metrics")
     log: LogSettings = section(LogSettings(), "Logs")
     mesh: MeshSettings = section(MeshSettings())

@@ -22,7 +22,7 @@ def start_all(config: pathlib.Path, logs: pathlib.Path, children: Children) -> N
         children.append(start([sys.executable, str(HERE / "apps" / "server.py"), name, version, str(port)], logs / f"{name}-{version}.log"))
     addresses = {"grpcAddr": XDS, "monitoringAddr": DEBUG, "httpAddr": READY}
     flags = [part for flag, port in addresses.items() for part in (f"--{flag}", f"127.0.0.1:{port}")]
-    flags += ["--secureGRPCAddr", "", "--configDir", str(config), "--meshConfig", str(HERE / "mesh.yaml")]
+    flags += ["--secureGRPCAddr", "", "--httpsAddr", "", "--configDir", str(config), "--meshConfig", str(HERE / "mesh.yaml")]
     children.append(start([program("pilot-discovery"), "discovery", *flags], logs / "pilot.log"))
     wait_for(f"http://127.0.0.1:{READY}/ready", "the control plane", children, logs)
     # Not 127.0.0.1: that is where the shop's servers are, and the control plane would take the proxy for one of them.

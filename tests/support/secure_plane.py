@@ -23,7 +23,7 @@ from tests.support.clock import VirtualClock
 from tests.support.secure import Shown, create_certificate, secure_channel
 from tests.support.tokens import write_keys
 
-ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr")
+ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 WEB = "spiffe://cluster.local/ns/shop/sa/web"
 
 

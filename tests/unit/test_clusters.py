@@ -239,7 +239,7 @@ async def test_a_process_with_the_folders_of_two_clusters(tmp_path: pathlib.Path
     for name, objects in (("home", HOME), ("west", [*WEST, make("DestinationRule", "r", "{host: x}")])):
         (tmp_path / name).mkdir()
         (tmp_path / name / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    addresses = [f"--{flag}=127.0.0.1:{free_port()}" for flag in ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr")]
+    addresses = [f"--{flag}=127.0.0.1:{free_port()}" for flag in ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")]
     folders = ["--clusterID", "home", "--configDir", str(tmp_path / "home"), "--configDir", f"west={tmp_path / 'west'}"]
     plane = ControlPlane(load([*addresses, *folders], {}).settings)
     running = asyncio.create_task(plane.run())

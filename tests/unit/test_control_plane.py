@@ -28,7 +28,7 @@ spec: {hosts: [one.example.com], ports: [{number: 80, name: http, protocol: HTTP
 """
 
 
-ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr")
+ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 
 
 class Running(NamedTuple):

@@ -32,7 +32,7 @@ from tests.support.processes import eventually, free_port
 
 __all__ = ["logging_as_before"]
 PROGRAM = pathlib.Path(sys.executable).parent / "pilot-discovery"
-ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr")
+ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 
 
 @pytest.fixture

@@ -9,8 +9,13 @@ class NodeAddress(Lenient, frozen=True):
     address: str = ""
 
 
+class NodeSystemInfo(Lenient, frozen=True):
+    kubelet_version: str = ""
+
+
 class NodeStatus(Lenient, frozen=True):
     addresses: tuple[NodeAddress, ...] = ()
+    node_info: NodeSystemInfo = NodeSystemInfo()
 
 
 class Node(Lenient, frozen=True):

@@ -71,9 +71,10 @@ def parse_rules(ciphers: Sequence[str], oldest: str, compliance: str) -> TlsRule
     return TlsRules(_VERSIONS.get(oldest, ssl.TLSVersion.TLSv1_2), ciphers=tuple(_CIPHERS[name] for name in ciphers if name in _CIPHERS))
 
 
-def make_context(pairs: Sequence[Pair], roots: bytes, rules: TlsRules) -> ssl.SSLContext:
+def make_context(pairs: Sequence[Pair], roots: bytes, rules: TlsRules, protocol: str = "h2") -> ssl.SSLContext:
     """Returns the context of a server that verifies a client certificate with the roots, in PEM, where it is shown one. It has a pair for each kind
-    of key; the peer says which of them it takes. ssl.SSLError or ValueError where certificate, key or roots are none, or do not belong together."""
+    of key; the peer says which of them it takes. `protocol` is what is spoken then; clients of HTTP/1.1 are asked for no certificate.
+    ssl.SSLError or ValueError where certificate, key or roots are none, or do not belong together."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.maximum_version = rules.oldest, rules.newest
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -83,11 +84,12 @@ def make_context(pairs: Sequence[Pair], roots: bytes, rules: TlsRules) -> ssl.SS
         context.set_ciphers(":".join(rules.ciphers))
     if rules.curve:
         context.set_ecdh_curve(rules.curve)
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols([protocol])
     for pair in pairs:
         _load(context, pair)
-    context.load_verify_locations(cadata=roots.decode("ascii"))
-    context.verify_mode = ssl.CERT_OPTIONAL
+    if protocol != "http/1.1":
+        context.load_verify_locations(cadata=roots.decode("ascii"))
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 

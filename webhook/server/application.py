@@ -1,0 +1,137 @@
+"""The HTTP of the webhooks."""
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from aiohttp import web
+
+from pilot.lib.log import scope
+from pilot.lib.metrics import Metrics
+from pilot.model.catalogue import Catalogue
+from webhook.server.injector import REFUSALS, Injector
+from webhook.server.review import AdmissionReview, Answer, ReviewError, decode_review, encode_answer
+from webhook.server.validator import Verdict, validate
+
+LARGEST_BODY = 6 * 1024 * 1024
+"""Bytes of a request: what an API server may send of two objects, and not more."""
+_log = scope("webhook")
+
+
+class Webhooks:
+    """Answers /inject and /validate. The work is done in one thread beside the event loop, one review after another."""
+
+    def __init__(self, injector: Injector | None, catalogue: Catalogue | None, metrics: Metrics) -> None:
+        self._injector, self._catalogue, self._metrics = injector, catalogue, metrics
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="webhook")
+
+    def add_to(self, app: web.Application) -> None:
+        """Adds the paths. /inject is not there before the injector has a configuration."""
+        for path in ("/inject", "/inject/{tail:.*}"):
+            app.router.add_route("*", path, self._inject)
+        for path in ("/validate", "/validate/{tail:.*}"):
+            app.router.add_route("*", path, self._validate)
+
+    def close(self) -> None:
+        """Ends the thread; what is being answered is finished."""
+        self._thread.shutdown(wait=False)
+
+    async def _inject(self, request: web.Request) -> web.Response:
+        if self._injector is None or self._injector.config is None:
+            raise web.HTTPNotFound(text="404 page not found\n")
+        started = time.monotonic()
+        self._metrics.injection_requested()
+        try:
+            body = await _body(request)
+        except web.HTTPException:
+            self._metrics.injection_failed()
+            raise
+        answered = await self._in_thread(self._injected, body, request.path)
+        self._metrics.injection_answered(time.monotonic() - started)
+        return web.Response(body=answered, content_type="application/json")
+
+    def _injected(self, body: bytes, path: str) -> bytes:
+        """Returns the body of the answer to a review of a pod."""
+        assert self._injector is not None
+        review: AdmissionReview | None = None
+        try:
+            review = decode_review(body)
+            answer = self._injector.answer(review, path)
+        except REFUSALS as error:
+            return self._failed(review, str(error))
+        except RecursionError:
+            return self._failed(review, "the pod is nested too deeply")
+        except Exception as error:  # a bug of ours refuses the pod, and nothing else
+            _log.exception("injection failed")
+            return self._failed(review, f"internal error: {type(error).__name__}")
+        if answer is None:
+            self._metrics.injection_skipped()
+            answer = Answer(True)
+        return encode_answer(review, answer)
+
+    def _failed(self, review: AdmissionReview | None, message: str) -> bytes:
+        self._metrics.injection_failed()
+        _log.error("pod injection failed: %s", message)
+        return encode_answer(review, Answer(False, message))
+
+    async def _validate(self, request: web.Request) -> web.Response:
+        try:
+            body = await _body(request)
+        except web.HTTPException as error:
+            self._metrics.validation_http_error(error.status)
+            raise
+        answered = await self._in_thread(self._validated, body)
+        return web.Response(body=answered, content_type="application/json")
+
+    def _validated(self, body: bytes) -> bytes:
+        """Returns the body of the answer to a review of configuration."""
+        if self._catalogue is None:
+            return encode_answer(None, Answer(True))
+        review: AdmissionReview | None = None
+        try:
+            review = decode_review(body)
+            assert review.request is not None
+            verdict = validate(review.request, self._catalogue)
+        except ReviewError as error:
+            return encode_answer(review, Answer(False, str(error)))
+        except RecursionError:
+            verdict = Verdict(Answer(False, "the object is nested too deeply"), "yaml_decode_error")
+        except Exception as error:
+            _log.exception("validation failed")
+            return encode_answer(review, Answer(False, f"internal error: {type(error).__name__}"))
+        self._count(review, verdict)
+        return encode_answer(review, verdict.answer)
+
+    def _count(self, review: AdmissionReview | None, verdict: Verdict) -> None:
+        if review is None or review.request is None:
+            return
+        what = review.request.resource
+        if not verdict.reason:
+            self._metrics.validation_passed(what.group, what.version, what.resource)
+        elif not review.request.dry_run:
+            self._metrics.validation_failed(what.group, what.version, what.resource, verdict.reason)
+
+    async def _in_thread(self, work: Callable[..., bytes], *arguments: object) -> bytes:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+async def _body(request: web.Request) -> bytes:
+    """Returns the body of a request. HTTP 400 where there is none or it is too large, 415 where it is not said to be JSON."""
+    try:
+        body = await request.content.read(LARGEST_BODY + 1) if (request.content_length or 0) <= LARGEST_BODY else None
+        while body is not None and len(body) <= LARGEST_BODY and not request.content.at_eof():
+            more = await request.content.read(LARGEST_BODY + 1 - len(body))
+            if not more:
+                break
+            body += more
+    except (web.RequestPayloadError, OSError) as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
+    if body is None or len(body) > LARGEST_BODY:
+        raise web.HTTPBadRequest(text=f"limit is {LARGEST_BODY} bytes: http: request body too large\n")
+    if not body:
+        raise web.HTTPBadRequest(text="no body found\n")
+    if request.headers.get("Content-Type") != "application/json":
+        raise web.HTTPUnsupportedMediaType(text="invalid Content-Type, want `application/json`\n")
+    return body

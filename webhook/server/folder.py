@@ -1,0 +1,57 @@
+"""The injector's configuration in a folder: the files `config` and `values`, followed as they change."""
+from __future__ import annotations
+
+import asyncio
+import os
+
+from pilot.ingest.watch import Watch
+from pilot.lib.log import scope
+from webhook.server.injector import Injector
+
+QUIET = 0.1
+"""Seconds without a further change after which the files are read again."""
+_log = scope("webhook")
+
+
+class ConfigFolder:
+    """Gives an injector what the files say."""
+
+    def __init__(self, folder: str, injector: Injector) -> None:
+        self._folder, self._injector = folder, injector
+        self._watch: Watch | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Returns whether the folder has a configuration; then no ConfigMap counts."""
+        return os.path.isfile(os.path.join(self._folder, "config"))
+
+    async def start(self) -> None:
+        """Reads the files, and follows them from then on."""
+        self._read()
+        self._watch = Watch(self._folder, lambda _: self._soon(), self._soon, recursive=False)
+        await self._watch.start()
+
+    async def stop(self) -> None:
+        """Follows the files no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watch is not None:
+            await self._watch.stop()
+
+    def _soon(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(QUIET, self._read)
+
+    def _read(self) -> None:
+        texts = []
+        for name in ("config", "values"):
+            path = os.path.join(self._folder, name)
+            try:
+                with open(path, encoding="utf-8") as file:
+                    texts.append(file.read())
+            except (OSError, UnicodeError) as error:
+                _log.error("cannot read %s: %s", path, error)
+                return
+        self._injector.take(*texts)

@@ -1,0 +1,115 @@
+"""/inject: pods are answered with a patch that adds their proxy."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pilot.lib.log import scope
+from pilot.model.config.mesh_config import MeshConfig
+from webhook.inject.annotations import PROXY_CONFIG
+from webhook.inject.config import ConfigError, InjectorConfig, decode_config
+from webhook.inject.decision import is_injected
+from webhook.inject.errors import InjectionError
+from webhook.inject.injection import inject
+from webhook.inject.owner import owner_of
+from webhook.inject.proxy_config import ProxyConfigObject, effective
+from webhook.inject.request import PROXY_ID, Request
+from webhook.pod.json_patch import differences
+from webhook.pod.normal import ShapeError
+from webhook.server.path import environment_of
+from webhook.server.review import AdmissionReview, Answer, ReviewError, decode_object
+
+Plain = dict[str, Any]
+DEFAULT_CLUSTER = "Kubernetes"
+_log = scope("webhook")
+
+
+class Surroundings(NamedTuple):
+    """What an injection asks of the control plane. `native` is given the cluster and the node of a pod, "" where it has none yet, and
+    returns whether proxies run as init containers there; `proxy_configs` returns the objects of the kind ProxyConfig; `proxy_ids` returns
+    who the proxies of a namespace run as, and `resets_users` whether a user that the platform set in all containers alike is none."""
+
+    mesh: Callable[[], MeshConfig]
+    native: Callable[[str, str], bool] = lambda cluster, node: False
+    proxy_configs: Callable[[], Iterable[ProxyConfigObject]] = tuple
+    proxy_ids: Callable[[str], tuple[int, int]] = lambda namespace: (PROXY_ID, PROXY_ID)
+    resets_users: bool = False
+    revision: str = ""
+    compliance_policy: str = ""
+
+
+class Injector:
+    """Answers reviews of pods with the configuration that it has now. `config` is None until there is one."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self.config: InjectorConfig | None = None
+
+    def take(self, config: str, values: str) -> bool:
+        """Takes another configuration, by the keys of its ConfigMap. Where it cannot be used, that of before stays, and False is returned."""
+        try:
+            self.config = decode_config(config, values)
+        except ConfigError as error:
+            _log.error("the injector's configuration stays as it was: %s", error)
+            return False
+        _log.info("took a configuration of the injector with templates %s", ", ".join(self.config.templates))
+        return True
+
+    def answer(self, review: AdmissionReview, path: str) -> Answer | None:
+        """Returns the answer to a review; None where the pod is left as it is. InjectionError, ReviewError or ShapeError where it is refused."""
+        assert review.request is not None
+        pod = decode_object(review.request.object)
+        metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if key != "managedFields"}
+        if not metadata.get("namespace"):
+            metadata["namespace"] = review.request.namespace
+        pod = {**pod, "metadata": metadata}
+        config = self.config
+        if config is None:
+            raise InjectionError("the injector has no configuration")
+        if not is_injected(pod, config.written):
+            return None
+        final = inject(self._request(pod, config, environment_of(path)))
+        return Answer(True, patch=msgspec.json.encode(list(differences(pod, final))))
+
+    def _request(self, pod: Plain, config: InjectorConfig, environment: dict[str, str]) -> Request:
+        around, metadata = self._surroundings, pod["metadata"]
+        namespace, annotations = metadata["namespace"], metadata.get("annotations") or {}
+        mesh = around.mesh()
+        cluster = environment.get("ISTIO_META_CLUSTER_ID") or config.value("global", "multiCluster", "clusterName") or DEFAULT_CLUSTER
+        try:
+            objects, labels = around.proxy_configs(), metadata.get("labels") or {}
+            proxy_config = effective(mesh.default_config, objects, mesh.root_namespace, namespace, labels, annotations.get(PROXY_CONFIG))
+        except ValueError as error:
+            raise InjectionError(f"failed to run injection template: invalid value for annotation '{PROXY_CONFIG}': {error}") from error
+        native = around.native(cluster, (pod.get("spec") or {}).get("nodeName") or "")
+        uid, gid = around.proxy_ids(namespace)
+        pod = without_platform_users(pod) if around.resets_users else pod
+        return Request(
+            pod, owner_of(pod), config, mesh, proxy_config, around.revision, environment, native, uid, gid, around.compliance_policy
+        )
+
+
+def without_platform_users(pod: Plain) -> Plain:
+    """Returns the pod whose proxy container runs as nobody in particular, where it has the user of the application: the platform set both."""
+    spec = pod.get("spec") or {}
+    users = {
+        c.get("name"): (c.get("securityContext") or {}).get("runAsUser")
+        for c in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    }
+    others = {user for name, user in users.items() if name not in ("istio-proxy", "istio-init", "istio-validation") and user is not None}
+    own = users.get("istio-proxy")
+    if own is None or own not in others:
+        return pod
+    return {**pod, "spec": {**spec, **{f: [_reset(c) for c in spec[f]] for f in ("containers", "initContainers") if spec.get(f)}}}
+
+
+def _reset(container: Plain) -> Plain:
+    if container.get("name") != "istio-proxy":
+        return container
+    context = {k: v for k, v in container["securityContext"].items() if k not in ("runAsUser", "runAsGroup")}
+    return {**container, "securityContext": context}
+
+
+REFUSALS = (InjectionError, ReviewError, ShapeError)

@@ -1,0 +1,103 @@
+"""AdmissionReviews: what the API server asks, and how it is answered.
+
+https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response
+"""
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+GROUP = "admission.k8s.io"
+VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
+
+
+class ReviewError(ValueError):
+    """A body is no AdmissionReview."""
+
+
+class GroupVersionKind(msgspec.Struct):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class GroupVersionResource(msgspec.Struct):
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class AdmissionRequest(msgspec.Struct, rename="camel"):
+    """The part of a request that is looked at. `object` stays as bytes until somebody needs it."""
+
+    uid: str = ""
+    kind: GroupVersionKind = msgspec.field(default_factory=GroupVersionKind)
+    resource: GroupVersionResource = msgspec.field(default_factory=GroupVersionResource)
+    name: str = ""
+    namespace: str = ""
+    operation: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    dry_run: bool | None = None
+
+
+class AdmissionReview(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: AdmissionRequest | None = None
+
+
+class Answer(NamedTuple):
+    """What is answered to a request. `patch` is JSON, empty for none."""
+
+    allowed: bool
+    message: str = ""
+    patch: bytes = b""
+    warnings: Sequence[str] = ()
+
+
+_DECODER = msgspec.json.Decoder(AdmissionReview)
+
+
+def decode_review(body: bytes) -> AdmissionReview:
+    """Returns the review of a body. ReviewError where it is none, or has no request."""
+    try:
+        review = _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise ReviewError(f"could not decode body: {error}") from error
+    except RecursionError as error:
+        raise ReviewError("could not decode body: it is nested too deeply") from error
+    if review.kind != "AdmissionReview" or review.api_version not in VERSIONS:
+        raise ReviewError(f'no kind "{review.kind}" is registered for version "{review.api_version}"')
+    if review.request is None:
+        raise ReviewError("the AdmissionReview has no request")
+    return review
+
+
+def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
+    """Returns the object of a request. ReviewError where it is none."""
+    try:
+        plain = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise ReviewError(f"could not decode object: {error}") from error
+    except RecursionError as error:
+        raise ReviewError("could not decode object: it is nested too deeply") from error
+    if not isinstance(plain, dict):
+        raise ReviewError("could not decode object: it is no mapping")
+    return plain
+
+
+def encode_answer(review: AdmissionReview | None, answer: Answer) -> bytes:
+    """Returns the body of an answer, in the version of the review; in v1 where the body was none."""
+    response: dict[str, Any] = {"uid": review.request.uid if review is not None and review.request is not None else "", "allowed": answer.allowed}
+    if answer.patch:
+        response["patch"] = base64.b64encode(answer.patch).decode()
+        response["patchType"] = "JSONPatch"
+    if answer.message:
+        response["status"] = {"metadata": {}, "message": answer.message}
+    if answer.warnings:
+        response["warnings"] = list(answer.warnings)
+    version = review.api_version if review is not None else VERSIONS[0]
+    return msgspec.json.encode({"kind": "AdmissionReview", "apiVersion": version, "response": response})

@@ -1,0 +1,77 @@
+"""/validate: configuration is refused for what would refuse it when it is read, and answered with its warnings."""
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from pilot.ingest.decode import decode_document
+from pilot.model.catalogue import Catalogue, Kind
+from pilot.model.kind import GroupKind
+from pilot.model.problem import Problem, Severity
+from webhook.server.review import AdmissionRequest, Answer, ReviewError, decode_object
+
+ALWAYS_REJECT = "internal.istio.io/webhook-always-reject"
+Reason = Literal["unsupported_operation", "yaml_decode_error", "unknown_type", "crd_conversion_error", "invalid_resource"]
+_FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
+_UNDECODABLE = frozenset({"wrong-type", "unknown-field", "bad-enum", "bad-duration", "bad-base64", "out-of-range", "exclusive-fields"})
+
+
+class Verdict(NamedTuple):
+    """An answer, and why the object is refused; "" where it is not. `counts`: the metric of refused objects counts it."""
+
+    answer: Answer
+    reason: Reason | Literal[""] = ""
+
+
+def validate(request: AdmissionRequest, catalogue: Catalogue) -> Verdict:
+    """Returns what is answered to the review of an object: created or changed ones are looked at, anything else is allowed."""
+    if request.operation not in ("CREATE", "UPDATE"):
+        return Verdict(Answer(True), "unsupported_operation")
+    try:
+        plain = decode_object(request.object)
+    except ReviewError as error:
+        return _refused("yaml_decode_error", f"cannot decode configuration: {error}")
+    kind = catalogue.find(_kind_of(plain))
+    if kind is None:
+        return _refused("unknown_type", f"unrecognized type {plain.get('kind')}")
+    if unknown := [str(key) for key in plain if key not in _FIELDS]:
+        return _refused("invalid_resource", f'unknown field "{unknown[0]}" on {plain.get("kind")} resource {_name(plain)}')
+    return _judged(plain, kind, catalogue)
+
+
+def _judged(plain: dict[str, Any], kind: Kind, catalogue: Catalogue) -> Verdict:
+    """Returns the verdict by the same rules that hold where the object is read; the version that was written does not count."""
+    group = f"{kind.id.group}/" if kind.id.group else ""
+    found = decode_document(_named({**plain, "apiVersion": f"{group}{kind.versions[0]}"}), catalogue=catalogue)
+    errors = [p for p in found.problems if p.severity is Severity.ERROR]
+    if errors:
+        undecodable = all(p.code in _UNDECODABLE for p in errors)
+        head = "error decoding configuration" if undecodable else "configuration is invalid"
+        return _refused("crd_conversion_error" if undecodable else "invalid_resource", f"{head}: {'; '.join(map(_shown, errors))}")
+    if ALWAYS_REJECT in ((plain.get("metadata") or {}).get("annotations") or {}):
+        return _refused("invalid_resource", f"configuration is invalid: it has the annotation {ALWAYS_REJECT}")
+    return Verdict(Answer(True, warnings=[_shown(p) for p in found.problems]))
+
+
+def _named(plain: dict[str, Any]) -> dict[str, Any]:
+    """Returns the object with a name; one that is to be generated is not there yet."""
+    metadata = plain.get("metadata")
+    if isinstance(metadata, dict) and not metadata.get("name") and metadata.get("generateName"):
+        return {**plain, "metadata": {**metadata, "name": f"{str(metadata['generateName']).rstrip('-')}-generated"}}
+    return plain
+
+
+def _kind_of(plain: dict[str, Any]) -> GroupKind:
+    return GroupKind(str(plain.get("apiVersion") or "").rpartition("/")[0], str(plain.get("kind") or ""))
+
+
+def _name(plain: dict[str, Any]) -> str:
+    metadata = plain.get("metadata") or {}
+    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+
+
+def _shown(problem: Problem) -> str:
+    return f"{problem.path}: {problem.message}" if problem.path else problem.message
+
+
+def _refused(reason: Reason, message: str) -> Verdict:
+    return Verdict(Answer(False, message), reason)

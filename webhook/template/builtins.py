@@ -93,7 +93,7 @@ def length(item: Any) -> int:
         return len(item.encode())
     if isinstance(item, list | dict):
         return len(item)
-    raise ActionError("len of nil pointer" if item is None else f"len of type {type_name(item)}")
+    raise ActionError("reflect: call of reflect.Value.Type on zero Value" if item is None else f"len of type {type_name(item)}")
 
 
 def call(function: Any, *arguments: Any) -> Any:

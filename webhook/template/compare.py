@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from webhook.template.errors import ActionError
+from webhook.template.printf import sprintf
 from webhook.template.values import Enum, GoStruct, type_name
 
 
@@ -43,7 +44,7 @@ def _same(first: Any, other: Any) -> bool:
         return first is other
     for value in (first, other):
         if isinstance(value, list | dict):
-            raise ActionError(f"non-comparable types {first}: {type_name(first)}, {other}: {type_name(other)}")
+            raise ActionError(f"non-comparable type {sprintf('%s', value)}: {type_name(value)}")
     return isinstance(first, GoStruct) and first is other
 
 

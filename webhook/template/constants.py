@@ -56,6 +56,8 @@ def parse_number(text: str) -> int | float:
     try:
         if re.fullmatch(r"0[0-7]+", bare):
             return int(digits, 8)
+        if "p" in bare.lower() and bare[:2] in ("0x", "0X"):
+            return float.fromhex(digits)
         if re.fullmatch(r"[0-9]+|0[xX].+|0[bB].+|0[oO].+", bare):
             return int(digits, 10 if bare.isdecimal() else 0)
         value = float(digits)

@@ -45,8 +45,10 @@ class Expressions:
         arguments = [self._operand(o) for o in command.operands[1:]] + ([final] if final else [])
         if isinstance(first, Fields | Variable | Chain) and arguments:
             return self._method(command, first, arguments)
+        if isinstance(first, Literal) and first.value is None:
+            return _failing(first, "nil is not a command")
         if arguments:
-            return _failing(command, f"can't give argument to non-function {first}")
+            return _failing(first, f"can't give argument to non-function {first}")
         return self._operand(first)
 
     def _operand(self, node: Operand) -> Evaluate:
@@ -79,7 +81,7 @@ class Expressions:
         if function.lazy:
             return _lazy(command, function, arguments)
         if wrong := function.wrong_count(len(arguments)):
-            return _failing(command, f"wrong number of args for {word.name}: {wrong}", word.position)
+            return _failing(word, f"wrong number of args for {word.name}: {wrong}")
         checked = [_checked(function.kind_of(i), a, o) for i, (a, o) in enumerate(zip(arguments, (*operands, command), strict=False))]
         return _calling(command, word, function.call, checked)
 

@@ -72,7 +72,7 @@ def check(kind: Kind, value: Any) -> Any:
     if value is None:
         if kind.nil:
             return None
-        raise ActionError(f"invalid value; expected {kind.name}")
+        raise ActionError(f"wrong type for value; expected {kind.name}; got interface {{}}")
     if not kind.takes(value):
         raise ActionError(f"wrong type for value; expected {kind.name}; got {type_name(value)}")
     return value

@@ -14,7 +14,7 @@ from webhook.template.quoting import quoted
 from webhook.template.values import GoStruct
 
 _OTHER = re.compile(
-    r"""(?:~|null|Null|NULL|true|True|TRUE|false|False|FALSE|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|y|Y|n|N|<<|=
+    r"""(?:~|null|Null|NULL|true|True|TRUE|false|False|FALSE|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|y|Y|n|N
     |[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?|[-+]?\.[0-9_]+(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)
     |[-+]?0[xX][0-9a-fA-F_]+|[-+]?0[bB][01_]+|0o[0-7_]+|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?
     |[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt\s].*)?|)""",
@@ -108,7 +108,7 @@ def _is_plain(text: str) -> bool:
 
 def _is_block(text: str) -> bool:
     """Returns whether a text of several lines can be written as such."""
-    return all(c.isprintable() or c in "\n\t" for c in text) and bool(text.strip("\n")) and not text.startswith((" ", "\n"))
+    return all(c.isprintable() or c in "\n\t" for c in text) and bool(text.strip("\n"))
 
 
 def _block(text: str, pad: str) -> str:
@@ -116,4 +116,5 @@ def _block(text: str, pad: str) -> str:
     trailing = len(text) - len(body)
     mark = "-" if not trailing else "" if trailing == 1 else "+"
     lines = [f"{pad}{line}" if line else "" for line in body.split("\n")] + [""] * (trailing - 1)
-    return "|" + mark + "\n" + "\n".join(lines)
+    indented = "2" if text.startswith((" ", "\n")) else ""
+    return "|" + indented + mark + "\n" + "\n".join(lines)

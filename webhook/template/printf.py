@@ -9,7 +9,7 @@ from webhook.template.printing import to_text
 from webhook.template.quoting import go_syntax, quoted, quoted_rune
 from webhook.template.values import GoStruct, type_name
 
-_VERB = re.compile(r"%([-+# 0]*)(?:\[(\d+)\])?(\d+|\*)?(?:\.(?:\[(\d+)\])?(\d+|\*)?)?(?:\[(\d+)\])?(.?)", re.DOTALL)
+_VERB = re.compile(r"%([-+# 0]*)(?:\[(\d+)\])?(\d+|\*)?(?:\.(?:\[(\d+)\])?(\d+|\*)?)?(?:\[([^\]]*)\])?(.?)", re.DOTALL)
 _BASES = {"b": ("b", "0b"), "o": ("o", "0"), "O": ("o", "0o"), "x": ("x", "0x"), "X": ("X", "0X")}
 
 
@@ -59,7 +59,7 @@ class _Printer:
 
     def _move(self, place: str | None) -> None:
         if place is not None:
-            self._next, self._reordered = int(place) - 1, True
+            self._next, self._reordered = int(place) - 1 if place.isdecimal() else -1, True
             if not 0 <= self._next < len(self._values):
                 self._next = -1
 
@@ -85,12 +85,16 @@ def format_value(verb: str, value: Any, layout: Layout) -> str:
     if value is None:
         return _wrong(verb, value)
     if isinstance(value, list):
-        return "[" + " ".join(format_value(verb, item, layout) for item in value) + "]"
+        return "[" + " ".join(_inner(verb, item, layout) for item in value) + "]"
     if isinstance(value, dict):
-        inner = (f"{format_value(verb, k, layout)}:{format_value(verb, value[k], layout)}" for k in sorted(value))
+        inner = (f"{format_value(verb, k, layout)}:{_inner(verb, value[k], layout)}" for k in sorted(value))
         return f"map[{' '.join(inner)}]"
     found = _scalar(verb, value, layout)
     return _wrong(verb, value) if found is None else found
+
+
+def _inner(verb: str, value: Any, layout: Layout) -> str:
+    return "<nil>" if value is None else format_value(verb, value, layout)
 
 
 def _default(value: Any, layout: Layout) -> str:
@@ -99,6 +103,7 @@ def _default(value: Any, layout: Layout) -> str:
     if isinstance(value, bool) or value is None or isinstance(value, str | GoStruct):
         text = to_text(value, "+v" if "+" in layout.flags else "v")
         return _pad(text[: layout.precision] if isinstance(value, str) else text, layout)
+    layout = layout._replace(flags=layout.flags.replace("+", ""))  # with %v it asks for the names of fields
     if isinstance(value, int):
         return _integer(value, "d", layout)
     if isinstance(value, float):

@@ -32,14 +32,14 @@ def unset(found: Map, key: str) -> Map:
 
 
 def merge(target: Map, *sources: Map, overwrite: bool = False) -> Map:
-    """Adds to the first map what it has not or what is empty there, maps in maps too, and returns it. `overwrite`: what is not empty in
-    the others comes before."""
+    """Adds to the first map what it has not or what is empty there, maps in maps too, and returns it. `overwrite`: what the others
+    have comes before."""
     for source in sources:
         for key, value in (source or {}).items():
             mine = target.get(key)
             if isinstance(mine, dict) and isinstance(value, dict):
                 merge(mine, value, overwrite=overwrite)
-            elif (overwrite and is_true(value)) or key not in target or not is_true(mine):
+            elif overwrite or key not in target or not is_true(mine):
                 target[key] = value
     return target
 

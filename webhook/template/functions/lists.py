@@ -14,7 +14,9 @@ from webhook.template.values import GoStruct, StringList, is_true, kind_name
 def _items(value: Any, action: str) -> list[Any]:
     """Returns the items of a list; ValueError where the value is none."""
     if not isinstance(value, list):
-        raise ValueError(f"Cannot {action} type {'invalid' if value is None else kind_name(value)}")
+        if value is None:
+            raise ValueError("runtime error: invalid memory address or nil pointer dereference")
+        raise ValueError(f"Cannot {action} type {kind_name(value)}{' as list' if action == 'concat' else ''}")
     return value
 
 

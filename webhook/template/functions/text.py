@@ -72,18 +72,8 @@ def cat(*values: Any) -> str:
 
 
 def title(text: str) -> str:
-    """Returns the text with each word's first letter in upper case."""
-    out, before = [], " "
-    for character in text:
-        starts = not (before.isalnum() or before in "_'" or (before == "’"))
-        out.append(character.upper() if starts and not _in_word(before) else character)
-        before = character
-    return "".join(out)
-
-
-def _in_word(character: str) -> bool:
-    """Returns whether Go counts a character as part of a word when it looks for where words begin."""
-    return character.isalnum() or character == "_"
+    """Returns the text with each word's first letter in upper case; letters, digits and _ are within words."""
+    return "".join(c.upper() if not index or not (text[index - 1].isalnum() or text[index - 1] == "_") else c for index, c in enumerate(text))
 
 
 def abbreviate(width: int, text: str) -> str:

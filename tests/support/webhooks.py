@@ -1,0 +1,82 @@
+"""Reviews as an API server sends them, and an application that answers them."""
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from pilot.lib.metrics import Metrics
+from pilot.model.catalogue import CATALOGUE
+from pilot.model.config.mesh_config import MeshConfig
+from webhook.pod.json_patch import apply
+from webhook.profile.default import default_values, written_of
+from webhook.server.application import Webhooks
+from webhook.server.injector import Injector, Surroundings
+
+Plain = dict[str, Any]
+
+
+def pod(**metadata: Any) -> Plain:
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tickets", "namespace": "shop", **metadata},
+        "spec": {"containers": [{"name": "app", "image": "registry.example/app:1", "ports": [{"containerPort": 80, "name": "http"}]}]},
+    }  # fmt: skip
+
+
+def review(what: Any, version: str = "v1", operation: str = "CREATE", **request: Any) -> Plain:
+    asked = {"uid": "the-uid", "operation": operation, "namespace": "shop", "object": what, **request}
+    return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": asked}
+
+
+def config_texts(**values: Any) -> tuple[str, str]:
+    """The keys `config` and `values` of the default profile with values over it."""
+    merged = default_values(values)
+    return msgspec.json.encode(written_of(merged)).decode(), json.dumps(merged)
+
+
+def make_injector(surroundings: Surroundings | None = None, **values: Any) -> Injector:
+    injector = Injector(surroundings or Surroundings(MeshConfig))
+    assert injector.take(*config_texts(**values))
+    return injector
+
+
+class Asked:
+    """A client of an application with both webhooks."""
+
+    def __init__(self, client: TestClient[Any, Any], metrics: Metrics) -> None:
+        self.client, self.metrics = client, metrics
+
+    async def send(self, path: str, body: Any, content_type: str = "application/json") -> tuple[int, bytes]:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with self.client.post(path, data=data, headers={"Content-Type": content_type}) as response:
+            return response.status, await response.read()
+
+    async def response(self, path: str, body: Any) -> Plain:
+        status, answered = await self.send(path, body)
+        assert status == 200, answered
+        found: Plain = json.loads(answered)["response"]
+        return found
+
+    async def injected(self, what: Plain, path: str = "/inject") -> Plain:
+        answer = await self.response(path, review(what))
+        assert answer["allowed"], answer
+        return apply(what, json.loads(base64.b64decode(answer["patch"])))
+
+    def metric(self, line: str) -> bool:
+        return line in self.metrics.exposition().decode().splitlines()
+
+
+@contextlib.asynccontextmanager
+async def serving(injector: Injector | None) -> AsyncIterator[Asked]:
+    app, metrics = web.Application(), Metrics()
+    webhooks = Webhooks(injector, CATALOGUE, metrics)
+    webhooks.add_to(app)
+    async with TestClient(TestServer(app)) as client:
+        yield Asked(client, metrics)
+    webhooks.close()

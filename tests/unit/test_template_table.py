@@ -1,0 +1,55 @@
+"""Templates and what Go's text/template with Sprig makes of them, one a line of template_table/expressions.json.
+
+The results were taken from a program in Go that executes each template with the data below.
+"""
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from typing import Any
+
+import pytest
+
+from webhook.template import TemplateError, go_yaml, parse
+from webhook.template.function import takes
+from webhook.template.functions import SPRIG
+from webhook.template.values import StringList, StringMap
+
+TABLE = json.loads((pathlib.Path(__file__).parent / "template_table" / "expressions.json").read_text("utf-8"))
+FUNCTIONS = {**SPRIG, "toYaml": takes("any", go_yaml.dump)}
+
+
+def data() -> dict[str, Any]:
+    return {
+        "x": 1, "l": [1, 2, 3], "n": None, "f": 15020.0, "m": {"b": 2, "a": 1}, "e": [], "s": "text", "words": StringList(["b", "a"]),
+        "texts": StringMap(k="v"), "deep": {"a": {"b": "c"}}, "neg": -3, "pi": 3.14159, "t": True, "mixed": ["a", None, 1.5, True, {"z": None}],
+    }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row["template"][:60])
+def test_a_template_gives_what_go_gives(row: dict[str, str]) -> None:
+    if "error" in row:
+        with pytest.raises(TemplateError) as error:
+            parse("t", row["template"], FUNCTIONS).execute(data())
+        assert str(error.value) == row["error"]
+    else:
+        assert parse("t", row["template"], FUNCTIONS).execute(data()) == row["output"]
+
+
+def test_the_table_calls_nearly_every_function() -> None:
+    """Those that are left out make something random, or ask the network."""
+    text = " ".join(row["template"] for row in TABLE)
+    left_out = {name for name in SPRIG if f"{name} " not in text and f"{name})" not in text and f"{name}}}" not in text}
+    assert left_out <= {
+        "ago", "bcrypt", "buildCustomCert", "call", "decryptAES", "derivePassword", "encryptAES", "env", "expandenv", "genCA", "genCAWithKey",
+        "genPrivateKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "getHostByName", "htpasswd",
+        "must_date_modify", "now", "randAlpha", "randAlphaNum", "randAscii", "randBytes", "randInt", "randNumeric", "shuffle", "uuidv4",
+        "mustSlice", "mustPush", "mustPrepend", "mustFromJson",
+    }  # fmt: skip

@@ -37,7 +37,7 @@ def start_control_plane(config: pathlib.Path, logs: pathlib.Path, issuer: Issuer
     issuer.write_keys(logs / "token-keys.json")
     addresses = {"grpcAddr": XDS, "secureGRPCAddr": SECURE, "monitoringAddr": DEBUG, "httpAddr": READY}
     flags = [part for flag, port in addresses.items() for part in (f"--{flag}", f"127.0.0.1:{port}")]
-    flags += ["--configDir", str(config), "--caDir", str(logs / "ca"), "--tokenKeys", str(logs / "token-keys.json")]
+    flags += ["--httpsAddr", "", "--configDir", str(config), "--caDir", str(logs / "ca"), "--tokenKeys", str(logs / "token-keys.json")]
     children.append(start([program("pilot-discovery"), "discovery", *flags], logs / "pilot.log"))
     wait_for(f"http://127.0.0.1:{READY}/ready", "the control plane", children, logs)
     return logs / "ca" / "ca-cert.pem"

@@ -19,7 +19,7 @@ from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import kubeconfig, until, write_kubeconfig
 
-ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr")
+ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 ENTRY = """
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry

@@ -75,7 +75,8 @@ def _new_key(kind: str) -> Any:
 
 def _key_text(key: Any) -> str:
     old = serialization.PrivateFormat.PKCS8 if isinstance(key, ed25519.Ed25519PrivateKey) else serialization.PrivateFormat.TraditionalOpenSSL
-    return key.private_bytes(serialization.Encoding.PEM, old, serialization.NoEncryption()).decode()
+    text: bytes = key.private_bytes(serialization.Encoding.PEM, old, serialization.NoEncryption())
+    return text.decode()
 
 
 def _private_key(kind: str) -> str:

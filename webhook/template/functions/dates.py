@@ -156,7 +156,8 @@ def _made(said: dict[str, str]) -> datetime.datetime:
         hour = hour % 12 + (12 if said.get("PM", said.get("pm", "")).upper() == "PM" else 0)
     fraction = next((v for w, v in said.items() if w[0] in ".,"), ".0")
     zone = next((v for w, v in said.items() if w[0] in "Z-"), None)
-    at = datetime.datetime(year, month, number("02", "_2", "2", default=1), hour, number("04", "4"), number("05", "5"), int(float(f"0{fraction}") * 1e6))
+    day, micro = number("02", "_2", "2", default=1), int(float(f"0{fraction}") * 1e6)
+    at = datetime.datetime(year, month, day, hour, number("04", "4"), number("05", "5"), micro)
     return at.replace(tzinfo=_local() if zone is None else _fixed(zone))
 
 

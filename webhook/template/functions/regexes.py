@@ -14,7 +14,11 @@ _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 _REFERENCE = re.compile(r"\$(?:\$|(\w+)|\{(\w+)\})", re.ASCII)
 _SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
-_MESSAGES = {"missing )": "missing closing )", "missing ]": "missing closing ]", "no argument for repetition operator": "missing argument to repetition operator"}
+_MESSAGES = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+}
 
 
 @functools.lru_cache(1024)

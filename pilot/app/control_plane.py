@@ -109,6 +109,8 @@ class ControlPlane:
         self.security = Security(settings, self._mesh_config, self._aliases, self.metrics, *asked)
         self.webhooks = Webhooks(settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1"))
         self._writers = Writers(self.kubernetes, settings, self.db, self.security.authority) if self.kubernetes is not None else None
+        if self._writers is not None and self._writers.entries is not None:
+            self.discovery.lifecycle = self._writers.entries
         self._secret_access = self._make_secret_access({folder.cluster for folder in folders})
         self.parts = Parts(tuple(self._make_parts()))
         self._end = asyncio.Event()

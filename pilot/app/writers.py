@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.kubernetes import Kubernetes
 from pilot.ingest.batch import Commit
+from pilot.kube.backoff import Backoff
 from pilot.kube.lease import Election, Terms
 from pilot.kube.tasks import end_tasks
 from pilot.model.config.mesh_config import MeshConfig
@@ -18,13 +19,15 @@ from pilot.model.views.visibility import NAMESPACE_NAME_LABEL, selects
 from pilot.settings import Settings
 from pilot.writers.auto_addresses import AutoAddresses
 from pilot.writers.root_certificates import RootCertificates
+from pilot.writers.workload_entries import Terms as EntryTerms
+from pilot.writers.workload_entries import WorkloadEntries
 
 SERVICE_ENTRY = GroupKind(NETWORKING, "ServiceEntry")
 ROOTS_LEASE, ADDRESSES_LEASE = "istio-namespace-controller-election", "istio-ip-autoallocate"
 
 
 class Writers:
-    """Those that write, each while this replica leads in its matter. `start` and `stop` once."""
+    """Those that write, each while this replica leads in its matter, but `entries` always. `start` and `stop` once."""
 
     def __init__(
         self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: CertificateAuthority | None, terms: Terms = Terms()  # noqa: B008
@@ -32,20 +35,31 @@ class Writers:
         self._client, self._source, pace = kubernetes.client, kubernetes.source, kubernetes.pace
         self._settings, self._db, self._authority = settings, db, authority
         self._terms, self._choose = terms, random.Random()
+        self._replica = settings.kubernetes.pod_name or f"pyistiod-{self._choose.getrandbits(48):012x}"
         self._roots = RootCertificates(self._client, self._wanted_roots, self._selected, pace, self._choose) if authority is not None else None
         owns = settings.mesh.registry.ip_autoallocate and not settings.ingest.config_dirs
         self._addresses = AutoAddresses(self._client, db, self._path_of_entry, pace.backoff, self._choose) if owns else None
+        self.entries = self._make_entries(pace.backoff) if settings.kubernetes.registration and not settings.ingest.config_dirs else None
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_entries(self, backoff: Backoff) -> WorkloadEntries:
+        kubernetes = self._settings.kubernetes
+        terms = EntryTerms(self._replica, kubernetes.registration_grace.seconds, identity_check=kubernetes.registration_identity)
+        return WorkloadEntries(self._client, self._db, self._source.path_of, terms, backoff, self._choose)
 
     async def start(self) -> None:
         """Begins to wait for leadership."""
         if self._roots is not None and self._authority is not None:
             self._authority.on_change.append(self._roots.changed)
+        if self.entries is not None:
+            await self.entries.start()
         self._tasks = [asyncio.create_task(self._leading(name, lead), name=f"election {name}") for name, lead in self._matters()]
 
     async def stop(self) -> None:
         """Writes nothing any more, and gives leadership back."""
         await end_tasks(*self._tasks)
+        if self.entries is not None:
+            await self.entries.stop()
 
     def committed(self, commit: Commit) -> None:
         """Called when a batch of changes is in the tables."""
@@ -65,8 +79,7 @@ class Writers:
         if not self._settings.kubernetes.leader_election:
             await lead()
             return
-        identity = self._settings.kubernetes.pod_name or f"pyistiod-{self._choose.getrandbits(48):012x}"
-        await Election(self._client, self._settings.mesh.registry.namespace, name, identity, self._terms).run(lead)
+        await Election(self._client, self._settings.mesh.registry.namespace, name, self._replica, self._terms).run(lead)
 
     def _wanted_roots(self) -> Mapping[str, Mapping[str, str]]:
         """Returns the data of each ConfigMap that every namespace is to have, by its name; none before there is an authority."""

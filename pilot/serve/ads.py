@@ -18,13 +18,14 @@ from grpc import aio
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut, one_line
-from pilot.lib.xds_types import find_type, is_question
-from pilot.model.proxy import NodeError, NodeType
+from pilot.lib.xds_types import HEALTH, find_type, is_question
+from pilot.model.proxy import NodeError, NodeType, Proxy
 from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection, nothing
 from pilot.serve.delta import DeltaSession
 from pilot.serve.discovery import Discovery
 from pilot.serve.identity import Authenticate, Authorize, Caller, IdentityError, Meet, nobody, plain_caller, verified_identity
+from pilot.serve.lifecycle import RegistrationError
 from pilot.serve.messages import random_uuid
 from pilot.serve.node import parse_node
 from pilot.serve.pusher import Pusher
@@ -101,15 +102,28 @@ class Ads:
         except IdentityError as error:
             _log.warning("ADS: %s is refused: %s", address, cut(one_line(str(error)), STATUS_LENGTH))
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "authorization failed")
-        connection = self._discovery.connect(request.node.id, proxy, address, session)
-        self.connections[connection] = None
-        _log.info("ADS: new connection for node:%s", connection.id)
+        await self._register(context, proxy, address)
         try:
-            await self._serve(context, parse, connection, request)
+            connection = self._discovery.connect(request.node.id, proxy, address, session)
+            self.connections[connection] = None
+            _log.info("ADS: new connection for node:%s", connection.id)
+            try:
+                await self._serve(context, parse, connection, request)
+            finally:
+                del self.connections[connection]
+                self._discovery.closed(connection)
+                _log.info("ADS: %s %s terminated", address, connection.id)
         finally:
-            del self.connections[connection]
-            self._discovery.closed(connection)
-            _log.info("ADS: %s %s terminated", address, connection.id)
+            self._discovery.lifecycle.closed(proxy)
+
+    async def _register(self, context: Any, proxy: Proxy, address: str) -> None:
+        """Returns when what follows from the stream has been done; ends it where that cannot be."""
+        try:
+            await self._discovery.lifecycle.connected(proxy)
+        except RegistrationError as error:
+            text = cut(one_line(str(error)), STATUS_LENGTH)
+            _log.warning("ADS: %s is refused: %s", address, text)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION if error.misplaced else grpc.StatusCode.UNKNOWN, text)
 
     async def _met(self, context: Any) -> Caller:
         try:
@@ -205,6 +219,8 @@ class Ads:
 
     def _receive(self, connection: Connection, request: Any) -> None:
         if not find_type(request.type_url).is_answered:
+            if request.type_url == HEALTH:
+                self._discovery.lifecycle.reported(connection.proxy, not request.HasField("error_detail"), request.error_detail.message)
             return
         received = connection.session.receive(request)
         self._discovery.asked(connection, request.type_url)

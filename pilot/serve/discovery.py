@@ -14,6 +14,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
 from pilot.serve.connection import Connection
 from pilot.serve.feed import Feeds
+from pilot.serve.lifecycle import Lifecycle, NoLifecycle
 from pilot.serve.names import NameSets
 from pilot.serve.session import Response, Session
 from pilot.translate.profile.plan import Plan
@@ -32,7 +33,7 @@ class Discovery:
     A row belongs to streams that say the same and are verified alike: one that has another's node id, but other facts or another identity,
     gets a row of its own.
     A proxy that goes keeps its row and its derived values for `linger` seconds: most come back at once. `on_asked` has, by type URL, what is
-    to be told of every request for the type.
+    to be told of every request for the type, `lifecycle` what is told of every stream.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Discovery:
         self._plans: dict[str, Node] = {}
         self._by_plan: dict[Node, dict[Connection, None]] = {}
         self._gone: dict[str, float] = {}
+        self.lifecycle: Lifecycle = NoLifecycle()
         self.on_asked: dict[str, Callable[[Connection], None]] = {}
         self._held: deque[tuple[float, tuple[Node, ...]]] = deque()
         self._numbers = itertools.count(1)

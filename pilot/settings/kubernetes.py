@@ -35,4 +35,14 @@ class KubernetesSettings:
     roots_map: str = setting("istio-ca-root-cert", "ConfigMap with the root certificates in every namespace.", env="PILOT_CA_CERT_CONFIGMAP")
     crl: bool = setting(True, "Write a ConfigMap with revoked certificates into every namespace.", env="PILOT_ENABLE_CA_CRL")
     crl_map: str = setting("istio-ca-crl", "ConfigMap with revoked certificates in every namespace.", env="PILOT_CRL_CONFIGMAP")
+    registration: bool = setting(
+        True, "Register workloads outside of Kubernetes whose proxies ask for it.", env="PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION"
+    )
+    registration_grace: Duration = setting(
+        parse_duration("10s"), "Time that the WorkloadEntry of a proxy that has gone stays.", env="PILOT_WORKLOAD_ENTRY_GRACE_PERIOD"
+    )
+    registration_identity: bool = setting(
+        True, "A workload is registered only for the namespace and service account that its proxy has proved.",
+        env="ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY",
+    )
     watch_lists: bool = setting(True, "Read all objects of a kind as a stream where the API server can.", env="PILOT_KUBERNETES_WATCH_LIST")

@@ -12,10 +12,20 @@ from collections.abc import Iterator
 
 SMAPS = pathlib.Path("/proc/self/smaps")
 MADV_DONTNEED = 4
+M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
+LARGE = 128 * 1024
+"""Bytes of an allocation that is mapped for itself and goes back as soon as it is free, as those of large responses should."""
 SMALLEST = 256
 """Kilobytes of resident pages for which a call is worth its time."""
 _MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ (\d+)", re.M)
 _LIBC = ctypes.CDLL(None)
+
+
+def prepare() -> None:
+    """Has the C library keep one heap for all threads, and large allocations out of it; does nothing where it has no such settings."""
+    if (mallopt := getattr(_LIBC, "mallopt", None)) is not None:
+        mallopt(M_ARENA_MAX, 1)
+        mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def release() -> None:

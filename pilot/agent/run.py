@@ -18,7 +18,7 @@ from pilot.agent.drain import drain, drain_path
 from pilot.agent.envoy import Envoy, build_arguments, write_bootstrap
 from pilot.agent.facts import Facts, gather_facts
 from pilot.agent.identity import Identity
-from pilot.agent.memory import release
+from pilot.agent.memory import prepare, release
 from pilot.agent.merged_metrics import Target, parse_targets
 from pilot.agent.metrics import AgentMetrics
 from pilot.agent.name_table import NAME_TABLE, NameTable
@@ -35,7 +35,7 @@ from pilot.lib.start_error import StartError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CA_HEADERS, XDS_HEADERS = "CA_HEADER_", "XDS_HEADER_"
-RELEASE_SECONDS = (2.0, 60.0, 600.0)
+RELEASE_SECONDS = (0.5, 1.5, 10.0, 60.0, 600.0)
 """Times between which memory is given back, the last of them again and again."""
 _log = scope("default")
 
@@ -46,6 +46,7 @@ def run(kind: str, settings: AgentSettings, environ: Mapping[str, str]) -> int:
         facts = gather_facts(kind, settings, environ)
     except ValueError as error:
         raise StartError(str(error)) from error
+    prepare()
     release()
     return asyncio.run(_run(facts, settings, environ))
 

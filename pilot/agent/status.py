@@ -7,7 +7,7 @@ import itertools
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pilot.agent.app_probes import PATH, Prober
 from pilot.agent.merged_metrics import SECONDS, TIMEOUT_HEADER, Target, merge
@@ -19,6 +19,8 @@ from pilot.lib.start_error import StartError
 from pilot.lib.text import one_line
 
 READ_SECONDS = 30
+MOST_AT_ONCE = 50
+"""Connections that are served at once; the kubelet and Prometheus need a few."""
 LINES = 512
 """Lines of metrics that are written at once."""
 _log = scope("status")
@@ -55,10 +57,11 @@ class StatusServer:
 
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 64
     address_family = socket.AF_INET6
 
     def __init__(self, port: int, pages: Pages) -> None:
-        self.pages = pages
+        self.pages, self._places = pages, threading.BoundedSemaphore(MOST_AT_ONCE)
         if not socket.has_dualstack_ipv6():
             self.address_family = socket.AF_INET
         super().__init__(("", port), _Handler)
@@ -70,6 +73,19 @@ class _Server(http.server.ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "", self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serves a connection in a thread of its own, or closes it where too many are open."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Who breaks off the connection is not worth a trace."""

@@ -22,9 +22,10 @@ from pilot.agent.certificate import Certificate
 from pilot.agent.merged_metrics import Target, parse_targets
 from pilot.agent.metrics import AgentMetrics
 from pilot.agent.readiness import Readiness
-from pilot.agent.status import Pages, StatusServer
+from pilot.agent.status import MOST_AT_ONCE, Pages, StatusServer
 from pilot.lib.start_error import StartError
 from tests.support import certificates
+from tests.support.processes import eventually
 
 READY = {
     "server.state": 0, "listener_manager.workers_started": 1, "cluster_manager.cds.update_success": 1, "listener_manager.lds.update_success": 1
@@ -255,9 +256,9 @@ class Served:
 
     def ask(self, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
         connection = http.client.HTTPConnection(host, self.server.port, timeout=20)
-        connection.request(method, path)
-        response = connection.getresponse()
         try:
+            connection.request(method, path)
+            response = connection.getresponse()
             return response.status, response.read().decode()
         finally:
             connection.close()
@@ -306,6 +307,16 @@ def test_metrics_of_all_are_one_page(app: App) -> None:
     assert 'istio_agent_scrape_failures_total{type="envoy"} 1' in served.ask("/stats/prometheus")[1]
     assert app.seen[0][1]["x-prometheus-scrape-timeout-seconds"] == "10"
     served.server.stop()
+
+
+def test_only_so_many_connections_are_served_at_once(served: Served) -> None:
+    silent = [socket.create_connection(("127.0.0.1", served.server.port)) for _ in range(MOST_AT_ONCE)]
+    late = socket.create_connection(("127.0.0.1", served.server.port))
+    late.settimeout(20)
+    assert late.recv(1) == b""  # closed
+    for connection in silent:
+        connection.close()
+    eventually(lambda: served.ask("/healthz/ready") == (200, ""), 20, "there is a place again")
 
 
 def test_a_port_that_is_taken_is_said_in_a_sentence(served: Served) -> None:

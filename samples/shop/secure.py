@@ -85,6 +85,7 @@ The shop is open, and its services talk mutual TLS. In another terminal:
 Edit {config / 'policies.yaml'} and ask again.
 
   {ctl} proxy-config secrets --envoy 127.0.0.1:{SIDECARS[0].admin}    the certificate of the storefront, and the roots
+  {ctl} authz check reviews --from-principal cluster.local/ns/shop/sa/storefront --method DELETE    why that is refused
 
 Logs: {logs}      Ctrl-C ends all of it.
 """

@@ -74,4 +74,7 @@ def test_services_behind_sidecars_talk_mutual_tls_as_the_policies_say(secure: Sa
     shown = secure.ctl("proxy-config", "secrets", "--envoy", "127.0.0.1:15100")
     assert re.search(r"^default\s+Cert Chain\s+yes\s.*\sspiffe://cluster.local/ns/shop/sa/storefront$", shown, re.M)
     assert re.search(r"^ROOTCA\s+CA\s+yes\s", shown, re.M)
+    asked = ("authz", "check", "reviews", "--from-principal", "cluster.local/ns/shop/sa/storefront", "--method")
+    assert secure.ctl(*asked, "GET").startswith("ALLOWED: AuthorizationPolicy shop/reviews")
+    assert secure.ctl(*asked, "DELETE").startswith("DENIED: ")
     assert json.loads(secure.ctl("problems", "-o", "json")) == []

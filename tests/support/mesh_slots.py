@@ -14,6 +14,7 @@ import msgspec
 from pilot.lib.xds_types import SECRET
 from pilot.model.endpoint import Locality
 from pilot.model.inputs import EVERY_ACCOUNT, AccountKey
+from pilot.model.jwks import JwksKey
 from pilot.model.proxy import Proxy
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
@@ -312,6 +313,7 @@ WILDCARDS = (
     "host: '*.b.svc.cluster.local', trafficPolicy: {outlierDetection: {consecutive5xxErrors: 2}, loadBalancer: {localityLbSetting: {failover: [{from: r1, to: r2}]}}}",
 )
 MATCHED = "match: [{uri: {prefix: /x}, sourceLabels: {app: web}}]"
+KEY_SET = JwksKey("", "https://issuer.example.com/keys")
 EGRESS = (
     "egress: [{hosts: ['./*', 'b/*']}]",
     "egress: [{hosts: ['*/*']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}",
@@ -428,6 +430,7 @@ ISTIO = [
             "jwtRules: [{issuer: one, jwks: '{\"keys\": []}'}]",
             "selector: {matchLabels: {app: web}}, jwtRules: [{issuer: two, jwks: '{\"keys\": []}', audiences: [x]}]",
             "selector: {matchLabels: {istio: ingress}}, jwtRules: [{issuer: three, jwks: '{\"keys\": []}', forwardOriginalToken: true}]",
+            f"jwtRules: [{{issuer: four, jwksUri: '{KEY_SET.uri}'}}]",
         )
         for namespace in ("a", "edge", "istio-system")
     ),
@@ -475,6 +478,7 @@ def access(*account: str) -> Slot:
 
 
 ROOTS = "authority_roots", "own"
+KEY_SETS = tuple({("jwks", KEY_SET): f'{{"keys": [{{"kty": "RSA", "kid": "{kid}", "n": "AQAB", "e": "AQAB"}}]}}'} for kid in ("one", "two"))
 CREDENTIALS: list[Slot] = [
     secret("edge"),
     secret("a"),
@@ -490,4 +494,5 @@ CREDENTIALS: list[Slot] = [
     access(WEST, "edge", "default"),
     Slot("AuthorityRoots", "rows", tuple({ROOTS: tuple(root.pem.decode() for root in roots)} for roots in ((AUTHORITY,), (AUTHORITY, PARTNER))), 0.4),
 ]
-SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO, *CREDENTIALS)
+KEY_SET_SLOT = Slot("JsonWebKeySet", "rows", KEY_SETS, 0.4)
+SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO, *CREDENTIALS, KEY_SET_SLOT)

@@ -1,6 +1,7 @@
 """What counts as usable among certificates, keys and roots is what a stock Envoy takes: it is asked about each."""
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import pathlib
@@ -50,6 +51,15 @@ def inside(pem: bytes, change: Callable[[list[bytes]], list[bytes]]) -> bytes:
     return b"\n".join([first, *change(lines), last, b""])
 
 
+def with_bytes(pem: bytes, old: bytes, new: bytes) -> bytes:
+    """PEM with some bytes of what it encodes replaced once."""
+    first, *lines, last = pem.splitlines()
+    content = base64.b64decode(b"".join(lines))
+    assert old in content
+    return b"\n".join([first, base64.encodebytes(content.replace(old, new, 1)).strip(), last, b""])
+
+
+BAD_NAME, BAD_VERSION = (b"\x0c\x04root", b"\x2c\x04root"), (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07")
 PARAMETERS = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
 PAIRS = {
     "RSA of 1024 bits": of_key(rsa_key(1024)),
@@ -74,6 +84,8 @@ PAIRS = {
     "broken behind the first": pair(ONE.chain + BROKEN, ONE.private_key),
     "open behind the first": pair(ONE.chain + OPEN, ONE.private_key),
     "indented": pair(b"  " + ONE.chain.replace(b"\n", b"\n  "), ONE.private_key),
+    "a broken name": pair(with_bytes(ONE.chain, *BAD_NAME), ONE.private_key),
+    "a version that does not exist": pair(with_bytes(ONE.chain, *BAD_VERSION), ONE.private_key),
     "a byte order mark": pair(b"\xef\xbb\xbf" + ONE.chain, ONE.private_key),
     "expired": pair(CA.issue("x", ONE.key, end=-datetime.timedelta(hours=1)).chain, ONE.private_key),
     "stapled": pair(ONE.chain, ONE.private_key, CA.staple(ONE)),
@@ -89,6 +101,9 @@ ROOTS = {
     "text around": roots(b"hello\n" + CA.pem + b"bye"),
     "broken": roots(CA.pem + BROKEN),
     "open": roots(CA.pem + OPEN),
+    "a broken name": roots(with_bytes(CA.pem, *BAD_NAME)),
+    "a broken name in a list": roots(CA.pem, with_bytes(CA.crl(), *BAD_NAME)),
+    "a version that does not exist": roots(with_bytes(CA.pem, *BAD_VERSION)),
     "a list": roots(CA.pem, CA.crl(ONE)),
     "two lists": roots(CA.pem, CA.crl(ONE) + OTHER.crl()),
     "a list of somebody else": roots(CA.pem, OTHER.crl()),

@@ -1,10 +1,12 @@
-"""Rules of certificates, keys and roots: what Envoy would refuse is found before it is sent. Whether they have expired is not looked at."""
+"""Rules of certificates, keys and roots: what Envoy would refuse is found before it is sent. Whether they have expired is not looked at.
+
+The library says that something is wrong by exceptions of many kinds, and of others in its next version: here they all mean the same.
+"""
 from __future__ import annotations
 
 import re
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509 import ocsp
@@ -15,7 +17,6 @@ _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _RSA_BITS = 2048
 _BLOCK = re.compile(rb"^-----BEGIN ([A-Z0-9 ]+)-----\s[^:]+?^-----END \1-----\s*?$", re.DOTALL | re.MULTILINE)
 _CRL = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----\n?", re.DOTALL)
-_ERRORS = (ValueError, TypeError, UnsupportedAlgorithm)
 
 
 def find_flaw(found: KeyPair | Roots) -> Flaw | None:
@@ -37,7 +38,7 @@ def find_staple_flaw(pair: KeyPair) -> Flaw | None:
         if response.response_status is not ocsp.OCSPResponseStatus.SUCCESSFUL:
             return _flaw(pair.staple, f"is an OCSP response with the status {response.response_status.name}")
         serials = [single.serial_number for single in response.responses]
-    except _ERRORS:
+    except Exception:
         return _flaw(pair.staple, "holds no OCSP response in DER")
     if len(serials) != 1 or serials[0] != _load_certificates(pair.chain)[0].serial_number:
         return _flaw(pair.staple, "is not the OCSP response of this one certificate")
@@ -48,7 +49,7 @@ def find_authority_flaw(pem: str) -> str | None:
     """Returns why a bundle cannot verify the mesh's workloads, None where it can: it needs certificates that may sign others."""
     try:
         certificates = _load_certificates(Value("pem", pem.encode()))
-    except _ERRORS:
+    except Exception:
         return "holds no certificates in PEM, or a broken one"
     return None if all(map(_may_sign, certificates)) else "holds a certificate that is not a CA's (basicConstraints CA:TRUE)"
 
@@ -56,7 +57,7 @@ def find_authority_flaw(pem: str) -> str | None:
 def _may_sign(certificate: x509.Certificate) -> bool:
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (x509.ExtensionNotFound, ValueError):
+    except Exception:  # there is no such extension, or a broken one
         return False
 
 
@@ -65,7 +66,20 @@ def _flaw(value: Value, reason: str) -> Flaw:
 
 
 def _load_certificates(value: Value) -> list[x509.Certificate]:
-    return x509.load_pem_x509_certificates(_whole(value))
+    """Returns the certificates of a bundle, in which names and times are right too: the library looks at these only when it is asked."""
+    found = x509.load_pem_x509_certificates(_whole(value))
+    for one in found:
+        _ = one.subject, one.issuer, one.not_valid_before_utc, one.not_valid_after_utc
+    return found
+
+
+def _check_lists(value: Value) -> int:
+    """Returns how many lists of revoked certificates there are. It raises something where one is broken."""
+    lists = _CRL.findall(_whole(value))
+    for pem in lists:
+        found = x509.load_pem_x509_crl(pem)
+        _ = found.issuer, found.last_update_utc, found.next_update_utc, [entry.serial_number for entry in found]
+    return len(lists)
 
 
 def _whole(value: Value) -> bytes:
@@ -79,11 +93,11 @@ def _flaw_of_pair(pair: KeyPair) -> Flaw | None:
     try:
         certificate = _load_certificates(pair.chain)[0]
         public = certificate.public_key()
-    except _ERRORS:
+    except Exception:
         return _flaw(pair.chain, "holds no certificates in PEM, or a broken one")
     try:
         private = serialization.load_pem_private_key(_whole(pair.private_key), None)
-    except _ERRORS:
+    except Exception:
         return _flaw(pair.private_key, "holds no private key in PEM, or one with a passphrase")
     if private.public_key() != public:
         return _flaw(pair.private_key, f"is not the key of the certificate in data[{pair.chain.key}]")
@@ -109,7 +123,7 @@ def _unsupported(key: object) -> str:
 def _must_staple(certificate: x509.Certificate) -> bool:
     try:
         features = certificate.extensions.get_extension_for_class(x509.TLSFeature).value
-    except (x509.ExtensionNotFound, ValueError):
+    except Exception:  # there is no such extension, or a broken one
         return False
     return x509.TLSFeatureType.status_request in features
 
@@ -117,15 +131,12 @@ def _must_staple(certificate: x509.Certificate) -> bool:
 def _flaw_of_roots(roots: Roots) -> Flaw | None:
     try:
         _load_certificates(roots.certificates)
-    except _ERRORS:
+    except Exception:
         return _flaw(roots.certificates, "holds no certificates in PEM, or a broken one")
     if roots.revoked is None:
         return None
-    lists: list[bytes] = []
     try:
-        lists = _CRL.findall(_whole(roots.revoked))
-        for pem in lists:
-            x509.load_pem_x509_crl(pem)
-    except _ERRORS:
-        lists = []
-    return None if lists else _flaw(roots.revoked, "holds no list of revoked certificates in PEM, or a broken one")
+        count = _check_lists(roots.revoked)
+    except Exception:
+        count = 0
+    return None if count else _flaw(roots.revoked, "holds no list of revoked certificates in PEM, or a broken one")

@@ -22,8 +22,8 @@ class JwksError(ValueError):
     """A set of keys cannot be read; the text says why."""
 
 
-class Key(NamedTuple):
-    """`id` is "" where the set gives none, and `algorithm` is "" where the key may be used with any that fits it."""
+class Jwk(NamedTuple):
+    """One public key of a set. `id` is "" where the set gives none, and `algorithm` is "" where the key may be used with any that fits it."""
 
     id: str
     algorithm: str
@@ -40,7 +40,7 @@ def decode_base64url(text: Any) -> bytes:
         raise ValueError(f"no base64url: {error}") from None
 
 
-def parse_jwks(data: bytes) -> Sequence[Key]:
+def parse_jwks(data: bytes) -> Sequence[Jwk]:
     """Returns the keys of a set that signatures can be verified with; keys of other kinds and for other uses are left out. JwksError where
     the data is no set, or one of its signing keys is broken."""
     if len(data) > LARGEST_SET:
@@ -55,7 +55,7 @@ def parse_jwks(data: bytes) -> Sequence[Key]:
     return tuple(key for index, one in enumerate(keys) if (key := _key(one, f"keys[{index}]")) is not None)
 
 
-def _key(plain: Any, where: str) -> Key | None:
+def _key(plain: Any, where: str) -> Jwk | None:
     if not isinstance(plain, dict):
         raise JwksError(f"{where}: an object is expected")
     if plain.get("use", "sig") != "sig":
@@ -67,7 +67,7 @@ def _key(plain: Any, where: str) -> Key | None:
         public = _public(plain)
     except (KeyError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise JwksError(f"{where}: the key is broken: {error}") from None
-    return Key(identifier, algorithm, public) if public is not None else None
+    return Jwk(identifier, algorithm, public) if public is not None else None
 
 
 def _public(plain: Mapping[str, Any]) -> PublicKey | None:

@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
 
-from pilot.lib.jwks import Key, decode_base64url
+from pilot.lib.jwks import Jwk, decode_base64url
 
 LONGEST_TOKEN = 16 * 1024
 """Characters."""
@@ -31,7 +31,7 @@ class _Algorithm(NamedTuple):
     verify: Callable[[Any, bytes, bytes], None]
 
 
-def verify_token(token: str, keys: Sequence[Key], now: float) -> Mapping[str, Any]:
+def verify_token(token: str, keys: Sequence[Jwk], now: float) -> Mapping[str, Any]:
     """Returns the claims of a token that one of the keys has signed and that is valid at `now`, in seconds since 1970. TokenError otherwise."""
     if len(token) > LONGEST_TOKEN:
         raise TokenError(f"the token has {len(token)} characters, more than {LONGEST_TOKEN}")
@@ -84,7 +84,7 @@ def _find_algorithm(header: Mapping[str, Any]) -> _Algorithm:
     return algorithm
 
 
-def _may_verify(key: Key, header: Mapping[str, Any], algorithm: _Algorithm) -> bool:
+def _may_verify(key: Jwk, header: Mapping[str, Any], algorithm: _Algorithm) -> bool:
     if "kid" in header and header["kid"] != key.id:
         return False
     if key.algorithm and key.algorithm != header["alg"]:
@@ -92,7 +92,7 @@ def _may_verify(key: Key, header: Mapping[str, Any], algorithm: _Algorithm) -> b
     return isinstance(key.public, algorithm.kind) and (not algorithm.curve or algorithm.curve == getattr(key.public, "curve").name)  # noqa: B009
 
 
-def _is_signed(algorithm: _Algorithm, key: Key, signature: bytes, signed: bytes) -> bool:
+def _is_signed(algorithm: _Algorithm, key: Jwk, signature: bytes, signed: bytes) -> bool:
     try:
         algorithm.verify(key.public, signature, signed)
     except (InvalidSignature, ValueError):

@@ -15,7 +15,7 @@ reading by them, is a key where it is made:
 - clusters: `ClusterKey`, `RuledClusterKey`, `ServiceViewKey`, `ClusterListKey`, `ClusterTraitsKey`, `InboundClusterKey`; endpoints: `VantageKey`
 - listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
   `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`
-- routes: `RouteLayoutKey`, `SegmentKey`, `HostKey`, `VirtualHostKey`, `SegmentTraitsKey`, `DestinationKey`, `GatewayHostKey`,
+- key sets of issuers: `JwksKey`; routes: `RouteLayoutKey`, `SegmentKey`, `HostKey`, `VirtualHostKey`, `SegmentTraitsKey`, `DestinationKey`, `GatewayHostKey`,
   `RouteSourceKey`, `OfferKey`
 """
 from __future__ import annotations

@@ -183,4 +183,4 @@ def test_a_namespace_without_rules_of_its_own_shares_the_clusters_of_others() ->
             world.mesh.watch(group, OutboundFacet(type=NodeType.SIDECAR, scope=ScopeFacet(scope)))
         listed = ran.count(placeless_cluster)
         assert listed == (21 if scope == "b" else 0), "each cluster is built for the first namespace"
-    assert len(ran) < 20, "what is left is what the namespace sees, not what is in it"
+    assert len(ran) < 30, "what is left is what the namespace sees, not what is in it"

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
-from pilot.lib.jwks import JwksError, Key, decode_base64url, parse_jwks
+from pilot.lib.jwks import Jwk, JwksError, decode_base64url, parse_jwks
 from pilot.lib.jwt import LONGEST_TOKEN, NOT_BEFORE_SKEW, TokenError, audiences_of, verify_token
 from tests.support.certificates import ec_key, rsa_key
 from tests.support.tokens import base64url, jwk, sign
@@ -17,7 +17,7 @@ NOW = 1_800_000_000.0
 CLAIMS = {"sub": "somebody", "exp": NOW + 10}
 
 
-def keys(*plain: dict[str, Any]) -> tuple[Key, ...]:
+def keys(*plain: dict[str, Any]) -> tuple[Jwk, ...]:
     return tuple(parse_jwks(json.dumps({"keys": plain}).encode()))
 
 

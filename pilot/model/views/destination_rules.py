@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.derive import derived, hub
+from pilot.derive import Gather, derived, hub
 from pilot.lib.hosts import full_name, is_wildcard, matches, most_specific
 from pilot.model.config.destination_rule import DestinationRule, Subset
 from pilot.model.config.object import Object, ObjectKey, age
@@ -144,12 +144,25 @@ class RuledHosts(NamedTuple):
 
 
 @derived
+def _rules_of_clients(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    """Returns the rules in a namespace, and those that are exported to it by name."""
+    return tuple(dict.fromkeys((*destination_rules.keys(db, "namespace", namespace), *destination_rules.keys(db, "exported", namespace))))
+
+
+@derived
+def _host_of_rule(db: Mesh, key: ObjectKey) -> str | None:
+    row = destination_rules.get(db, key)
+    return full_name(row.spec.host, key.namespace, db.settings.registry.domain).lower() if row is not None else None
+
+
+_hosts_of_rules: Gather[ObjectKey, [str], str] = Gather("hosts of rules", _rules_of_clients, _host_of_rule, passed=lambda namespace: ())
+
+
+@derived
 def ruled_hosts(db: Mesh, namespace: str) -> RuledHosts:
     """Returns the hosts for which clients of a namespace may follow other rules than clients elsewhere: those of the rules in it, and of the
     rules that are exported to it by name."""
-    keys = (*destination_rules.keys(db, "namespace", namespace), *destination_rules.keys(db, "exported", namespace))
-    rows = [(key, row) for key in keys if (row := destination_rules.get(db, key)) is not None]
-    hosts = {full_name(row.spec.host, key.namespace, db.settings.registry.domain).lower() for key, row in rows}
+    hosts = set(_hosts_of_rules(db, namespace).values())
     return RuledHosts(frozenset(h for h in hosts if not is_wildcard(h)), tuple(sorted(h for h in hosts if is_wildcard(h))))
 
 

@@ -13,7 +13,8 @@ PUBLIC, OWN = "*", "."
 
 
 class RuleDefaults(NamedTuple):
-    """With `private` a rule without exportTo is for its own namespace; with `by_export` only rules of equal exportTo are merged."""
+    """Settings of rules: with `private` a rule without exportTo is for its own namespace; with `by_export` only rules of equal exportTo are
+    merged."""
 
     root_namespace: str
     private: bool

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pilot.lib.jwks import LARGEST_SET, JwksError, Key, parse_jwks
+from pilot.lib.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
 from pilot.lib.jwt import TokenError, audiences_of, verify_token
 from pilot.lib.log import scope
 from pilot.serve.authn.service_account import GROUP, Review
@@ -22,7 +22,7 @@ class KeyFile:
     def __init__(self, path: str, issuer: str, now: Callable[[], float] = time.time) -> None:
         """`issuer` is who must have issued a token, "" for anybody whose key is in the file."""
         self._path, self._issuer, self._now = path, issuer, now
-        self._keys: Sequence[Key] = ()
+        self._keys: Sequence[Jwk] = ()
         self._seen: tuple[int, ...] | None = None
         self._fault = ""
 
@@ -42,7 +42,7 @@ class KeyFile:
             raise IdentityError("the token has no subject")
         return Review(subject, (GROUP,), _pod(claims))
 
-    def keys(self) -> Sequence[Key]:
+    def keys(self) -> Sequence[Jwk]:
         """Returns the keys that the file has now."""
         try:
             found = os.stat(self._path)

@@ -73,4 +73,4 @@ def placeless_cluster(db: Mesh, ruled: RuledClusterKey, traits: ClusterTraitsKey
 outbound_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
     "outbound clusters", placeless_keys, placeless_cluster, passed=lambda outbound: (outbound_traits(outbound),)
 )
-"""Those without endpoints of their own. The argument is the facet `without_place`, so that proxies of all places share them."""
+"""The outbound clusters without endpoints of their own. The argument is the facet `without_place`, so that proxies of all places share them."""

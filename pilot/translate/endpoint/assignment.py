@@ -65,7 +65,7 @@ endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather("load_
 sni_endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
     "sni_load_assignments", placeless_keys, _sni_assignment_for, passed=_unscoped
 )
-"""Those of the clusters that a gateway forwards to by SNI, which take mesh mTLS and nothing else."""
+"""The endpoints of the clusters that a gateway forwards to by SNI, which take mesh mTLS and nothing else."""
 
 
 # -- clusters that hold their endpoints --------------------------------------------------------------------------------------

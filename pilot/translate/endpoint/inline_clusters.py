@@ -39,5 +39,5 @@ def _sni_routed_cluster(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFace
 sni_routed_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
     "clusters routed to by SNI", cluster_keys, _sni_routed_cluster, passed=_unscoped
 )
-"""Of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients send as SNI,
-without any TLS of the router's own."""
+"""The further clusters of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients
+send as SNI, without any TLS of the router's own."""

@@ -71,7 +71,8 @@ class Agent:
         self._readiness = Readiness(None if settings.envoy.disable else self._admin)
         plaintext, address = self._config.control_plane_auth_policy == "NONE", self._config.discovery_address
         authority = authority_upstream(settings.control_plane, address, _headers(environ, CA_HEADERS))
-        upstream = xds_upstream(settings.control_plane, address, plaintext, _headers(environ, XDS_HEADERS))
+        mounted = facts.metadata if settings.certificate.mounted else None
+        upstream = xds_upstream(settings.control_plane, address, plaintext, _headers(environ, XDS_HEADERS), mounted)
         self._identity = Identity(facts, settings, authority, self._metrics)
         resolvers = read_resolvers()
         self._names = NameTable(facts.namespace, facts.domain, resolvers.search)

@@ -14,6 +14,7 @@ from pilot.agent.settings import ControlPlaneSettings
 MOUNTED_ROOT = "./var/run/secrets/istio/root-cert.pem"
 CERTIFICATE_ROOT = "./etc/certs/root-cert.pem"
 SYSTEM = "SYSTEM"
+CLIENT_KEY, CLIENT_CHAIN, CLIENT_ROOT = "TLS_CLIENT_KEY", "TLS_CLIENT_CERT_CHAIN", "TLS_CLIENT_ROOT_CERT"
 LOOPBACK_NAME = "istiod.istio-system.svc"
 """The name in the control plane's certificate where it is reached on this machine, through a forwarded port for example."""
 
@@ -22,15 +23,23 @@ class Unreachable(Exception):
     """What a connection needs is not there; the text is for the user."""
 
 
+class Pair(NamedTuple):
+    """The files of a certificate that proves who the caller is, in place of a token."""
+
+    key: str
+    chain: str
+
+
 class Upstream(NamedTuple):
-    """One server: `address` is host:port. `root` is the file of its roots, SYSTEM for those of the system, None for plain text."""
+    """One server: `address` is host:port. `root` is the file of its roots, SYSTEM for those of the system, None for plain text. `pair` is
+    None where the caller has a token alone."""
 
     address: str
     root: str | None
     server_name: str
     token: str
     cluster: str
-    provisioned: str
+    pair: Pair | None
     headers: Mapping[str, str]
 
     def channel(self) -> Any:
@@ -64,38 +73,44 @@ class Upstream(NamedTuple):
             token = ""
         except (OSError, ValueError) as error:
             raise Unreachable(f"the token at {self.token} cannot be read: {error}") from error
-        if not token and not self.provisioned:
-            raise Unreachable(f"there is no token at {self.token}, and PROV_CERT names no certificate in its place")
+        if not token and self.pair is None:
+            raise Unreachable(f"there is no token at {self.token}, and no certificate in its place")
         return [*found, ("authorization", f"Bearer {token}")] if token else found
 
     def _pair(self) -> tuple[bytes | None, bytes | None]:
-        """Returns the private key and chain that prove who the caller is; None where it has a token alone."""
-        if not self.provisioned:
+        """Returns the private key and chain that prove who the caller is; None where there are none, or none yet."""
+        if self.pair is None or not pathlib.Path(self.pair.key).exists():
             return None, None
-        folder = pathlib.Path(self.provisioned)
-        if not (folder / "key.pem").exists():
-            return None, None
-        return _read(str(folder / "key.pem"), "the key of PROV_CERT"), _read(str(folder / "cert-chain.pem"), "the certificate of PROV_CERT")
+        return _read(self.pair.key, "the private key of the caller"), _read(self.pair.chain, "the certificate of the caller")
 
 
-def xds_upstream(settings: ControlPlaneSettings, discovery_address: str, plaintext: bool, headers: Mapping[str, str]) -> Upstream:
-    """Returns where configuration comes from. ValueError for an address that is none."""
-    root = None if plaintext else _root(settings, settings.xds_root, CERTIFICATE_ROOT)
-    return _upstream(settings, "ProxyConfig.discoveryAddress", discovery_address, root, headers)
+def xds_upstream(
+    settings: ControlPlaneSettings, discovery_address: str, plaintext: bool, headers: Mapping[str, str], mounted: Mapping[str, str] | None = None
+) -> Upstream:
+    """Returns where configuration comes from. `mounted` is the node's metadata where the proxy has files for a certificate, which name
+    those that it shows. ValueError for an address that is none."""
+    pair, root = None, settings.xds_root
+    if mounted and (mounted.get(CLIENT_KEY) and mounted.get(CLIENT_CHAIN)):
+        pair, root = Pair(mounted[CLIENT_KEY], mounted[CLIENT_CHAIN]), root or mounted.get(CLIENT_ROOT, "")
+    found = _root(settings, root, CERTIFICATE_ROOT)
+    return _upstream(settings, "ProxyConfig.discoveryAddress", discovery_address, None if plaintext else found, headers, pair)
 
 
 def authority_upstream(settings: ControlPlaneSettings, discovery_address: str, headers: Mapping[str, str]) -> Upstream:
     """Returns where certificates come from. ValueError for an address that is none."""
     custom = CERTIFICATE_ROOT if settings.cert_provider == "custom" else ""
     where = "variable CA_ADDR" if settings.authority else "ProxyConfig.discoveryAddress"
-    return _upstream(settings, where, settings.authority or discovery_address, _root(settings, settings.authority_root, custom), headers)
+    return _upstream(settings, where, settings.authority or discovery_address, _root(settings, settings.authority_root, custom), headers, None)
 
 
-def _upstream(settings: ControlPlaneSettings, where: str, address: str, root: str | None, headers: Mapping[str, str]) -> Upstream:
+def _upstream(
+    settings: ControlPlaneSettings, where: str, address: str, root: str | None, headers: Mapping[str, str], pair: Pair | None
+) -> Upstream:
     host, _ = parse_address(where, address)
     local = host == "localhost" or host == "::1" or host.startswith("127.")
     name = settings.server_name or (LOOPBACK_NAME if local else host)
-    return Upstream(address, root, name, settings.token, settings.cluster, settings.provisioned, headers)
+    provisioned = Pair(f"{settings.provisioned}/key.pem", f"{settings.provisioned}/cert-chain.pem") if settings.provisioned else None
+    return Upstream(address, root, name, settings.token, settings.cluster, pair or provisioned, headers)
 
 
 def _root(settings: ControlPlaneSettings, given: str, mounted: str) -> str:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 import itertools
 import pathlib
@@ -17,7 +18,7 @@ from pilot.agent.certificate import Certificate, assemble, check_key_settings, k
 from pilot.agent.keeper import LONGEST_SLEEP, Keeper, write_certificate
 from pilot.agent.renewal import LONGEST, SHORTEST, seconds_until_renewal, seconds_until_retry
 from pilot.agent.settings import AgentSettings, CertificateSettings
-from pilot.agent.upstream import Unreachable, Upstream, authority_upstream, xds_upstream
+from pilot.agent.upstream import Pair, Unreachable, Upstream, authority_upstream, xds_upstream
 from pilot.lib.duration import Duration
 from tests.support import certificates
 from tests.support.secure_front import NAME, SecureFront
@@ -184,7 +185,7 @@ def test_written_certificates_are_whole_and_private(tmp_path: pathlib.Path) -> N
 
 def upstream(front: SecureFront, folder: pathlib.Path, token: str = IDENTITY) -> Upstream:
     (folder / "token").write_text(token)
-    return Upstream(front.address, str(front.write_root(folder)), NAME, str(folder / "token"), "Kubernetes", "", {})
+    return Upstream(front.address, str(front.write_root(folder)), NAME, str(folder / "token"), "Kubernetes", None, {})
 
 
 async def test_an_authority_issues_a_certificate_for_the_identity_of_the_token(tmp_path: pathlib.Path) -> None:
@@ -221,16 +222,38 @@ async def test_reasons_of_an_authority_are_told(tmp_path: pathlib.Path) -> None:
 
 
 async def test_what_a_connection_lacks_is_named(tmp_path: pathlib.Path) -> None:
-    whole = Upstream("127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", "", {})
+    whole = Upstream("127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", None, {})
     with pytest.raises(NotIssued, match=r"the roots of the control plane cannot be read: .*root.pem: No such file"):
         await fetch_certificate(whole, QUICK, IDENTITY)
-    with pytest.raises(Unreachable, match=r"there is no token at .*token, and PROV_CERT names no certificate in its place"):
+    with pytest.raises(Unreachable, match=r"there is no token at .*token, and no certificate in its place"):
         whole.metadata()
 
 
 def test_a_provisioned_certificate_takes_the_place_of_a_token(tmp_path: pathlib.Path) -> None:
-    whole = Upstream("127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", str(tmp_path), {"X-Mine": "1"})
+    whole = Upstream("127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", Pair("k", "c"), {"X-Mine": "1"})
     assert whole.metadata() == [("clusterid", "west"), ("x-mine", "1")]
+
+
+def test_mounted_files_prove_who_asks_for_configuration() -> None:
+    named = {"TLS_CLIENT_KEY": "/k", "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_ROOT_CERT": "/r"}
+    found = xds_upstream(CONTROL_PLANE, "a:1", False, {}, named)
+    assert (found.pair, found.root) == (Pair("/k", "/c"), "/r")
+    given = xds_upstream(dataclasses.replace(CONTROL_PLANE, xds_root="/own", provisioned="/p"), "a:1", False, {}, None)
+    assert (given.pair, given.root) == (Pair("/p/key.pem", "/p/cert-chain.pem"), "/own")
+
+
+async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: pathlib.Path) -> None:
+    front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
+    await front.start()
+    with_token = upstream(front, tmp_path)
+    write_certificate(str(tmp_path), await fetch_certificate(with_token, QUICK, IDENTITY))
+    shown = with_token._replace(pair=Pair(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")), token=str(tmp_path / "none"))
+    with pytest.raises(NotIssued, match="UNAUTHENTICATED"):  # this front knows tokens alone, but the handshake is done
+        await fetch_certificate(shown, QUICK, IDENTITY)
+    (tmp_path / "cert-chain.pem").unlink()
+    with pytest.raises(NotIssued, match="the certificate of the caller cannot be read"):
+        await fetch_certificate(shown, QUICK, IDENTITY)
+    await front.stop()
 
 
 def test_a_token_never_goes_out_in_plain_text(tmp_path: pathlib.Path) -> None:

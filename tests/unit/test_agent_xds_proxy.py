@@ -89,7 +89,7 @@ class Mesh:
         await self.front.start()
         (self._folder / "token").write_text(IDENTITY)
         token, root = str(self._folder / "token"), str(self.front.write_root(self._folder))
-        upstream = Upstream(self.front.address, root, NAME, token, "west", "", {"X-Mine": "1"})
+        upstream = Upstream(self.front.address, root, NAME, token, "west", None, {"X-Mine": "1"})
         self.server = make_server()
         self.server.add_generic_rpc_handlers((XdsProxy(upstream, self.own if own else OwnSubscriptions({}), self.counts).handlers(),))
         await serve(self.server, str(self._folder / "XDS"), private=False)

@@ -43,7 +43,7 @@ def test_the_readme_starts_with_the_sample_and_the_tests() -> None:
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if "pilotctl" in command])
 def test_commands_of_pilotctl_exist(command: str) -> None:
-    words = re.split(r"\s{2,}", command.partition("pilotctl ")[2])[0].replace("clusters|listeners|routes|endpoints", "clusters")
+    words = re.split(r"\s{2,}", command.partition("pilotctl ")[2])[0].replace("clusters|listeners|routes|endpoints|secrets", "clusters")
     assert build_parser().parse_args(shlex.split(words)).run
 
 

@@ -9,7 +9,7 @@ from webhook.inject.annotations import PROXY_CONFIG
 from webhook.inject.config import InjectorConfig
 from webhook.inject.decision import is_injected
 from webhook.inject.errors import InjectionError
-from webhook.inject.injection import inject
+from webhook.inject.injection import inject, refuse_wrong
 from webhook.inject.owner import Owner, owner_of
 from webhook.inject.proxy_config import apply_override
 from webhook.inject.request import Request
@@ -80,11 +80,10 @@ def _template(template: Plain, document: Plain, injector: Injector, warn: Warn) 
     if why := _why_not(pod, injector):
         warn(f"===> Skipping injection because {owner.kind} \"{_name(document, template)}\" has {why}\n")
         return template
-    override = ((pod.get("metadata") or {}).get("annotations") or {}).get(PROXY_CONFIG)
-    try:
-        proxy_config = apply_override(injector.mesh.default_config, override) if override is not None else injector.mesh.default_config
-    except ValueError as error:
-        raise InjectionError(str(error)) from error
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    refuse_wrong(annotations)
+    override = annotations.get(PROXY_CONFIG)
+    proxy_config = apply_override(injector.mesh.default_config, override) if override is not None else injector.mesh.default_config
     mesh = injector.mesh
     return inject(
         Request(pod, owner, injector.config, mesh, proxy_config, injector.revision, {}, injector.native, compliance_policy=injector.compliance_policy)

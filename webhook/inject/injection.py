@@ -25,8 +25,8 @@ _log = scope("webhook")
 def inject(request: Request) -> Plain:
     """Returns the injected pod; the request's own is not changed. InjectionError where it cannot be."""
     _warn(request.pod)
+    refuse_wrong(request.annotations)
     try:
-        check_annotations(request.annotations)
         request = request._replace(environment=_environment(request))
         port = request.mesh.default_config.status_port
         ours = is_prometheus if is_rerouted(request.annotations, port) else lambda name: False
@@ -41,6 +41,14 @@ def inject(request: Request) -> Plain:
         return _processed(final, rendered.template, request)
     except InjectionError as error:
         raise InjectionError(f"failed to process pod: {error}") from error
+
+
+def refuse_wrong(annotations: Mapping[str, str]) -> None:
+    """Raises InjectionError where an annotation of a pod has a value that it cannot have."""
+    try:
+        check_annotations(annotations)
+    except InjectionError as error:
+        raise InjectionError(f"failed to run injection template: {error}") from error
 
 
 def _warn(pod: Plain) -> None:

@@ -47,15 +47,16 @@ def reinserted(pod: Plain) -> Plain:
 
 
 def reapplied(final: Plain, request: Request, template: Plain) -> Plain:
-    """Returns the pod with the user's containers over the template's. What an earlier injection added is the template's alone."""
+    """Returns the pod with the user's containers over the template's: those that an earlier injection kept, or those of the pod itself, but
+    for what an earlier injection put there."""
     original, kept, before = request.pod, saved(request.pod), injected_before(request.pod)
     found: dict[str, list[Plain]] = {}
     for field in _FIELDS:
         for injected in containers(template, field):
             name = injected["name"]
-            if before is not None and name in (before.get(field) or ()):
-                continue
             own = find(name, kept.get(field) or ())
+            if own is None and before is not None and name in (before.get(field) or ()):
+                continue
             if own is None:
                 own = find(name, containers(original)) if field == "containers" else find_anywhere(original, name)
             if own is None:
@@ -84,7 +85,8 @@ def _annotated(pod: Plain, name: str, value: str) -> Plain:
 
 def _adjusted(final: Plain, request: Request) -> Plain:
     """Returns the pod whose init container knows as whom the user has the proxy run. With TPROXY the proxy is root all the same."""
-    own = find_anywhere(request.pod, PROXY_NAME)
+    kept = [c for containers_kept in saved(request.pod).values() for c in containers_kept]
+    own = find(PROXY_NAME, kept) or find_anywhere(request.pod, PROXY_NAME)
     context = (own or {}).get("securityContext") or {}
     user, group = context.get("runAsUser"), context.get("runAsGroup")
     if user is None and group is None:

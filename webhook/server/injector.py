@@ -12,7 +12,7 @@ from webhook.inject.annotations import PROXY_CONFIG
 from webhook.inject.config import ConfigError, InjectorConfig, decode_config
 from webhook.inject.decision import is_injected
 from webhook.inject.errors import InjectionError
-from webhook.inject.injection import inject
+from webhook.inject.injection import inject, refuse_wrong
 from webhook.inject.owner import owner_of
 from webhook.inject.proxy_config import ProxyConfigObject, effective
 from webhook.inject.request import PROXY_ID, Request
@@ -76,13 +76,11 @@ class Injector:
     def _request(self, pod: Plain, config: InjectorConfig, environment: dict[str, str]) -> Request:
         around, metadata = self._surroundings, pod["metadata"]
         namespace, annotations = metadata["namespace"], metadata.get("annotations") or {}
+        refuse_wrong(annotations)
         mesh = around.mesh()
         cluster = environment.get("ISTIO_META_CLUSTER_ID") or config.value("global", "multiCluster", "clusterName") or DEFAULT_CLUSTER
-        try:
-            objects, labels = around.proxy_configs(), metadata.get("labels") or {}
-            proxy_config = effective(mesh.default_config, objects, mesh.root_namespace, namespace, labels, annotations.get(PROXY_CONFIG))
-        except ValueError as error:
-            raise InjectionError(f"failed to run injection template: invalid value for annotation '{PROXY_CONFIG}': {error}") from error
+        objects, labels = around.proxy_configs(), metadata.get("labels") or {}
+        proxy_config = effective(mesh.default_config, objects, mesh.root_namespace, namespace, labels, annotations.get(PROXY_CONFIG))
         native = around.native(cluster, (pod.get("spec") or {}).get("nodeName") or "")
         uid, gid = around.proxy_ids(namespace)
         pod = without_platform_users(pod) if around.resets_users else pod

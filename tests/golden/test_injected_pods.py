@@ -1,0 +1,180 @@
+"""Injected pods: the cases of pods/cases.yaml through the webhook and through kube-inject, which give the same.
+
+The result of a group's plain pod is recorded as a whole, that of every other case as what differs from it: path, before, after.
+`pytest tests/golden --rewrite` writes the records again and deletes those of cases that there are no more.
+"""
+from __future__ import annotations
+
+import functools
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from pilot.ingest.mesh_config import decode_mesh_config
+from tests.support.webhooks import config_texts, review
+from webhook.inject.config import InjectorConfig, decode_config
+from webhook.inject.errors import InjectionError
+from webhook.kube_inject import Injector as FileInjector
+from webhook.kube_inject import inject_document
+from webhook.pod.json_patch import apply
+from webhook.server.injector import Injector, Surroundings
+from webhook.server.review import decode_review
+
+HERE = pathlib.Path(__file__).parent / "pods"
+Plain = dict[str, Any]
+
+
+class Case(msgspec.Struct, forbid_unknown_fields=True):
+    """What a pod, and what it is injected with, has beyond the plain one. `container` is merged into its container, `containers` are
+    added, `only` takes their place. `generate` is its generateName, `owner` its controller."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    namespace: str = "shop"
+    spec: Plain = {}
+    container: Plain = {}
+    containers: list[Plain] = []
+    only: list[Plain] = []
+    values: Plain = {}
+    mesh: Plain = {}
+    native: bool = False
+    revision: str = ""
+    compliance: str = ""
+    generate: str = ""
+    owner: Plain = {}
+
+    def pod(self) -> Plain:
+        """Returns the pod to inject."""
+        app = {"name": "app", "image": "registry.example/app:1", "ports": [{"containerPort": 80, "name": "http"}], **self.container}
+        name = {"generateName": self.generate} if self.generate else {"name": "tickets"}
+        owners = {"ownerReferences": [{**self.owner, "uid": "u", "controller": True}]} if self.owner else {}
+        metadata = {**name, "namespace": self.namespace, "labels": self.labels, "annotations": self.annotations, **owners}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": self.only or [app, *self.containers], **self.spec}}
+
+
+CASES: dict[str, dict[str, Case]] = msgspec.convert(yaml.safe_load((HERE / "cases.yaml").read_text()), dict[str, dict[str, Case]])
+
+
+@functools.cache
+def config_of(values: str) -> InjectorConfig:
+    return decode_config(*config_texts(**json.loads(values)))
+
+
+def mesh_of(case: Case) -> Any:
+    mesh, problems = decode_mesh_config([case.mesh])
+    assert mesh is not None, problems
+    return mesh
+
+
+def by_webhook(case: Case) -> Any:
+    around = Surroundings(lambda: mesh_of(case), lambda cluster, node: case.native, revision=case.revision, compliance_policy=case.compliance)
+    injector = Injector(around)
+    injector.config = config_of(json.dumps(case.values))
+    try:
+        answer = injector.answer(decode_review(json.dumps(review(case.pod())).encode()), "/inject")
+    except InjectionError as error:
+        return {"refused": str(error)}
+    return case.pod() if answer is None else apply(case.pod(), json.loads(answer.patch))
+
+
+def by_command(case: Case) -> Any:
+    injector = FileInjector(config_of(json.dumps(case.values)), mesh_of(case), case.revision, case.native, case.compliance)
+    try:
+        return inject_document(case.pod(), injector, lambda text: None)
+    except InjectionError as error:
+        return {"refused": str(error)}
+
+
+def without_empty(value: Any) -> Any:
+    """Nulls and empty maps and lists say what their absence says, an empty volume excepted."""
+    if isinstance(value, dict):
+        found = {k: without_empty(v) for k, v in value.items()}
+        return {k: v for k, v in found.items() if v is not None and (v not in ({}, []) or k == "emptyDir")}
+    return [without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({**before, **after}):
+            yield from changes(before.get(key), after.get(key), f"{path}.{key}" if path else key)
+    elif _named(before) and _named(after):
+        names = [[item["name"] for item in items] for items in (before, after)]
+        if [n for n in names[0] if n in names[1]] != [n for n in names[1] if n in names[0]]:
+            yield f"{path} order", *names
+        olds, news = ({item["name"]: item for item in items} for items in (before, after))
+        for name in {**olds, **news}:
+            yield from changes(olds.get(name), news.get(name), f"{path}[{name}]")
+    elif before != after:
+        yield path, before, after
+
+
+def _named(items: Any) -> bool:
+    if not isinstance(items, list) or not items or not all(isinstance(item, dict) and "name" in item for item in items):
+        return False
+    return len({item["name"] for item in items}) == len(items)
+
+
+NAMES = [(group, name) for group, cases in CASES.items() for name in cases]
+
+
+@pytest.mark.parametrize(("group", "name"), NAMES, ids=["/".join(pair) for pair in NAMES])
+def test_both_entrances_give_the_same(group: str, name: str) -> None:
+    case = CASES[group][name]
+    assert without_empty(by_webhook(case)) == without_empty(by_command(case))
+
+
+INJECTED = [(group, name) for group, name in NAMES if "refused" not in by_webhook(CASES[group][name])]
+
+
+@pytest.mark.parametrize(("group", "name"), INJECTED, ids=["/".join(pair) for pair in INJECTED])
+def test_injected_again_a_pod_stays_as_it_is(group: str, name: str) -> None:
+    case = CASES[group][name]
+    once = by_webhook(case)
+    again = Injector(Surroundings(lambda: mesh_of(case), lambda c, n: case.native, revision=case.revision, compliance_policy=case.compliance))
+    again.config = config_of(json.dumps(case.values))
+    answer = again.answer(decode_review(json.dumps(review(once)).encode()), "/inject")
+    twice = once if answer is None else apply(once, json.loads(answer.patch))
+    assert sorted(map(str, changes(without_empty(once), without_empty(twice)))) == []
+
+
+@pytest.mark.parametrize("group", CASES)
+def test_results_are_as_recorded(group: str, pytestconfig: pytest.Config) -> None:
+    found = {name: without_empty(by_webhook(case)) for name, case in CASES[group].items()}
+    plain = found["plain"]
+    texts = {HERE / "expected" / f"{group}.yaml": _dump({name: _record(plain, found[name]) for name in found if name != "plain"})}
+    if group == next(iter(CASES)):
+        texts[HERE / "expected" / "plain-pod.yaml"] = _dump(plain)
+    if pytestconfig.getoption("rewrite"):
+        (HERE / "expected").mkdir(exist_ok=True)
+        for path, text in texts.items():
+            path.write_text(text)
+        for path in (HERE / "expected").iterdir():
+            if path.stem not in (*CASES, "plain-pod"):
+                path.unlink()
+    for path, text in texts.items():
+        assert yaml.safe_load(path.read_text()) == yaml.safe_load(text), path.name
+
+
+def _record(plain: Any, result: Any) -> Any:
+    return result if "refused" in result else {path: {"before": old, "after": new} for path, old, new in changes(plain, result)}
+
+
+class _InFull(yaml.SafeDumper):
+    """Writes what is there twice twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _dump(value: Any) -> str:
+    return yaml.dump(value, Dumper=_InFull, sort_keys=True, width=150, allow_unicode=True)
+
+
+def test_there_are_many_cases_and_nothing_else_is_recorded() -> None:
+    assert len(NAMES) >= 90
+    assert {path.stem for path in (HERE / "expected").iterdir()} == {*CASES, "plain-pod"}

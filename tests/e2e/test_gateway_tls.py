@@ -35,13 +35,16 @@ MODES = {
 
 
 class TlsBackend(Backend):
-    """A backend that ends TLS itself."""
+    """A backend that ends TLS itself; `clients` are the roots of those that it lets in, none for everybody."""
 
-    def __init__(self, name: str, issued: Issued, work: pathlib.Path) -> None:
+    def __init__(self, name: str, issued: Issued, work: pathlib.Path, clients: bytes = b"") -> None:
         super().__init__(name)
-        (work / "backend.pem").write_bytes(issued.chain + issued.private_key)
+        (work / f"{name}.pem").write_bytes(issued.chain + issued.private_key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(work / "backend.pem")
+        context.load_cert_chain(work / f"{name}.pem")
+        if clients:
+            context.load_verify_locations(cadata=clients.decode())
+            context.verify_mode = ssl.CERT_REQUIRED
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
 
@@ -50,16 +53,18 @@ class Edge:
 
     def __init__(self, work: pathlib.Path, delta: bool) -> None:
         self.backend, self.tls_backend = Backend("web"), TlsBackend("passed", ROOT.issue(HOST), work)
+        self.upstream = TlsBackend("upstream", ROOT.issue(HOST), work, CLIENTS.pem)
         self.config = work / "config"
         self.config.mkdir()
         self.ports = {mode: free_port() for mode in MODES}
-        for name, port in (("web", self.backend.port), ("passed", self.tls_backend.port)):
+        for name, port in (("web", self.backend.port), ("passed", self.tls_backend.port), ("upstream", self.upstream.port)):
             self.write(f"{name}-service", service(name, port))
         self.write("gateway", gateway(self.ports))
         self.write("routes", routes(), passed(self.ports["passed"]))
         self.write("simple", tls_secret("simple", SERVER))
         self.write("rsa", tls_secret("rsa", RSA, tls_ocsp__staple=ROOT.staple(RSA)))
         self.write("mutual", tls_secret("mutual", SERVER, ca_crt=CLIENTS.pem))
+        self.write("upstream", upstream_rule(), tls_secret("upstream", CLIENT, ca_crt=ROOT.pem))
         self.write("foreign", tls_secret("simple", SERVER, "far"))
         self.pilot = ControlPlane(work, self.config, more=("--caDir", str(work / "ca")))
         self.pilot.wait_ready()
@@ -92,6 +97,7 @@ class Edge:
         self.agent.stop()
         self.backend.stop()
         self.tls_backend.stop()
+        self.upstream.stop()
 
 
 def service(name: str, port: int) -> Any:
@@ -110,7 +116,14 @@ def gateway(ports: dict[str, int]) -> Any:
 
 
 def routes() -> Any:
-    return virtual_service("web", "http: [{route: [{destination: {host: web.internal}}]}]")
+    upstream = "{match: [{uri: {prefix: /upstream}}], route: [{destination: {host: upstream.internal}}]}"
+    return virtual_service("web", f"http: [{upstream}, {{route: [{{destination: {{host: web.internal}}}}]}}]")
+
+
+def upstream_rule() -> Any:
+    tls = f"{{mode: MUTUAL, credentialName: upstream, sni: {HOST}, subjectAltNames: [{HOST}]}}"
+    policy = f"{{tls: {tls}, connectionPool: {{http: {{maxRequestsPerConnection: 1}}}}}}"  # so that each request is another handshake
+    return make("DestinationRule", "upstream", f"{{host: upstream.internal, trafficPolicy: {policy}}}", "edge")
 
 
 def passed(port: int) -> Any:
@@ -188,6 +201,20 @@ def test_passthrough_leaves_tls_to_the_backend(edge: Edge) -> None:
     with connected(edge.ports["passed"], HOST, TRUSTING) as connection:
         assert connection.serial not in (SERVER.certificate.serial_number, RENEWED.certificate.serial_number)
         assert connection.ask().json["backend"] == "passed"
+
+
+def test_a_credential_of_a_destination_rule_is_shown_to_the_upstream_and_verifies_it(edge: Edge) -> None:
+    def upstream() -> int:
+        with connected(edge.ports["simple"], HOST, TRUSTING) as connection:
+            return connection.ask("/upstream").status
+
+    eventually(lambda: upstream() == 200, 10, "the upstream takes the certificate")
+    edge.write("upstream", upstream_rule(), tls_secret("upstream", STRANGER, ca_crt=ROOT.pem))
+    eventually(lambda: upstream() == 503, 10, "the upstream refuses another one")
+    edge.write("upstream", upstream_rule(), tls_secret("upstream", CLIENT, ca_crt=STRANGERS.pem))
+    eventually(lambda: upstream() == 503, 10, "the upstream is not who is trusted")
+    edge.write("upstream", upstream_rule(), tls_secret("upstream", CLIENT, ca_crt=ROOT.pem))
+    eventually(lambda: upstream() == 200, 10, "all is well again")
 
 
 def test_a_secret_of_another_namespace_is_not_served(edge: Edge) -> None:

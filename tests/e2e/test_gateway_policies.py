@@ -1,0 +1,140 @@
+"""A stock Envoy as a gateway under policies: who gets in over HTTP and TCP, and routes that go by the claims of a token."""
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from pilot.agent.bootstrap import Node
+from tests.support.agent import Root
+from tests.support.backends import Backend
+from tests.support.guarded import Echo
+from tests.support.key_servers import Issuer
+from tests.support.mesh_client import Ask, MeshClient
+from tests.support.objects import Plain, make
+from tests.support.processes import ControlPlane, Envoy, eventually, free_port
+
+LABELS = {"istio": "edge", "gateway.networking.k8s.io/gateway-name": "front"}
+
+
+class Edge:
+    """A gateway with a port of HTTP and one of TCP, in front of two servers of HTTP and one of TCP."""
+
+    def __init__(self, work: pathlib.Path) -> None:
+        self.folder = work / "config"
+        self.folder.mkdir()
+        self.http, self.tcp = free_port(), free_port()
+        self.usual, self.beta, self.echo = Backend("usual"), Backend("beta"), Echo()
+        self.issuer = Issuer("https://issuer.test")
+        (self.folder / "base.yaml").write_text(yaml.safe_dump_all(self._base()))
+        self.plane = ControlPlane(work, self.folder)
+        self.plane.wait_ready()
+        self.client = MeshClient(Root(), work)
+        self.envoy = Envoy(work, Node(type="router", name="edge-0", namespace="edge", ip="10.99.0.2", labels=LABELS), self.plane.xds)
+        self._round = 0
+
+    def _base(self) -> list[Plain]:
+        servers = [
+            {"port": {"number": number, "name": name, "protocol": protocol}, "hosts": ["*"], "bind": "127.0.0.1"}
+            for name, number, protocol in (("http", self.http, "HTTP"), ("tcp", self.tcp, "TCP"))
+        ]
+        hosts = [("usual", self.usual.port, "HTTP"), ("beta", self.beta.port, "HTTP"), ("echo", self.echo.port, "TCP")]
+        entries = [
+            make("ServiceEntry", name, json.dumps({
+                "hosts": [f"{name}.test"], "resolution": "STATIC", "location": "MESH_EXTERNAL",
+                "ports": [{"number": 80, "name": "p", "protocol": protocol}], "endpoints": [{"address": "127.0.0.1", "ports": {"p": port}}],
+            }), "edge")
+            for name, port, protocol in hosts
+        ]  # fmt: skip
+        routes = [
+            {"match": [{"headers": {"@request.auth.claims.groups": {"exact": "testers"}}}], "route": [{"destination": {"host": "beta.test"}}]},
+            {"match": [{"headers": {"@request.auth.claims.org.unit": {"prefix": "lab"}}}], "route": [{"destination": {"host": "beta.test"}}]},
+            {"match": [{"withoutHeaders": {"@request.auth.claims.sub": {}}, "uri": {"prefix": "/own"}}], "directResponse": {"status": 418}},
+            {"route": [{"destination": {"host": "usual.test"}}]},
+        ]
+        tcp = [{"match": [{"port": self.tcp}], "route": [{"destination": {"host": "echo.test", "port": {"number": 80}}}]}]
+        gateway = make("Gateway", "front", json.dumps({"selector": {"istio": "edge"}, "servers": servers}), "edge")
+        virtual_service = {"hosts": ["*"], "gateways": ["front"], "http": routes, "tcp": tcp}
+        return [gateway, *entries, make("VirtualService", "all", json.dumps(virtual_service), "edge")]
+
+    def apply(self, *policies: tuple[str, str]) -> None:
+        """Has the gateway these policies and no others, and waits until its Envoy has them."""
+        self._round += 1
+        mark = f"round-{self._round}"
+        marker = ("AuthorizationPolicy", "action: AUDIT, rules: [{from: [{source: {namespaces: [nowhere]}}]}]")
+        objects = [make(kind, f"{mark}-{index}", f"{{{spec}}}", "edge") for index, (kind, spec) in enumerate((marker, *policies))]
+        (self.folder / "policies.next").write_text(yaml.safe_dump_all(objects))
+        (self.folder / "policies.next").rename(self.folder / "policies.yaml")
+
+        def active() -> bool:
+            self.envoy.check_alive()
+            found = json.loads(self.envoy.get("/config_dump?resource=dynamic_listeners")).get("configs", ())
+            return sum(f"policy[{mark}-0]" in json.dumps(one.get("active_state", {})) for one in found) == 2
+
+        eventually(active, 30, f"policies of {mark} in Envoy: {self.envoy.tail(5)}")
+
+    def status(self, path: str = "/", host: str = "a.test", source: str = "127.0.0.1", **headers: str) -> int:
+        return self.client.status(self.http, Ask(by="", path=path, host=host, source=source, headers=headers))
+
+    def answered(self, **claims: object) -> str:
+        """The server that a request with a token of these claims gets to."""
+        token = self.issuer.token(claims, time.time())
+        answer = self.client.answer(self.http, Ask(by="", host="a.test", headers={"Authorization": f"Bearer {token}"}))
+        return str(json.loads(answer.partition("\r\n\r\n")[2])["backend"])
+
+    def connects(self, source: str = "127.0.0.1") -> bool:
+        return self.client.connects(self.tcp, Ask(by="", tcp=True, source=source))
+
+    def stop(self) -> None:
+        self.envoy.stop()
+        self.plane.stop()
+        for server in (self.usual, self.beta, self.echo):
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
+    found = Edge(tmp_path_factory.mktemp("edge"))
+    try:
+        found.apply()
+        eventually(lambda: found.status() == 200, 20, "the gateway answers")
+        yield found
+        assert found.envoy.rejected() == {}, found.envoy.tail()
+    finally:
+        found.stop()
+
+
+def test_addresses_that_connect_are_let_in_over_http_and_tcp(edge: Edge) -> None:
+    edge.apply(("AuthorizationPolicy", "selector: {matchLabels: {istio: edge}}, rules: [{from: [{source: {ipBlocks: [127.0.0.1]}}]}]"))
+    assert (edge.status(), edge.status(source="127.0.0.2")) == (200, 403)
+    assert (edge.connects(), edge.connects(source="127.0.0.2")) == (True, False)
+
+
+def test_a_policy_that_names_the_gateway_denies_a_host(edge: Edge) -> None:
+    target = "targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: front}]"
+    rules = f"rules: [{{to: [{{operation: {{hosts: [admin.test], ports: ['{edge.http}']}}}}]}}]"
+    edge.apply(("AuthorizationPolicy", f"{target}, action: DENY, {rules}"))
+    assert (edge.status(), edge.status(host="ADMIN.test"), edge.connects()) == (200, 403, True)
+
+
+def test_a_policy_that_names_another_gateway_is_for_nobody(edge: Edge) -> None:
+    target = "targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: other}]"
+    edge.apply(("AuthorizationPolicy", f"{target}, action: DENY, rules: [{{}}]"))
+    assert (edge.status(), edge.connects()) == (200, True)
+
+
+def test_routes_go_by_the_claims_of_a_valid_token(edge: Edge) -> None:
+    edge.apply(("RequestAuthentication", f"jwtRules: [{{issuer: '{edge.issuer.name}', jwks: '{edge.issuer.keys}'}}]"))
+    assert edge.answered() == "usual"
+    assert edge.answered(groups="testers") == "beta"
+    assert edge.answered(groups=["users", "testers"]) == "beta"
+    assert edge.answered(groups=["users"]) == "usual"
+    assert edge.answered(org={"unit": "lab-1"}) == "beta"
+    assert edge.answered(org={"unit": "shop"}) == "usual"
+    assert edge.status("/own") == 418
+    stranger = Issuer(edge.issuer.name).token({"groups": "testers"}, time.time())
+    assert edge.status(Authorization=f"Bearer {stranger}") == 401

@@ -131,6 +131,26 @@ async def test_a_handshake_that_does_not_come_is_ended_in_time() -> None:
         writer.close()
 
 
+async def test_peers_that_send_nothing_keep_others_waiting_for_a_moment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_module, "AT_ONCE", 4)
+    now = 100.0
+    async with echo(now=lambda: now) as it, it.channel() as channel:
+        silent = [await asyncio.open_connection("127.0.0.1", it.port) for _ in range(9)]
+        await it.until(lambda: it.front._is_full)
+        asked = asyncio.create_task(it.ask(channel, b"a"))
+        for _ in range(2):
+            assert len(it.front._handshakes) == 4
+            assert not asked.done()
+            now += front_module.CROWDED_SECONDS
+            it.front._sweep()
+            await it.until(lambda: it.front._is_full or asked.done())
+        now += front_module.CROWDED_SECONDS
+        it.front._sweep()
+        assert await asked == b"a"
+        for _, writer in silent:
+            writer.close()
+
+
 async def test_handshakes_take_a_slice_of_a_round_and_go_on_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_module, "SLICE", 0.0)
     rounds: list[None] = []

@@ -24,6 +24,10 @@ from pilot.serve.tls.connection import Names, TlsConnection
 BACKLOG = 4096
 HANDSHAKE_SECONDS = 30.0
 """Time in which a peer must have finished the handshake: long enough for thousands that come at once."""
+AT_ONCE = 256
+"""Handshakes that are under way; who comes then waits in the kernel's queue, whose order is that of their coming."""
+CROWDED_SECONDS = 5.0
+"""Age of a handshake that is ended for others who wait while there are `AT_ONCE`: peers that send nothing keep nobody out."""
 SLICE = 0.01
 """Seconds of handshakes after which everything else gets its turn."""
 PAUSE = 0.5
@@ -46,6 +50,7 @@ class TlsFront:
         self._handshakes: dict[TlsConnection, float] = {}
         self._open: dict[str, TlsConnection] = {}
         self._slice_ends: float | None = None
+        self._is_full = False
         self._timer: asyncio.TimerHandle | None = None
 
     # -- the port ------------------------------------------------------------------------------------------------------
@@ -90,12 +95,12 @@ class TlsFront:
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def _accept_from(self, listening: socket.socket) -> None:
-        if listening in self._listening:
+        if listening in self._listening and not self._is_full:
             asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        for _ in range(BACKLOG):
+        while len(self._handshakes) < AT_ONCE:
             try:
                 accepted, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -106,6 +111,9 @@ class TlsFront:
                 loop.call_later(PAUSE, self._accept_from, listening)
                 return
             self._accepted(accepted, peer)
+        self._is_full = True
+        for one in self._listening:
+            loop.remove_reader(one)
 
     def _accepted(self, accepted: socket.socket, peer: Any) -> None:
         accepted.setblocking(False)
@@ -117,7 +125,7 @@ class TlsFront:
             accepted.close()
             return
         connection = TlsConnection(outer, shown_address(peer), self._inner_address, self._names, self._opened, self._closed)
-        self._handshakes[connection] = self._now() + HANDSHAKE_SECONDS
+        self._handshakes[connection] = self._now()
         asyncio.get_running_loop().add_reader(outer, self._handshake, connection)
 
     def _handshake(self, connection: TlsConnection) -> None:
@@ -133,18 +141,26 @@ class TlsFront:
         self._slice_ends = None
 
     def _opened(self, connection: TlsConnection) -> None:
-        self._handshakes.pop(connection, None)
         self._open[connection.name] = connection
+        self._shaken(connection)
 
     def _closed(self, connection: TlsConnection) -> None:
-        self._handshakes.pop(connection, None)
         self._open.pop(connection.name, None)
+        self._shaken(connection)
+
+    def _shaken(self, connection: TlsConnection) -> None:
+        """Counts a handshake as over, and accepts again once half of those under way are."""
+        self._handshakes.pop(connection, None)
+        if self._is_full and len(self._handshakes) <= AT_ONCE // 2:
+            self._is_full = False
+            for one in self._listening:
+                self._accept_from(one)
 
     def _sweep(self) -> None:
-        """Closes the connections whose handshake takes too long, the oldest of which stand first."""
-        now = self._now()
-        for connection, ends in list(self._handshakes.items()):
-            if ends > now:
+        """Closes the connections whose handshake takes too long, the oldest of which stand first; while others wait, that is not long."""
+        oldest = self._now() - (CROWDED_SECONDS if self._is_full else HANDSHAKE_SECONDS)
+        for connection, since in list(self._handshakes.items()):
+            if since > oldest:
                 break
             connection.close()
         self._timer = asyncio.get_running_loop().call_later(1.0, self._sweep)

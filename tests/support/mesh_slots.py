@@ -477,7 +477,12 @@ def access(*account: str) -> Slot:
     return Slot(f"SecretAccess {'/'.join(account)}", "rows", ({row: True}, {row: False}), 0.4)
 
 
-ROOTS = "authority_roots", "own"
+def roots(source: str, *authorities: Authority) -> Slot:
+    """The roots of one source: one at a time, and all of them."""
+    told = [tuple(one.pem.decode() for one in some) for some in (*((one,) for one in authorities), authorities)]
+    return Slot(f"AuthorityRoots {source}", "rows", tuple({("authority_roots", source): pems} for pems in told), 0.4)
+
+
 KEY_SETS = tuple({("jwks", KEY_SET): f'{{"keys": [{{"kty": "RSA", "kid": "{kid}", "n": "AQAB", "e": "AQAB"}}]}}'} for kid in ("one", "two"))
 CREDENTIALS: list[Slot] = [
     secret("edge"),
@@ -492,7 +497,8 @@ CREDENTIALS: list[Slot] = [
     access("Kubernetes", "edge", "default"),
     access("Kubernetes", "a", "default"),
     access(WEST, "edge", "default"),
-    Slot("AuthorityRoots", "rows", tuple({ROOTS: tuple(root.pem.decode() for root in roots)} for roots in ((AUTHORITY,), (AUTHORITY, PARTNER))), 0.4),
+    roots("own", AUTHORITY, PARTNER),
+    roots("external", PARTNER, Authority("external")),
 ]
 KEY_SET_SLOT = Slot("JsonWebKeySet", "rows", KEY_SETS, 0.4)
 SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO, *CREDENTIALS, KEY_SET_SLOT)

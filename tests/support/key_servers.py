@@ -5,6 +5,7 @@ import base64
 import contextlib
 import http.server
 import json
+import ssl
 import threading
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -61,13 +62,13 @@ class KeyServer:
 
 
 @contextlib.asynccontextmanager
-async def key_server(address: str = "127.0.0.1") -> AsyncIterator[KeyServer]:
-    """A server that runs until the end of the context."""
+async def key_server(address: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> AsyncIterator[KeyServer]:
+    """A server that runs until the end of the context, with TLS where a context of it is given."""
     server, app = KeyServer(), web.Application()
     app.router.add_get("/{path:.*}", server._answer)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, address, 0)
+    site = web.TCPSite(runner, address, 0, ssl_context=tls)
     await site.start()
     server.port = runner.addresses[0][1]
     try:

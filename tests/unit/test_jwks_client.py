@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pathlib
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,6 +14,7 @@ from aiohttp import web
 from pilot.ingest.jwks.addresses import AddressRules, BlockedAddress
 from pilot.ingest.jwks.client import DISCOVERY, FetchError, JwksClient, make_tls
 from pilot.model.jwks import JwksKey
+from tests.support.credentials import Authority
 from tests.support.key_servers import KeyServer, key_server
 
 KEYS = json.dumps({"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]})
@@ -158,6 +160,48 @@ async def test_an_issuer_without_keys_is_told(server: KeyServer) -> None:
 
 async def test_blocked_blocks_come_before_allowed_ones(server: KeyServer) -> None:
     assert "blocked" in await refused(at(server.url("/keys")), blocked=("127.0.0.0/8",))
+
+
+@pytest.mark.parametrize(("trusted", "insecure", "taken"), [(False, False, False), (True, False, True), (False, True, True)])
+async def test_a_server_proves_itself_with_a_root_of_the_system_or_of_the_file(
+    tmp_path: pathlib.Path, trusted: bool, insecure: bool, taken: bool
+) -> None:
+    authority = Authority()
+    issued = authority.issue("localhost")
+    for name, data in (("roots.pem", authority.pem), ("crt.pem", issued.chain), ("key.pem", issued.private_key)):
+        (tmp_path / name).write_bytes(data)
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(tmp_path / "crt.pem", tmp_path / "key.pem")
+    verifies = make_tls(str(tmp_path / "roots.pem") if trusted else "", insecure)
+    async with key_server(tls=own) as secure:
+        secure.answers["/keys"] = KEYS
+        client = JwksClient(AddressRules(("127.0.0.1/32",)), verifies, 10_000)
+        key = at(secure.url("/keys", "localhost").replace("http:", "https:"))
+        try:
+            if taken:
+                assert await client.fetch(key, SOON) == KEYS
+            else:
+                with pytest.raises(FetchError, match="certificate"):
+                    await client.fetch(key, SOON)
+        finally:
+            await client.close()
+        assert secure.asked == (["/keys"] if taken else [])
+
+
+async def test_a_redirect_from_https_to_http_is_not_followed(tmp_path: pathlib.Path, server: KeyServer) -> None:
+    issued = Authority().issue("localhost")
+    (tmp_path / "crt.pem").write_bytes(issued.chain + issued.private_key)
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(tmp_path / "crt.pem")
+    async with key_server(tls=own) as secure:
+        secure.answers["/moved"] = web.Response(status=302, headers={"Location": server.url("/keys")})
+        client = JwksClient(AddressRules(("127.0.0.1/32",)), make_tls("", True), 10_000)
+        try:
+            with pytest.raises(FetchError, match="from https"):
+                await client.fetch(at(secure.url("/moved").replace("http:", "https:")), SOON)
+        finally:
+            await client.close()
+        assert server.asked == []
 
 
 def test_roots_that_are_not_there_are_none() -> None:

@@ -5,6 +5,7 @@ import asyncio
 import pathlib
 import random
 from collections.abc import Callable
+from typing import Any
 
 import yaml
 
@@ -45,20 +46,21 @@ def chance(seed: int) -> random.Random:
     return random.Random(seed)
 
 
-def kubeconfig(server: ApiServer, token: str = ADMIN) -> dict[str, object]:
-    """A kubeconfig for the server."""
+def kubeconfig(server: ApiServer, token: str = ADMIN, roots: str = "") -> dict[str, Any]:
+    """A kubeconfig for the server; `roots` is the certificate that it shows, in base64."""
+    trusted = {"certificate-authority-data": roots} if roots else {}
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "test",
-        "clusters": [{"name": "test", "cluster": {"server": server.url}}],
+        "clusters": [{"name": "test", "cluster": {"server": server.url, **trusted}}],
         "users": [{"name": "test", "user": {"token": token}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
     }
 
 
-def write_kubeconfig(server: ApiServer, path: pathlib.Path) -> pathlib.Path:
-    path.write_text(yaml.safe_dump(kubeconfig(server)))
+def write_kubeconfig(server: ApiServer, path: pathlib.Path, roots: str = "") -> pathlib.Path:
+    path.write_text(yaml.safe_dump(kubeconfig(server, roots=roots)))
     return path
 
 

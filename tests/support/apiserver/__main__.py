@@ -10,15 +10,19 @@ import json
 import pathlib
 import signal
 import sys
+import tempfile
 
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
+from tests.support.apiserver.tls import make_certificate
 from tests.support.kube import write_kubeconfig
 
 
 async def serve(kubeconfig: pathlib.Path, files: list[pathlib.Path]) -> None:
     """Serves until a signal. The kubeconfig is there when the server listens."""
-    server = ApiServer()
+    certificate = make_certificate()  # clients send no tokens without TLS
+    with tempfile.TemporaryDirectory() as folder:
+        server = ApiServer(tls=certificate.context(pathlib.Path(folder)))
     for plain in definitions():
         server.put(plain)
     for file in files:
@@ -31,7 +35,7 @@ async def serve(kubeconfig: pathlib.Path, files: list[pathlib.Path]) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    write_kubeconfig(server, kubeconfig.with_suffix(".new")).replace(kubeconfig)
+    write_kubeconfig(server, kubeconfig.with_suffix(".new"), certificate.data).replace(kubeconfig)
     await ended.wait()
     await server.stop()
 

@@ -9,7 +9,7 @@ VERSION = {"major": "1", "minor": "34", "gitVersion": "v1.34.0", "platform": "li
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
 
-def discovery(path: str, accept: str, resources: Resources) -> dict[str, Any] | None:
+def discovery(path: str, resources: Resources) -> dict[str, Any] | None:
     """Returns the document at a path; None where there is none."""
     parts = tuple(part for part in path.split("/") if part)
     match parts:

@@ -18,6 +18,7 @@ from tests.support.apiserver.discovery import discovery
 from tests.support.apiserver.faults import Faults
 from tests.support.apiserver.form import Form
 from tests.support.apiserver.lists import Lists
+from tests.support.apiserver.openapi import openapi
 from tests.support.apiserver.refusal import Refusal, not_found
 from tests.support.apiserver.resource import CRDS, NAMESPACES, Resources, of_definition
 from tests.support.apiserver.schemas import enforce
@@ -112,7 +113,7 @@ class ApiServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
             user = self.tokens.user_of(request.headers.get("Authorization", ""))
-            found = discovery(request.path, request.headers.get("Accept", ""), self.resources)
+            found = discovery(request.path, self.resources) or openapi(request.path, self.resources)
             if found is not None:
                 return _json(found)
             asked = parse(request.method, request.path, request.query, self.resources)

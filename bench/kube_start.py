@@ -1,0 +1,134 @@
+"""Start-up on an API server, and events after it: what they cost, and how long they take to a proxy.
+
+    python bench/kube_start.py [--services 10000] [--pods 1] [--rate 200] [--seconds 60] [--core N]
+
+The API server of the tests runs in this process, the control plane in one of its own, on core N where that is given. Half of the events are
+pods that change, half are slices with another address, whose way to a proxy is measured.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import pathlib
+import random
+import socket
+import statistics
+import sys
+import tempfile
+import time
+import urllib.request
+
+from tests.support.ads import Client
+from tests.support.apiserver.server import ApiServer
+from tests.support.kube import write_kubeconfig
+from tests.support.kube_world import Servers, address
+from tests.support.objects import at, endpoint_slice, pod
+
+NODE = "sidecar~10.0.0.1~app-0-0.ns-0~ns-0.svc.cluster.local"
+
+
+class Process:
+    """A control plane as a process."""
+
+    def __init__(self, kubeconfig: pathlib.Path, core: int | None) -> None:
+        self.port, self._http = _free_port(), _free_port()
+        addresses = {"grpcAddr": self.port, "httpAddr": self._http, "monitoringAddr": 0, "secureGRPCAddr": 0}
+        flags = [f"--{name}=127.0.0.1:{port}" for name, port in addresses.items()]
+        on = ["taskset", "-c", str(core)] if core is not None else []
+        self._command = [*on, sys.executable, "-m", "pilot.cli.pilot_discovery", "discovery", f"--kubeconfig={kubeconfig}", *flags]
+
+    async def start(self) -> None:
+        """Returns when it is ready."""
+        self._process = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.DEVNULL)
+        self.pid = self._process.pid
+        while not await asyncio.to_thread(self._ready):
+            await asyncio.sleep(0.05)
+
+    def _ready(self) -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._http}/ready", timeout=2) as answer:
+            return bool(answer.status == 200)
+        return False
+
+    async def stop(self) -> None:
+        self._process.terminate()
+        await self._process.wait()
+
+    def cpu(self) -> float:
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self, what: str) -> int:
+        """Megabytes: VmHWM is the most that there were, VmRSS what there is now."""
+        lines = pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(what)) // 1024
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+class Events:
+    """Changes at the server, and the moments at which a proxy has them."""
+
+    def __init__(self, server: ApiServer, services: int, choose: random.Random) -> None:
+        self._server, self._services, self._choose = server, services, choose
+        self._waiting: dict[bytes, float] = {}
+        self.lags: list[float] = []
+
+    async def make(self, rate: int, seconds: int) -> None:
+        began = time.monotonic()
+        for number in range(rate * seconds):
+            await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
+            service = self._choose.randrange(self._services)
+            name, namespace = f"app-{service}", f"ns-{service % 20}"
+            if number % 2:
+                self._server.put(pod(f"{name}-0", address(0, service, 0), namespace, labels=f"{{app: {name}, version: v{number}}}"))
+                continue
+            ip = f"11.{100 + number // 10_000}.{100 + number // 100 % 100}.{100 + number % 100}"  # none of them is the beginning of another
+            self._waiting[ip.encode()] = time.monotonic()
+            self._server.put(endpoint_slice(name, at(ip), namespace=namespace))
+
+    async def follow(self, client: Client) -> None:
+        while True:
+            data = await client.call.read()
+            now = time.monotonic()
+            for ip in [ip for ip in self._waiting if ip in data]:
+                self.lags.append(now - self._waiting.pop(ip))
+
+
+async def run(services: int, pods: int, rate: int, seconds: int, core: int | None) -> None:
+    servers = Servers(services, pods, 1, random.Random(1))
+    await servers.start()
+    with tempfile.TemporaryDirectory() as folder:
+        process = Process(write_kubeconfig(servers.servers[0], pathlib.Path(folder) / "config"), core)
+        began = time.monotonic()
+        await process.start()
+        print(f"ready after {time.monotonic() - began:.1f} s, {process.cpu():.1f} CPU-s, {process.memory('VmHWM')} MB at most", flush=True)
+        async with Client(process, node_id=NODE, NAMESPACE="ns-0") as client:
+            hosts = [f"outbound|{port}||app-{n}.ns-{n % 20}.svc.cluster.local" for n in range(services) for port in (80, 81)]
+            await client.ask("eds", *hosts)
+            await client.call.read()
+            events = Events(servers.servers[0], services, random.Random(2))
+            follows = asyncio.create_task(events.follow(client))
+            cpu, memory = process.cpu(), process.memory("VmRSS")
+            await events.make(rate, seconds)
+            await asyncio.sleep(2)
+            follows.cancel()
+            lags = sorted(events.lags)
+            print(f"{rate} events a second for {seconds} s: {process.cpu() - cpu:.1f} CPU-s, {memory} MB before, {process.memory('VmRSS')} MB after")
+            print(f"{len(lags)} reached the proxy: median {statistics.median(lags):.2f} s, p99 {lags[int(len(lags) * 0.99)]:.2f} s")
+        await process.stop()
+    await servers.stop()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("services", 10_000), ("pods", 1), ("rate", 200), ("seconds", 60)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--core", type=int)
+    asyncio.run(run(**vars(parser.parse_args())))

@@ -30,7 +30,6 @@ class KubernetesSettings:
         (), "Options that kubeconfigs of other clusters may use although they run programs, read files or skip verification: exec, authProvider, "
         "clientCertificate, clientKey, tokenFile, certificateAuthority, insecureSkipTLSVerify.", env="PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS"
     )
-    pod_name: str = setting("", "Name under which this replica takes part in elections; empty for a random one.", env="POD_NAME")
     leader_election: bool = setting(True, "Of several replicas only a leader writes. Without it every one does.", env="ENABLE_LEADER_ELECTION")
     roots_map: str = setting("istio-ca-root-cert", "ConfigMap with the root certificates in every namespace.", env="PILOT_CA_CERT_CONFIGMAP")
     crl: bool = setting(True, "Write a ConfigMap with revoked certificates into every namespace.", env="PILOT_ENABLE_CA_CRL")

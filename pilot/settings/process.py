@@ -101,7 +101,7 @@ class DebugSettings:
     allowed_namespaces: tuple[str, ...] = setting(
         (), "Further namespaces whose callers see all debug pages.", env="DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES"
     )
-    pod_name: str = setting("", "Name of this pod, by which istioctl tells control planes apart.", env="POD_NAME")
+    pod_name: str = setting("", "Name of this pod, by which istioctl tells control planes apart, and which it has in elections.", env="POD_NAME")
     metrics_loopback_only: bool = setting(False, "Answer /metrics on the loopback interface only.", env="METRICS_LOCALHOST_ACCESS_ONLY")
 
 

@@ -10,6 +10,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import ocsp
+from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
+from msgspec.structs import replace
+
+from pilot.model.proxy import Proxy
+from tests.support.world import World, proxy
 
 DAY = datetime.timedelta(days=1)
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
@@ -96,3 +101,14 @@ def data_secret(name: str, data: dict[str, bytes], namespace: str = "edge", kind
 
 def config_map(name: str, data: dict[str, str], namespace: str = "edge") -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data}
+
+
+def edge(name: str = "edge-0", namespace: str = "edge", account: str = "edge", ip: str = "10.1.0.9", cluster: str = "Kubernetes") -> Proxy:
+    """A router that has proved to run as an account."""
+    made = proxy("router", name, namespace, ip, {"istio": "ingress"}, CLUSTER_ID=cluster)
+    return replace(made, identity=f"spiffe://cluster.local/ns/{namespace}/sa/{account}")
+
+
+def served(made: World, name: str, who: Proxy | None = None) -> secret_pb2.Secret | None:
+    """The secret that a proxy gets when it asks for it."""
+    return made.secrets(made.connect(who or edge()), name).get(name)

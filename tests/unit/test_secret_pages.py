@@ -20,11 +20,10 @@ from pilot.lib.xds_types import BY_SHORT_NAME, SECRET
 from pilot.settings.process import DebugSettings
 from pilot.translate.resource import Resource
 from tests.support.checks import problems_of
-from tests.support.credentials import Authority, tls_secret
+from tests.support.credentials import Authority, edge, tls_secret
 from tests.support.debug import FakeConnection, FakeWatch, sources
 from tests.support.objects import make, world
 from tests.support.world import World
-from tests.unit.test_secrets import edge
 
 CA = Authority()
 WEB, BROKEN = CA.issue("web.example.com"), CA.issue("broken.example.com")

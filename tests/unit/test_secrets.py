@@ -6,37 +6,22 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
-from google.protobuf import duration_pb2
 from msgspec.structs import replace
 
-from pilot.debug.config_dump import plain
-from pilot.lib.xds_types import SECRET
 from pilot.model.inputs import EVERY_ACCOUNT, AccountKey
 from pilot.model.key_material import find_key_pair
-from pilot.model.proxy import Proxy
-from pilot.translate.resource import Resource, length_delimited
-from tests.support.credentials import Authority, config_map, data_secret, rsa_key, tls_secret
+from tests.support.credentials import Authority, config_map, data_secret, edge, rsa_key, served, tls_secret
 from tests.support.objects import make, world
-from tests.support.world import World, proxy, rows_of
+from tests.support.world import proxy, rows_of
 
 CA, OTHER = Authority(), Authority("other")
 WEB, NEXT = CA.issue("web.example.com"), CA.issue("web.example.com")
 HTTPS = "{number: 443, name: https, protocol: HTTPS}"
 
 
-def edge(name: str = "edge-0", namespace: str = "edge", account: str = "edge", ip: str = "10.1.0.9", cluster: str = "Kubernetes") -> Proxy:
-    made = proxy("router", name, namespace, ip, {"istio": "ingress"}, CLUSTER_ID=cluster)
-    return replace(made, identity=f"spiffe://cluster.local/ns/{namespace}/sa/{account}")
-
-
 def gw(tls: str, namespace: str = "edge", name: str = "gw") -> dict[str, Any]:
     return make("Gateway", name, f"{{selector: {{istio: ingress}}, servers: [{{port: {HTTPS}, hosts: ['*'], tls: {{{tls}}}}}]}}", namespace)
-
-
-def get(made: World, name: str, who: Proxy | None = None) -> secret_pb2.Secret | None:
-    return made.secrets(made.connect(who or edge()), name).get(name)
 
 
 def chain(found: secret_pb2.Secret | None) -> bytes:
@@ -51,7 +36,7 @@ def roots(found: secret_pb2.Secret | None) -> bytes:
 
 @pytest.mark.parametrize("name", ["kubernetes://web", "kubernetes://edge/web"])
 def test_a_certificate_comes_with_its_key(name: str) -> None:
-    found = get(world(tls_secret("web", WEB)), name)
+    found = served(world(tls_secret("web", WEB)), name)
     assert found is not None
     assert found.name == name
     assert chain(found) == WEB.chain
@@ -67,17 +52,17 @@ NAMELESS = (
 
 @pytest.mark.parametrize("name", NAMELESS)
 def test_a_name_that_means_nothing_has_no_secret(name: str) -> None:
-    assert get(world(tls_secret("web", WEB), gw(f"mode: SIMPLE, credentialName: '{name}'")), name) is None
+    assert served(world(tls_secret("web", WEB), gw(f"mode: SIMPLE, credentialName: '{name}'")), name) is None
 
 
 def test_generic_keys_come_before_those_of_tls() -> None:
     generic = {"cert": NEXT.chain, "key": NEXT.private_key, "cacert": OTHER.pem, "crl": OTHER.crl()}
     of_tls = {"tls.crt": WEB.chain, "tls.key": WEB.private_key, "ca.crt": CA.pem}
     made = world(tls_secret("web", WEB, ca_crt=CA.pem, ca_crl=CA.crl()), data_secret("both", generic | of_tls))
-    assert chain(get(made, "kubernetes://both")) == NEXT.chain
-    assert chain(get(made, "kubernetes://web")) == WEB.chain
+    assert chain(served(made, "kubernetes://both")) == NEXT.chain
+    assert chain(served(made, "kubernetes://web")) == WEB.chain
     for name, ca, revoked in (("both", OTHER, generic["crl"]), ("web", CA, None)):
-        found = get(made, f"kubernetes://{name}-cacert")
+        found = served(made, f"kubernetes://{name}-cacert")
         assert found is not None
         assert roots(found) == ca.pem
         assert found.validation_context.HasField("crl")
@@ -86,42 +71,42 @@ def test_generic_keys_come_before_those_of_tls() -> None:
 
 def test_an_empty_value_is_as_good_as_none() -> None:
     made = world(data_secret("web", {"cert": b"", "key": b"", "cacert": b"", "tls.crt": WEB.chain, "tls.key": WEB.private_key, "ca.crt": CA.pem}))
-    assert chain(get(made, "kubernetes://web")) == WEB.chain
-    assert roots(get(made, "kubernetes://web-cacert")) == CA.pem
+    assert chain(served(made, "kubernetes://web")) == WEB.chain
+    assert roots(served(made, "kubernetes://web-cacert")) == CA.pem
 
 
 def test_roots_are_in_a_secret_of_their_own_before_that_of_the_certificate() -> None:
     beside = tls_secret("web", WEB, ca_crt=CA.pem)
     made = world(beside)
-    assert roots(get(made, "kubernetes://web-cacert")) == CA.pem
+    assert roots(served(made, "kubernetes://web-cacert")) == CA.pem
     made.set(rows_of([data_secret("web-cacert", {"cacert": OTHER.pem})]))
-    assert roots(get(made, "kubernetes://web-cacert")) == OTHER.pem
+    assert roots(served(made, "kubernetes://web-cacert")) == OTHER.pem
     made.set(rows_of([data_secret("web-cacert", {"nothing": b"x"})]))
-    assert get(made, "kubernetes://web-cacert") is None
+    assert served(made, "kubernetes://web-cacert") is None
 
 
 @pytest.mark.parametrize("name", ["configmap://far/roots", "configmap://far/roots-cacert"])
 @pytest.mark.parametrize("key", ["cacert", "ca.crt"])
 def test_roots_of_a_config_map_are_for_everybody(name: str, key: str) -> None:
     made = world(config_map("roots", {key: CA.pem.decode()}, "far"))
-    assert roots(get(made, name)) == CA.pem
-    assert get(made, "configmap://edge/roots") is None
+    assert roots(served(made, name)) == CA.pem
+    assert served(made, "configmap://edge/roots") is None
 
 
 def test_a_config_map_never_is_a_certificate_with_its_key() -> None:
-    assert get(world(config_map("web", {"cert": WEB.chain.decode(), "key": WEB.private_key.decode()})), "configmap://edge/web") is None
+    assert served(world(config_map("web", {"cert": WEB.chain.decode(), "key": WEB.private_key.decode()})), "configmap://edge/web") is None
 
 
 @pytest.mark.parametrize("kind", ["helm.sh/release.v1", "kubernetes.io/service-account-token"])
 def test_some_types_of_secrets_are_no_credentials(kind: str) -> None:
     data = {"tls.crt": WEB.chain, "tls.key": WEB.private_key, "ca.crt": CA.pem}
     made = world(data_secret("web", data, kind=kind))
-    assert (get(made, "kubernetes://web"), get(made, "kubernetes://web-cacert")) == (None, None)
+    assert (served(made, "kubernetes://web"), served(made, "kubernetes://web-cacert")) == (None, None)
 
 
 def test_an_ocsp_response_is_stapled() -> None:
     staple = CA.staple(WEB)
-    found = get(world(tls_secret("web", WEB, tls_ocsp__staple=staple)), "kubernetes://web")
+    found = served(world(tls_secret("web", WEB, tls_ocsp__staple=staple)), "kubernetes://web")
     assert found is not None
     assert found.tls_certificate.ocsp_staple.inline_bytes == staple
 
@@ -130,21 +115,21 @@ def test_an_ocsp_response_is_stapled() -> None:
 def test_a_wrong_ocsp_response_is_left_out_unless_the_certificate_must_have_one(staple: bytes) -> None:
     strict = CA.issue("strict.example.com", must_staple=True)
     made = world(tls_secret("web", WEB, tls_ocsp__staple=staple), tls_secret("strict", strict, tls_ocsp__staple=staple), tls_secret("bare", strict))
-    found = get(made, "kubernetes://web")
+    found = served(made, "kubernetes://web")
     assert found is not None
     assert (chain(found), found.tls_certificate.HasField("ocsp_staple")) == (WEB.chain, False)
-    assert get(made, "kubernetes://strict") is None
-    assert get(made, "kubernetes://bare") is None
+    assert served(made, "kubernetes://strict") is None
+    assert served(made, "kubernetes://bare") is None
     made.set(rows_of([tls_secret("strict", strict, tls_ocsp__staple=CA.staple(strict))]))
-    assert chain(get(made, "kubernetes://strict")) == strict.chain
+    assert chain(served(made, "kubernetes://strict")) == strict.chain
 
 
 def test_roots_that_a_gateway_names_by_a_name_of_their_own() -> None:
     made = world(tls_secret("web", WEB), data_secret("clients", {"ca.crt": CA.pem}))
-    assert get(made, "kubernetes://clients") is None
+    assert served(made, "kubernetes://clients") is None
     made.set(rows_of([gw("mode: MUTUAL, credentialName: web, caCertCredentialName: clients")]))
-    assert roots(get(made, "kubernetes://clients")) == CA.pem
-    assert chain(get(made, "kubernetes://web")) == WEB.chain
+    assert roots(served(made, "kubernetes://clients")) == CA.pem
+    assert chain(served(made, "kubernetes://web")) == WEB.chain
 
 
 # -- material that Envoy would refuse --------------------------------------------------------------------------------------
@@ -170,15 +155,15 @@ PAIRS = {
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_a_certificate_that_envoy_would_refuse_is_not_sent(pair: tuple[bytes, bytes]) -> None:
     made = world(data_secret("web", {"tls.crt": pair[0], "tls.key": pair[1]}), tls_secret("other", NEXT))
-    assert get(made, "kubernetes://web") is None
-    assert chain(get(made, "kubernetes://other")) == NEXT.chain
+    assert served(made, "kubernetes://web") is None
+    assert chain(served(made, "kubernetes://other")) == NEXT.chain
     assert not made.failures
 
 
 @pytest.mark.parametrize("key", [rsa_key(), ec.generate_private_key(ec.SECP384R1())], ids=["RSA", "P-384"])
 def test_keys_of_several_kinds_are_sent(key: Any) -> None:
     issued = CA.issue("x", key)
-    assert chain(get(world(tls_secret("web", issued)), "kubernetes://web")) == issued.chain
+    assert chain(served(world(tls_secret("web", issued)), "kubernetes://web")) == issued.chain
 
 
 @pytest.mark.parametrize(
@@ -187,18 +172,18 @@ def test_keys_of_several_kinds_are_sent(key: Any) -> None:
     ids=["no roots", "no list", "half a list", "nothing"],
 )
 def test_roots_that_envoy_would_refuse_are_not_sent(data: dict[str, bytes]) -> None:
-    assert get(world(data_secret("web", data)), "kubernetes://web-cacert") is None
+    assert served(world(data_secret("web", data)), "kubernetes://web-cacert") is None
 
 
 def test_a_private_key_beside_certificates_is_not_passed_on() -> None:
     made = world(data_secret("web", {"tls.crt": WEB.private_key + WEB.chain, "tls.key": WEB.private_key, "ca.crt": WEB.private_key + CA.pem}))
-    assert chain(get(made, "kubernetes://web")) == WEB.chain
-    assert roots(get(made, "kubernetes://web-cacert")) == CA.pem
+    assert chain(served(made, "kubernetes://web")) == WEB.chain
+    assert roots(served(made, "kubernetes://web-cacert")) == CA.pem
 
 
 def test_an_expired_certificate_is_sent() -> None:
     old = CA.issue("x", end=-CA.certificate.not_valid_after_utc.resolution)
-    assert chain(get(world(tls_secret("web", old)), "kubernetes://web")) == old.chain
+    assert chain(served(world(tls_secret("web", old)), "kubernetes://web")) == old.chain
 
 
 def test_key_material_is_not_shown() -> None:
@@ -212,7 +197,7 @@ def test_key_material_is_not_shown() -> None:
 def test_a_secret_of_another_namespace_is_not_served() -> None:
     made = world(tls_secret("web", WEB, "far", ca_crt=CA.pem))
     for name in ("kubernetes://web", "kubernetes://far/web", "kubernetes://far/web-cacert", "kubernetes-gateway://far/web"):
-        assert get(made, name) is None
+        assert served(made, name) is None
 
 
 def test_a_proxy_without_a_verified_identity_gets_nothing() -> None:
@@ -225,10 +210,10 @@ def test_cve_2021_34824_a_name_that_two_namespaces_ask_for_is_read_for_each_of_t
     made = world(tls_secret("web", WEB, "one"), tls_secret("web", NEXT, "two"))
     one, two = edge("a", "one", ip="10.1.0.1"), edge("b", "two", ip="10.1.0.2")
     for _ in range(2):  # the second time from what is kept
-        assert chain(get(made, "kubernetes://web", one)) == WEB.chain
-        assert chain(get(made, "kubernetes://web", two)) == NEXT.chain
-        assert chain(get(made, "kubernetes://one/web", one)) == WEB.chain
-        assert get(made, "kubernetes://one/web", two) is None
+        assert chain(served(made, "kubernetes://web", one)) == WEB.chain
+        assert chain(served(made, "kubernetes://web", two)) == NEXT.chain
+        assert chain(served(made, "kubernetes://one/web", one)) == WEB.chain
+        assert served(made, "kubernetes://one/web", two) is None
 
 
 def test_cve_2021_34824_one_account_is_refused_what_another_of_its_namespace_gets() -> None:
@@ -236,85 +221,38 @@ def test_cve_2021_34824_one_account_is_refused_what_another_of_its_namespace_get
     reader, other = edge("a", account="reader", ip="10.1.0.1"), edge("b", account="other", ip="10.1.0.2")
     access = made.mesh.secret_access
     made.mesh.commit([(access, EVERY_ACCOUNT, None), (access, AccountKey("Kubernetes", "edge", "reader"), True)])
-    assert chain(get(made, "kubernetes://web", reader)) == WEB.chain
-    assert get(made, "kubernetes://web", other) is None
+    assert chain(served(made, "kubernetes://web", reader)) == WEB.chain
+    assert served(made, "kubernetes://web", other) is None
     made.mesh.commit([(access, AccountKey("Kubernetes", "edge", "other"), False)])
-    assert get(made, "kubernetes://web", other) is None
-    assert roots(get(made, "kubernetes://web-cacert", other)) == CA.pem
+    assert served(made, "kubernetes://web", other) is None
+    assert roots(served(made, "kubernetes://web-cacert", other)) == CA.pem
     made.mesh.commit([(access, AccountKey("Kubernetes", "edge", "other"), True)])
-    assert chain(get(made, "kubernetes://web", other)) == WEB.chain
+    assert chain(served(made, "kubernetes://web", other)) == WEB.chain
 
 
 def test_a_gateway_has_to_refer_to_a_secret_of_kubernetes_gateway() -> None:
     made, name = world(tls_secret("web", WEB, ca_crt=CA.pem)), "kubernetes-gateway://edge/web"
-    assert get(made, name) is None
+    assert served(made, name) is None
     made.set(rows_of([gw(f"mode: SIMPLE, credentialName: '{name}'", namespace="far")]))
-    assert get(made, name) is None
+    assert served(made, name) is None
     made.set(rows_of([gw(f"mode: SIMPLE, credentialName: '{name}'")]))
-    assert chain(get(made, name)) == WEB.chain
-    assert get(made, f"{name}-cacert") is None
+    assert chain(served(made, name)) == WEB.chain
+    assert served(made, f"{name}-cacert") is None
     made.set(rows_of([gw(f"mode: MUTUAL, credentialName: '{name}'")]))
-    assert roots(get(made, f"{name}-cacert")) == CA.pem
+    assert roots(served(made, f"{name}-cacert")) == CA.pem
 
 
 def test_a_secret_is_looked_for_in_the_proxys_cluster_and_then_in_the_own_one() -> None:
     west = edge(cluster="west")
     made = world(tls_secret("web", WEB), tls_secret("own", WEB))
-    assert chain(get(made, "kubernetes://web", west)) == WEB.chain
+    assert chain(served(made, "kubernetes://web", west)) == WEB.chain
     made.set(rows_of([tls_secret("web", NEXT)], "west"))
-    assert chain(get(made, "kubernetes://web", west)) == NEXT.chain
-    assert chain(get(made, "kubernetes://web", edge())) == WEB.chain
+    assert chain(served(made, "kubernetes://web", west)) == NEXT.chain
+    assert chain(served(made, "kubernetes://web", edge())) == WEB.chain
     made.set(rows_of([data_secret("web", {"tls.crt": b"x", "tls.key": b"y"})], "west"))
-    assert chain(get(made, "kubernetes://web", west)) == WEB.chain
+    assert chain(served(made, "kubernetes://web", west)) == WEB.chain
 
 
 def test_a_sidecar_gets_secrets_too() -> None:
     sidecar = replace(proxy("sidecar", "app", "edge", "10.1.0.5"), identity="spiffe://cluster.local/ns/edge/sa/app")
-    assert chain(get(world(tls_secret("web", WEB)), "kubernetes://web", sidecar)) == WEB.chain
-
-
-
-
-# -- providers of private keys ---------------------------------------------------------------------------------------------
-
-CRYPTOMB = "envoy.extensions.private_key_providers.cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig"
-
-
-@pytest.mark.parametrize(
-    ("kind", "type_name"),
-    [("cryptomb", CRYPTOMB), ("qat", "envoy.extensions.private_key_providers.qat.v3alpha.QatPrivateKeyMethodConfig")],
-)
-def test_a_key_goes_to_the_provider_of_the_proxys_config(kind: str, type_name: str) -> None:
-    made = World(f"defaultConfig: {{privateKeyProvider: {{{kind}: {{pollDelay: 10ms, fallback: true}}}}}}")
-    made.apply_objects(tls_secret("web", WEB))
-    found = get(made, "kubernetes://web")
-    assert found is not None
-    provider = found.tls_certificate.private_key_provider
-    assert (provider.provider_name, provider.fallback, provider.typed_config.type_url) == (kind, True, f"type.googleapis.com/{type_name}")
-    value = provider.typed_config.value
-    key = base_pb2.DataSource(inline_bytes=WEB.private_key).SerializeToString()
-    delay = duration_pb2.Duration(nanos=10_000_000).SerializeToString()
-    assert value == length_delimited(1, key) + length_delimited(2, delay)
-    assert not found.tls_certificate.HasField("private_key")
-    assert "PRIVATE KEY" not in str(plain(Resource.of(SECRET, found)))
-
-
-@pytest.mark.parametrize(("extensions", "provided"), [(frozenset({CRYPTOMB}), True), (frozenset({"envoy.filters.http.router"}), False)])
-def test_a_provider_that_the_proxys_build_lacks_is_not_used(extensions: frozenset[str], provided: bool) -> None:
-    made = World("defaultConfig: {privateKeyProvider: {cryptomb: {pollDelay: 10ms}}}")
-    made.apply_objects(tls_secret("web", WEB))
-    found = get(made, "kubernetes://web", replace(edge(), extensions=extensions))
-    assert found is not None
-    assert (found.tls_certificate.HasField("private_key_provider"), found.tls_certificate.HasField("private_key")) == (provided, not provided)
-
-
-def test_proxies_with_and_without_a_provider_get_each_what_is_theirs() -> None:
-    made = world(tls_secret("web", WEB))
-    announced = {"PROXY_CONFIG": {"privateKeyProvider": {"qat": {"pollDelay": "1s"}}}}
-    fast = edge("b", ip="10.1.0.2")
-    fast = replace(fast, metadata={**fast.metadata, **announced})
-    for _ in range(2):
-        for who, provided in ((edge(), False), (fast, True)):
-            found = get(made, "kubernetes://web", who)
-            assert found is not None
-            assert found.tls_certificate.HasField("private_key_provider") == provided
+    assert chain(served(world(tls_secret("web", WEB)), "kubernetes://web", sidecar)) == WEB.chain

@@ -2,7 +2,7 @@
 DEV := python3 dev.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sample test lint docs bench profile soak chaos mutants protos conformance image
+.PHONY: help venv sample test lint docs bench profile soak chaos fuzz mutants protos conformance image
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -34,6 +34,9 @@ soak:  ## an hour of random edits with proxies of all kinds connected (ARGS="--m
 
 chaos:  ## hostile clients and broken folders against a real process (ARGS are words of scenarios)
 	$(DEV) run python bench/chaos.py $(ARGS)
+
+fuzz:  ## bodies that are nearly AdmissionReviews, a million of them (ARGS="--count 10000")
+	$(DEV) run python bench/fuzz_reviews.py $(ARGS)
 
 mutants:  ## untracked reads and small wrong changes that the tests must see (ARGS are of bench/mutants.py)
 	$(DEV) run python bench/mutants.py $(ARGS)

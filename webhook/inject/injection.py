@@ -16,6 +16,7 @@ from webhook.inject.proxy_config import apply_override
 from webhook.inject.render import render
 from webhook.inject.request import Request
 from webhook.inject.status import status_of, stripped
+from webhook.pod.merge import MergeError
 
 Plain = dict[str, Any]
 CLUSTER_VARIABLE, NETWORK_VARIABLE = "ISTIO_META_CLUSTER_ID", "ISTIO_META_NETWORK"
@@ -35,7 +36,7 @@ def inject(request: Request) -> Plain:
         raise InjectionError(f"failed to run injection template: {error}") from error
     try:
         final = reapplied(rendered.pod, request, rendered.template)
-    except InjectionError as error:
+    except (InjectionError, MergeError) as error:
         raise InjectionError(f"failed to re apply container: {error}") from error
     try:
         return _processed(final, rendered.template, request)

@@ -121,6 +121,8 @@ def _shown(value: Any, kind: mi.Type) -> Any:
             return _optional(value, kinds[0])
     if isinstance(kind, mi.StructType):
         return Message(value, kind.cls)
+    if value is None:
+        return _zero(kind)
     if isinstance(value, Duration):
         return Span(value)
     if isinstance(value, tuple):
@@ -128,6 +130,22 @@ def _shown(value: Any, kind: mi.Type) -> Any:
     if isinstance(value, dict):
         return StringMap(value) if all(isinstance(v, str) for v in value.values()) else dict(value)
     return value
+
+
+def _zero(kind: mi.Type) -> Any:
+    """Returns what a field of a message that is not there holds."""
+    match kind:
+        case mi.StrType():
+            return ""
+        case mi.BoolType():
+            return False
+        case mi.IntType() | mi.FloatType():
+            return 0
+        case mi.VarTupleType():
+            return []
+        case mi.DictType():
+            return StringMap()
+    return NilPointer("*v1alpha1.Message")
 
 
 def _optional(value: Any, kind: mi.Type) -> Any:

@@ -32,12 +32,18 @@ def _field(item: Any, field: Field, path: str) -> Any:
     if field.shape == "[":
         if not isinstance(item, list):
             raise _wrong(path, item, "array")
-        return [_one(entry, field.type, f"{path}[{index}]") for index, entry in enumerate(item)]
+        return [_item(entry, field.type, f"{path}[{index}]") for index, entry in enumerate(item)]
     if field.shape == "{":
         if not isinstance(item, dict):
             raise _wrong(path, item, "object")
         return {key: None if entry is None else _one(entry, field.type, f"{path}[{key}]") for key, entry in item.items()}
     return _one(item, field.type, path)
+
+
+def _item(item: Any, kind: str, path: str) -> Any:
+    if item is None and kind != "any":
+        raise _wrong(path, item, kind)
+    return _one(item, kind, path)
 
 
 def _one(item: Any, kind: str, path: str) -> Any:

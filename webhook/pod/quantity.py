@@ -8,7 +8,6 @@ from fractions import Fraction
 _QUANTITY = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([eE][+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_LARGEST = 2**63 - 1
 
 
 @functools.lru_cache(4096)
@@ -19,6 +18,7 @@ def canonical(text: str) -> str:
         raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
     sign, digits, exponent, suffix = found.groups()
     number = Fraction(digits if not digits.endswith(".") else digits[:-1])
+    sign = sign if number else ""
     if exponent:
         return sign.strip("+") + _scientific(number * Fraction(10) ** int(exponent[1:]))
     if suffix and suffix.endswith("i"):
@@ -29,7 +29,8 @@ def canonical(text: str) -> str:
 
 
 def _decimal(number: Fraction) -> str:
-    number = min(Fraction(-(-number * 10**9 // 1), 10**9), Fraction(_LARGEST) if number > _LARGEST else number + 1)
+    """Returns a number with a decimal suffix, rounded up to a billionth."""
+    number = Fraction(-(-number * 10**9 // 1), 10**9)
     return _whole(number, {name: Fraction(10) ** power for name, power in _DECIMAL.items()}) or "0"
 
 

@@ -48,11 +48,11 @@ class Webhooks:
         except web.HTTPException:
             self._metrics.injection_failed()
             raise
-        answered = await self._in_thread(self._injected, body, request.path)
+        answered = await self._in_thread(self.injected, body, request.path)
         self._metrics.injection_answered(time.monotonic() - started)
         return web.Response(body=answered, content_type="application/json")
 
-    def _injected(self, body: bytes, path: str) -> bytes:
+    def injected(self, body: bytes, path: str) -> bytes:
         """Returns the body of the answer to a review of a pod."""
         assert self._injector is not None
         review: AdmissionReview | None = None
@@ -82,10 +82,10 @@ class Webhooks:
         except web.HTTPException as error:
             self._metrics.validation_http_error(error.status)
             raise
-        answered = await self._in_thread(self._validated, body)
+        answered = await self._in_thread(self.validated, body)
         return web.Response(body=answered, content_type="application/json")
 
-    def _validated(self, body: bytes) -> bytes:
+    def validated(self, body: bytes) -> bytes:
         """Returns the body of the answer to a review of configuration."""
         if self._catalogue is None:
             return encode_answer(None, Answer(True))

@@ -17,7 +17,8 @@ from webhook.inject.owner import owner_of
 from webhook.inject.proxy_config import ProxyConfigObject, effective
 from webhook.inject.request import PROXY_ID, Request
 from webhook.pod.json_patch import differences
-from webhook.pod.normal import ShapeError
+from webhook.pod.normal import ShapeError, normalize, without_nulls
+from webhook.pod.schema import POD
 from webhook.server.path import environment_of
 from webhook.server.review import AdmissionReview, Answer, ReviewError, decode_object
 
@@ -60,18 +61,21 @@ class Injector:
     def answer(self, review: AdmissionReview, path: str) -> Answer | None:
         """Returns the answer to a review; None where the pod is left as it is. InjectionError, ReviewError or ShapeError where it is refused."""
         assert review.request is not None
-        pod = decode_object(review.request.object)
+        given = decode_object(review.request.object)
+        pod = without_nulls(given)
+        normalize(pod, POD)
         metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if key != "managedFields"}
         if not metadata.get("namespace"):
             metadata["namespace"] = review.request.namespace
-        pod = {**pod, "metadata": metadata}
+        pod, base = {**pod, "metadata": metadata}, {**given, "metadata": {**(given.get("metadata") or {}), **metadata}}
+        base["metadata"].pop("managedFields", None)
         config = self.config
         if config is None:
             raise InjectionError("the injector has no configuration")
         if not is_injected(pod, config.written):
             return None
         final = inject(self._request(pod, config, environment_of(path)))
-        return Answer(True, patch=msgspec.json.encode(list(differences(pod, final))))
+        return Answer(True, patch=msgspec.json.encode(list(differences(base, final))))
 
     def _request(self, pod: Plain, config: InjectorConfig, environment: dict[str, str]) -> Request:
         around, metadata = self._surroundings, pod["metadata"]

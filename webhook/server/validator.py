@@ -65,7 +65,8 @@ def _kind_of(plain: dict[str, Any]) -> GroupKind:
 
 
 def _name(plain: dict[str, Any]) -> str:
-    metadata = plain.get("metadata") or {}
+    metadata = plain.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
     return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
 
 

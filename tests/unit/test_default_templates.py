@@ -1,0 +1,102 @@
+"""The default templates: each stands alone, and those of gateways that the control plane deploys give Kubernetes objects."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.proxy_config import ProxyConfig
+from webhook.inject.api_object import ApiObject
+from webhook.inject.data import Record
+from webhook.inject.functions import FUNCTIONS
+from webhook.inject.message import Message
+from webhook.pod.schema import TYPES
+from webhook.profile.default import default_values
+from webhook.profile.templates import NAMES, default_templates
+from webhook.template import parse
+from webhook.template.go_json import floats
+from webhook.template.values import Int64, StringMap
+
+
+def gateway(values: dict[str, Any] | None = None, **changes: Any) -> Record:
+    members = {
+        "Name": "public", "Namespace": "shop", "UID": "u-1", "DeploymentName": "public-istio", "ServiceAccount": "public-account",
+        "GatewayClass": "istio", "GatewayNameLabel": "gateway.networking.k8s.io/gateway-name", "ControllerLabel": "istio.io-gateway-controller",
+        "KubeVersion": 130, "ServiceType": "LoadBalancer", "ClusterID": "Kubernetes", "Revision": "", "IsEastWestGateway": False,
+        "InfrastructureLabels": StringMap({"topology.istio.io/network": "n1"}), "InfrastructureAnnotations": StringMap({"a": "b"}),
+        "Ports": [Record("v1.ServicePort", {"Name": "http", "Port": 80, "Protocol": "TCP", "AppProtocol": "http"})],
+        "Spec": Record("v1.GatewaySpec", {"Addresses": [Record("v1.GatewaySpecAddress", {"Value": "1.2.3.4"})]}),
+        "ObjectMeta": ApiObject({"name": "public"}, TYPES["ObjectMeta"]), "ProxyImage": "registry.example/proxy:1",
+        "ProxyUID": Int64(1337), "ProxyGID": Int64(1337), "CompliancePolicy": "", "InboundTrafficPolicyMode": "passthrough",
+        "ProxyConfig": Message(ProxyConfig(), ProxyConfig), "MeshConfig": Message(MeshConfig(), MeshConfig),
+        "Values": floats(default_values(values)),
+    }  # fmt: skip
+    return Record("gateway.TemplateInput", {**members, **changes})
+
+
+def objects(template: str, data: Record) -> dict[str, Any]:
+    text = parse("inject", default_templates()[template], FUNCTIONS).execute(data)
+    assert "<no value>" not in text
+    assert "<nil>" not in text
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_template_stands_alone(name: str) -> None:
+    parse("inject", default_templates()[name], FUNCTIONS)
+
+
+@pytest.mark.parametrize("template", ["kube-gateway", "waypoint"])
+def test_a_deployed_gateway_has_all_its_objects_with_names_labels_and_owner(template: str) -> None:
+    found = objects(template, gateway())
+    assert set(found) == {"ServiceAccount", "Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget"}
+    for kind, document in found.items():
+        metadata = document["metadata"]
+        assert metadata["name"] == ("public-account" if kind == "ServiceAccount" else "public-istio")
+        assert metadata["namespace"] == "shop"
+        assert metadata["labels"]["gateway.networking.k8s.io/gateway-name"] == "public"
+        assert metadata["annotations"]["a"] == "b"
+        assert metadata["ownerReferences"][0]["uid"] == "u-1"
+
+
+def test_the_proxy_of_a_gateway_is_told_where_it_is() -> None:
+    pod = objects("kube-gateway", gateway())["Deployment"]["spec"]["template"]
+    (proxy,) = pod["spec"]["containers"]
+    variables = {e["name"]: e.get("value") for e in proxy["env"]}
+    assert variables["ISTIO_META_NETWORK"] == variables["ISTIO_META_REQUESTED_NETWORK_VIEW"] == "n1"
+    assert variables["ISTIO_META_OWNER"] == "kubernetes://apis/apps/v1/namespaces/shop/deployments/public-istio"
+    assert json.loads(variables["PROXY_CONFIG"]) == {}
+    assert proxy["args"][:4] == ["proxy", "router", "--domain", "$(POD_NAMESPACE).svc.cluster.local"]
+    assert proxy["image"] == "registry.example/proxy:1"
+    assert {v["name"] for v in pod["spec"]["volumes"]} >= {m["name"] for m in proxy["volumeMounts"]}
+    assert pod["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+    assert pod["metadata"]["annotations"]["istio.io/rev"] == "default"
+
+
+def test_the_service_of_a_gateway_has_its_ports_and_the_address_that_is_asked_for() -> None:
+    spec = objects("kube-gateway", gateway())["Service"]["spec"]
+    assert spec["ports"] == [{"name": "http", "port": 80, "protocol": "TCP", "appProtocol": "http"}]
+    assert (spec["type"], spec["loadBalancerIP"]) == ("LoadBalancer", "1.2.3.4")
+    assert "loadBalancerIP" not in objects("kube-gateway", gateway(ServiceType="ClusterIP"))["Service"]["spec"]
+
+
+def test_a_waypoint_takes_its_settings_and_an_east_west_gateway_its_networks_view() -> None:
+    values = {"global": {"waypoint": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "k"}]}}}
+    pod = objects("waypoint", gateway(values, ControllerLabel="istio.io-eastwest-controller"))["Deployment"]["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"a": "b"}
+    assert pod["tolerations"] == [{"key": "k"}]
+    (proxy,) = pod["containers"]
+    assert {"name": "ISTIO_META_REQUESTED_NETWORK_VIEW", "value": "n1"} in proxy["env"]
+    assert proxy["args"][:2] == ["proxy", "waypoint"]
+    assert proxy["securityContext"]["runAsUser"] == 1337
+    openshift = objects("waypoint", gateway({"global": {"platform": "openshift"}}))["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    assert "runAsUser" not in openshift["securityContext"]
+
+
+def test_an_old_cluster_gets_a_service_account_without_an_owner() -> None:
+    text = parse("inject", default_templates()["kube-gateway"], FUNCTIONS).execute(gateway(KubeVersion=127))
+    account = next(d for d in yaml.safe_load_all(text) if d["kind"] == "ServiceAccount")
+    assert "ownerReferences" not in account["metadata"]

@@ -1,0 +1,16 @@
+"""Whatever a body holds, the webhooks answer it, and never by a bug of ours."""
+from __future__ import annotations
+
+import random
+
+from tests.support.review_fuzz import Fuzz
+
+
+def test_bodies_that_are_nearly_reviews_are_answered(seed: int) -> None:
+    fuzz = Fuzz(random.Random(seed))
+    for _ in range(1_000):
+        body = fuzz.body()
+        try:
+            fuzz.check(body)
+        except AssertionError as error:
+            raise AssertionError(f"PYISTIOD_SEED={seed}: {body!r}") from error

@@ -61,12 +61,12 @@ def authz(sources: Sources, query: Query) -> Any:
     """Returns the policies of proxyID; with `request`, a question as JSON, also what they decide and why."""
     db, connection = sources.db, asked_connection(sources, query)
     node_id = connection.proxy_key
-    router = connection.proxy.type is NodeType.ROUTER
-    keys = in_scope(proxy_policies(db, node_id), "gateway" if router else "inbound").of(AUTHORIZATION_POLICY)
+    sidecar = connection.proxy.type is NodeType.SIDECAR
+    keys = in_scope(proxy_policies(db, node_id), "inbound" if sidecar else "gateway").of(AUTHORIZATION_POLICY)
     if "request" not in query:
         return {"proxy": connection.proxy.id, "policies": [_show(e) for e in _evaluate(db, keys, False, None)]}
     asked = _question(query["request"])
-    mode, speaks_tcp = ("", False) if router else _port(db, node_id, asked.port)
+    mode, speaks_tcp = _port(db, node_id, asked.port) if sidecar else ("", False)
     tcp = speaks_tcp if asked.tcp is None else asked.tcp
     own = connection.proxy.ips[0] if connection.proxy.ips else ""
     call = _call(asked, own_trust_domains(db)[0], own, tcp)

@@ -157,6 +157,14 @@ def test_every_policy_is_shown_as_istiod_shows_it() -> None:
     assert ObjectKey("a", "callers") in made.mesh.authorization_policies.all_keys()
 
 
+def test_a_router_is_asked_like_a_sidecar() -> None:
+    made = world(policy("edge", f"selector: {{matchLabels: {{istio: edge}}}}, {of('ipBlocks: [10.0.0.0/8]')}"))
+    node = made.connect(proxy("router", "edge-0", "a", "10.1.0.9", {"istio": "edge"}))
+    shown = sources(made.mesh, FakeConnection(id="edge-0.a-1", proxy_key=node, proxy=made.mesh.proxies.peek(node)))
+    found = [authz(shown, {"proxyID": "edge-0", "request": json.dumps({"ip": ip})}) for ip in ("10.1.1.1", "11.1.1.1")]
+    assert [(one["decision"], one["mutualTls"]) for one in found] == [("allowed", ""), ("denied", "")]
+
+
 # -- pilotctl --------------------------------------------------------------------------------------------------------------
 
 class Asked(Client):

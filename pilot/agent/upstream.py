@@ -43,7 +43,14 @@ class Upstream(NamedTuple):
     headers: Mapping[str, str]
 
     def channel(self) -> Any:
-        """Returns a new channel with the certificates that are there now. Unreachable where one is missing."""
+        """Returns a new channel for an event loop, with the certificates that are there now. Unreachable where one is missing."""
+        return self._open(aio)
+
+    def blocking_channel(self) -> Any:
+        """Returns a new channel for threads, as `channel` does."""
+        return self._open(grpc)
+
+    def _open(self, library: Any) -> Any:
         options: list[tuple[str, Any]] = [
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
@@ -55,11 +62,11 @@ class Upstream(NamedTuple):
             ("grpc.use_local_subchannel_pool", 1),
         ]
         if self.root is None:
-            return aio.insecure_channel(self.address, options)
+            return library.insecure_channel(self.address, options)
         roots = None if self.root == SYSTEM else _read(self.root, "the roots of the control plane")
         key, chain = self._pair()
         credentials = grpc.ssl_channel_credentials(roots, key, chain)
-        return aio.secure_channel(self.address, credentials, [*options, ("grpc.ssl_target_name_override", self.server_name)])
+        return library.secure_channel(self.address, credentials, [*options, ("grpc.ssl_target_name_override", self.server_name)])
 
     def metadata(self) -> Sequence[tuple[str, str]]:
         """Returns the headers of a call: the token where there is one, the cluster, and what the user adds. Unreachable where there is

@@ -2,15 +2,17 @@
 
 A stream of Envoy is one stream to the control plane. When one of them ends the other does, and Envoy, which knows what it has and what
 it watches, opens the next one with all of it.
+
+The control plane's side runs in threads: for event loops, gRPC does not say why a call has ended if a message was being written.
 """
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import queue
+from concurrent import futures
 from typing import Any, Protocol
 
 import grpc
-from grpc import aio
 
 from pilot.agent.own_subscriptions import OwnSubscriptions
 from pilot.agent.sockets import EOF
@@ -51,68 +53,57 @@ class XdsProxy:
 
     async def _pass(self, method: str, context: Any) -> None:
         try:
-            channel, metadata = self._upstream.channel(), self._upstream.metadata()
+            channel, metadata = self._upstream.blocking_channel(), self._upstream.metadata()
         except (Unreachable, ValueError) as error:  # ValueError: roots that are no PEM
             self._observer.upstream_failed()
             _log.warning("the control plane at %s cannot be asked: %s", self._upstream.address, error)
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-        async with channel:
-            call = channel.stream_stream(f"/{SERVICE}/{method}")(metadata=metadata)
-            sender = _Sender(call, self._own.requests(method == DELTA), self._observer)
-            upwards = asyncio.create_task(sender.pump(context))
-            try:
-                await self._down(call, context, sender, method == DELTA)
-            except aio.AioRpcError as error:
-                self._failed(error, sender.started)
-                await context.abort(error.code(), error.details() or "")
-            except asyncio.CancelledError:
-                self._observer.envoy_ended("cancelled")
-                raise
-            finally:
-                call.cancel()
-                upwards.cancel()
-                with contextlib.suppress(asyncio.CancelledError, aio.AioRpcError, aio.UsageError, asyncio.InvalidStateError):
-                    await upwards
+        requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        call = channel.stream_stream(f"/{SERVICE}/{method}")(iter(requests.get, None), metadata=metadata)
+        upwards = asyncio.create_task(self._up(context, requests, method == DELTA))
+        reader = futures.ThreadPoolExecutor(1, "xds")
+        try:
+            await self._down(call, context, requests, reader, method == DELTA)
+        except grpc.RpcError:
+            self._failed(call)
+            await context.abort(call.code(), call.details() or "")
+        except asyncio.CancelledError:
+            self._observer.envoy_ended("cancelled")
+            raise
+        finally:
+            call.cancel()
+            requests.put(None)
+            upwards.cancel()
+            reader.shutdown(wait=False)
+            channel.close()
         self._observer.upstream_ended("closed")
 
-    async def _down(self, call: Any, context: Any, sender: _Sender, delta: bool) -> None:
-        while (raw := await call.read()) is not EOF:
+    async def _up(self, context: Any, requests: queue.SimpleQueue[bytes | None], delta: bool) -> None:
+        """Sends what Envoy says, and after its first message, which names the node, what the agent asks for itself."""
+        own = self._own.requests(delta)
+        while (raw := await context.read()) is not EOF:
+            for request in (raw, *own):
+                requests.put(request)
+                self._observer.xds_request()
+            own = []
+        requests.put(None)
+
+    async def _down(self, call: Any, context: Any, requests: queue.SimpleQueue[bytes | None], reader: futures.Executor, delta: bool) -> None:
+        """Passes on what the control plane says, one message after the other, until it ends the stream."""
+        loop = asyncio.get_running_loop()
+        while (raw := await loop.run_in_executor(reader, next, call, None)) is not None:
             self._observer.xds_response()
             answer = self._own.take(raw, delta)
             if answer is None:
                 await context.write(raw)
             else:
-                await sender.write(answer)
+                requests.put(answer)
+                self._observer.xds_request()
 
-    def _failed(self, error: aio.AioRpcError, started: bool) -> None:
-        if started:
-            self._observer.upstream_ended("error")
-        else:
+    def _failed(self, call: Any) -> None:
+        code: grpc.StatusCode = call.code()
+        if code is grpc.StatusCode.UNAVAILABLE:
             self._observer.upstream_failed()
-        _log.warning("the stream to the control plane at %s ended: %s: %s", self._upstream.address, error.code().name, error.details())
-
-
-class _Sender:
-    """Writes to the control plane: what Envoy says, and after its first message, which names the node, what the agent says itself."""
-
-    def __init__(self, call: Any, own: list[bytes], observer: Observer) -> None:
-        self._call, self._own, self._observer = call, own, observer
-        self._turn = asyncio.Lock()
-        self.started = False
-
-    async def write(self, raw: bytes) -> None:
-        async with self._turn:  # gRPC takes one message at a time
-            await self._call.write(raw)
-        self._observer.xds_request()
-
-    async def pump(self, context: Any) -> None:
-        try:
-            while (raw := await context.read()) is not EOF:
-                await self.write(raw)
-                if not self.started:
-                    self.started = True
-                    for request in self._own:
-                        await self.write(request)
-            await self._call.done_writing()
-        except (aio.AioRpcError, asyncio.InvalidStateError, aio.UsageError):
-            return  # the call has ended, and who reads from it says why
+        else:
+            self._observer.upstream_ended("error")
+        _log.warning("the stream to the control plane at %s ended: %s: %s", self._upstream.address, code.name, call.details())

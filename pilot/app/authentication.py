@@ -8,6 +8,7 @@ from ca.service import Authenticate as AuthenticateRequest
 from ca.service import Refused
 from pilot.serve.authn.chain import Authenticator, Authenticators, identify_by_certificate
 from pilot.serve.authn.key_file import KeyFile
+from pilot.serve.authn.oidc import OidcTokens, Provider, parse_jwt_rule
 from pilot.serve.authn.service_account import Reviewer, ServiceAccountTokens
 from pilot.serve.identity import Authenticate, IdentityError, Meet, nobody
 from pilot.settings.security import AuthenticationSettings
@@ -36,12 +37,15 @@ def find_reviewers(
 
 
 def make_authenticate(settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]) -> Authenticate:
-    """Returns how callers of the port with TLS prove who they are."""
+    """Returns how callers of the port with TLS prove who they are. FlagError where JWT_RULE cannot be understood."""
     return Authenticators(tuple(_chain(settings, reviewers, trust_domain))) if settings.enabled else nobody
 
 
 def _chain(settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]) -> Iterator[Authenticator]:
     yield Authenticator("client certificate", identify_by_certificate)
+    if settings.jwt_rule:
+        rule = parse_jwt_rule(settings.jwt_rule)
+        yield Authenticator("OpenID Connect token", OidcTokens(rule, Provider(rule), trust_domain).identify)
     if len(reviewers):
         yield Authenticator("service account token", ServiceAccountTokens(reviewers, settings.token_audiences, trust_domain).identify)
 

@@ -35,7 +35,7 @@ class Writers:
         self._client, self._source, pace = kubernetes.client, kubernetes.source, kubernetes.pace
         self._settings, self._db, self._authority = settings, db, authority
         self._terms, self._choose = terms, random.Random()
-        self._replica = settings.debug.pod_name or f"pyistiod-{self._choose.getrandbits(48):012x}"
+        self._replica = settings.process.pod_name or f"pyistiod-{self._choose.getrandbits(48):012x}"
         self._roots = RootCertificates(self._client, self._wanted_roots, self._selected, pace, self._choose) if authority is not None else None
         owns = settings.mesh.registry.ip_autoallocate and not settings.ingest.config_dirs
         self._addresses = AutoAddresses(self._client, db, self._path_of_entry, pace.backoff, self._choose) if owns else None

@@ -108,7 +108,7 @@ def identifier(sources: Sources) -> str:
     """Returns which control plane answers, as istioctl reads it: its pod, and its build."""
     build = sources.build
     info = {"version": build.version, "revision": build.revision, "golang_version": "", "status": build.status, "tag": build.tag}
-    return json.dumps({"Component": "istiod", "ID": sources.settings.pod_name, "Info": info}, separators=(",", ":"))
+    return json.dumps({"Component": "istiod", "ID": sources.pod, "Info": info}, separators=(",", ":"))
 
 
 def _pack(message: Any) -> any_pb2.Any:

@@ -69,7 +69,7 @@ async def nobody(address: str, headers: Mapping[str, str]) -> Sequence[str]:
 @dataclasses.dataclass(frozen=True)
 class Sources:
     """Everything that a page may read. `problems` gives the current ones of users' objects. `identify` returns the SPIFFE identities that a caller
-    over HTTP has proved, by its address and its headers, whose names are in lower case."""
+    over HTTP has proved, by its address and its headers, whose names are in lower case. `pod` is this pod's name, "" where it has none."""
 
     db: Mesh
     metrics: Metrics
@@ -77,4 +77,5 @@ class Sources:
     problems: Callable[[], Iterable[Problem]]
     settings: DebugSettings = dataclasses.field(default_factory=DebugSettings)
     identify: Callable[[str, Mapping[str, str]], Awaitable[Sequence[str]]] = nobody
+    pod: str = ""
     build: BuildInfo = dataclasses.field(default_factory=build_info)

@@ -14,6 +14,10 @@ class ProcessSettings:
 
     http_address: str = setting(":8080", "Address of /ready and the debug pages.", flag="httpAddr")
     monitoring_address: str = setting(":15014", "Address of /metrics, /version and debug; empty for the HTTP address.", flag="monitoringAddr")
+    pod_name: str = setting(
+        "", "Name of this pod, by which istioctl tells control planes apart, and replicas each other in elections; there, empty is a random one.",
+        env="POD_NAME",
+    )
     shutdown_duration: Duration = setting(parse_duration("10s"), "Time that open streams get to end after SIGTERM.", flag="shutdownDuration")
 
 
@@ -101,7 +105,6 @@ class DebugSettings:
     allowed_namespaces: tuple[str, ...] = setting(
         (), "Further namespaces whose callers see all debug pages.", env="DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES"
     )
-    pod_name: str = setting("", "Name of this pod, by which istioctl tells control planes apart, and which it has in elections.", env="POD_NAME")
     metrics_loopback_only: bool = setting(False, "Answer /metrics on the loopback interface only.", env="METRICS_LOCALHOST_ACCESS_ONLY")
 
 

@@ -45,6 +45,7 @@ class AuthenticationSettings:
         "", "File with the public keys (JWKS) of service account tokens, where there is no API server to review them.",
         flag="tokenKeys", env="PILOT_TOKEN_KEYS",
     )
+    jwt_rule: str = setting("", "JSON object with issuer, jwks_uri and audiences of OpenID Connect, whose tokens are accepted too.", env="JWT_RULE")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,7 @@ def tokens(reviewer: KeyFile | None = None, users: Mapping[str, Review] | None =
 
 async def test_the_first_authenticator_that_knows_a_caller_decides(tmp_path: pathlib.Path) -> None:
     settings = AuthenticationSettings(token_keys=str(write_keys(tmp_path / "keys.json")))
-    authenticate = make_authenticate(settings, find_reviewers(settings, "Kubernetes", {}), lambda: "cluster.local")
+    authenticate = make_authenticate(settings, find_reviewers(settings, "Kubernetes", {}, {}), lambda: "cluster.local")
     assert await authenticate(caller(token("other", "account"), (WEB, "web.shop.svc"))) == (WEB, "web.shop.svc")
     assert await authenticate(caller(token("shop", "web"))) == (WEB,)
     with pytest.raises(IdentityError, match="client certificate: no client certificate was shown; service account token: no bearer token"):
@@ -45,7 +45,7 @@ async def test_the_first_authenticator_that_knows_a_caller_decides(tmp_path: pat
 async def test_cve_2022_39388_an_address_proves_nothing(tmp_path: pathlib.Path) -> None:
     """Neither where a caller comes from, loopback included, nor a header that says where, makes it somebody."""
     settings = AuthenticationSettings(token_keys=str(write_keys(tmp_path / "keys.json")))
-    authenticate = make_authenticate(settings, find_reviewers(settings, "Kubernetes", {}), lambda: "cluster.local")
+    authenticate = make_authenticate(settings, find_reviewers(settings, "Kubernetes", {}, {}), lambda: "cluster.local")
     headers = {"x-forwarded-client-cert": f"By=x;URI={WEB}", "x-forwarded-for": "10.0.0.1", "x-real-ip": "10.0.0.1"}
     for address in (PROXY, "127.0.0.1:5000", "[::1]:5000"):
         with pytest.raises(IdentityError):
@@ -117,7 +117,7 @@ async def test_tokens_of_other_clusters_and_of_other_users_are_refused() -> None
 
 def test_the_own_cluster_has_several_names(tmp_path: pathlib.Path) -> None:
     settings = AuthenticationSettings(token_keys=str(tmp_path / "keys.json"))
-    assert set(find_reviewers(settings, "one", {"first": "one", "second": "two"})) == {"", "one", "first"}
+    assert set(find_reviewers(settings, "one", {"first": "one", "second": "two"}, {})) == {"", "one", "first"}
 
 
 @pytest.mark.parametrize("name", ["a.b", "a-b.c", "0", "a" * 253])

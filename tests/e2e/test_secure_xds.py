@@ -1,0 +1,97 @@
+"""A stock Envoy at the port with TLS: it is served for its own certificate alone, and stays when another intermediate is plugged in."""
+from __future__ import annotations
+
+import datetime
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from ca.csr import decode_csr
+from ca.pem import bundle_pem, certificate_pem, key_pem
+from ca.signer import Signer
+from pilot.agent.bootstrap import Node
+from tests.support.certificates import DAY, csr, ec_key, intermediate, root, write_plugged_in
+from tests.support.processes import ControlPlane, Envoy, Proof, eventually
+
+NOW = datetime.datetime.now(datetime.UTC)
+ROOT = root(30, now=NOW)
+FIRST, SECOND = (intermediate(ROOT, number, life=400 * DAY) for number in (31, 32))
+FOREIGN = root(33, now=NOW)
+WEB = "spiffe://cluster.local/ns/shop/sa/web"
+SERVICE = """
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: {0}, namespace: shop}}
+spec: {{hosts: [{0}.example.com], ports: [{{number: 80, name: http, protocol: HTTP}}], resolution: NONE}}
+"""
+
+
+class Mesh:
+    """A control plane whose signing certificate is plugged in, and Envoys that show it some certificate."""
+
+    def __init__(self, work: pathlib.Path) -> None:
+        self.work, self.config, self.cacerts = work, work / "config", work / "etc" / "cacerts"
+        self.config.mkdir()
+        self.cacerts.mkdir(parents=True)
+        write_plugged_in(self.cacerts, FIRST)
+        self.write("one")
+        self.pilot = ControlPlane(work, self.config, environ={"ROOT_CA_DIR": str(self.cacerts)})
+        self.pilot.wait_ready()
+        self.envoys: list[Envoy] = []
+
+    def write(self, name: str) -> None:
+        (self.config / f"{name}.yaml").write_text(SERVICE.format(name))
+
+    def envoy(self, name: str, signer: Signer, identity: str = WEB) -> Envoy:
+        folder = self.work / name
+        folder.mkdir()
+        leaf = signer.issue(decode_csr(csr(ec_key(51))), (identity,), DAY, datetime.datetime.now(datetime.UTC))
+        proof = Proof.write(folder, certificate_pem(leaf) + bundle_pem(signer.intermediates), key_pem(ec_key(51)), ROOT.roots_pem)
+        node = Node(type="sidecar", name=name, namespace="shop", ip="127.0.0.2", service_account="web")
+        self.envoys.append(Envoy(folder, node, self.pilot.secure_xds, proof=proof))
+        return self.envoys[-1]
+
+    def stop(self) -> None:
+        for envoy in self.envoys:
+            envoy.stop()
+        self.pilot.stop()
+
+
+@pytest.fixture
+def mesh(tmp_path: pathlib.Path) -> Iterator[Mesh]:
+    made = Mesh(tmp_path)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def has(envoy: Envoy, name: str) -> bool:
+    return f"outbound|80||{name}.example.com" in envoy.get("/clusters")
+
+
+def test_an_envoy_is_served_for_its_own_certificate_alone(mesh: Mesh) -> None:
+    known = mesh.envoy("web-1", FIRST)
+    stranger = mesh.envoy("web-2", FOREIGN)
+    other = mesh.envoy("web-3", FIRST, "spiffe://cluster.local/ns/bank/sa/web")
+    eventually(lambda: has(known, "one"), 30, "the proxy has its clusters")
+    for reason in ("TLS handshake with", "none of spiffe://cluster.local/ns/bank/sa/web is"):
+        eventually(lambda: reason in mesh.pilot.log.read_text(), 30, f"the log says {reason}")  # noqa: B023
+    for refused in (stranger, other):
+        assert not has(refused, "one")
+    assert mesh.pilot.metric("pilot_xds") == 1
+
+
+def test_another_intermediate_is_taken_while_envoys_stay(mesh: Mesh) -> None:
+    before = mesh.envoy("web-1", FIRST)
+    eventually(lambda: has(before, "one"), 30, "the proxy has its clusters")
+    write_plugged_in(mesh.cacerts, SECOND)
+    eventually(lambda: "took the signing certificate" in mesh.pilot.log.read_text(), 30, "the second one is taken")
+    after = mesh.envoy("web-2", SECOND)
+    eventually(lambda: has(after, "one"), 30, "a proxy of the second one has its clusters")
+    mesh.write("two")
+    for envoy in (before, after):
+        eventually(lambda: has(envoy, "two"), 30, "both hear of a change")  # noqa: B023
+        assert envoy.stats("cluster.xds-grpc.upstream_cx_total")["cluster.xds-grpc.upstream_cx_total"] == 1
+        assert envoy.rejected() == {}

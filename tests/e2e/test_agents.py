@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import threading
 from collections.abc import Iterator, Mapping
 
@@ -271,3 +272,11 @@ def test_an_agent_lets_requests_finish_before_it_ends_with_its_envoy(mesh: Mesh)
     assert answers == [200]
     with pytest.raises(OSError):  # noqa: PT011
         mesh.server.run(lambda: mesh.sidecars["books"].get("/ready"))
+
+
+def test_an_agent_ends_with_an_error_when_its_envoy_dies(mesh: Mesh) -> None:
+    sidecar = mesh.sidecars["web"]
+    (envoy,) = pathlib.Path(f"/proc/{sidecar.child.pid}/task/{sidecar.child.pid}/children").read_text().split()
+    os.kill(int(envoy), signal.SIGKILL)
+    assert sidecar.child.wait(20) == 1
+    assert "Envoy ended by itself with status -9" in sidecar.log.read_text()

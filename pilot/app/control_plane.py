@@ -230,7 +230,8 @@ class ControlPlane:
     def _sources(self) -> Sources:
         """Returns what debug pages show, whichever way they are asked for."""
         identify = HttpIdentities(self.security.secure.authenticate)
-        return Sources(self.db, self.metrics, self.discovery, lambda: self.problems, self.settings.debug, identify, self.settings.process.pod_name)
+        problems, debug, pod = (lambda: self.problems), self.settings.debug, self.settings.process.pod_name
+        return Sources(self.db, self.metrics, self.discovery, problems, debug, identify, pod, templates=lambda: self.webhooks.templates)
 
     def _make_http_ports(self) -> Iterator[Part]:
         """Yields the ports of readiness, and of debug pages and metrics, which may be the same one."""

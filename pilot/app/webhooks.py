@@ -1,9 +1,10 @@
 """The webhooks of a process: their port, its certificate, and where the injector's configuration comes from."""
 from __future__ import annotations
 
+import asyncio
 import re
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -57,6 +58,13 @@ class Webhooks:
         name = f"istio-sidecar-injector-{self._revision}" if self._revision not in ("", "default") else "istio-sidecar-injector"
         self._key = RegistryKey(settings.mesh.registry.cluster_id, settings.mesh.registry.namespace, name)
         self._port: HttpPort | None = None
+        self._taking: asyncio.Task[None] | None = None
+
+    @property
+    def templates(self) -> Mapping[str, str] | None:
+        """Returns the texts of the templates that pods are injected with now, None where no pod is."""
+        config = self.injector.config if self.injector is not None else None
+        return None if config is None else config.written.templates
 
     def add_to(self, app: web.Application) -> None:
         """Adds the webhooks to an HTTP application."""
@@ -79,7 +87,7 @@ class Webhooks:
     def committed(self, commit: Commit) -> None:
         """Takes the injector's ConfigMap where a batch changed it."""
         if any(table == "config_maps" and key == self._key for table, key, _ in commit.edits):
-            self._take_config_map()
+            self._taking = asyncio.create_task(self._take_config_map(), name="take the injector's ConfigMap")
 
     def _context(self) -> ssl.SSLContext | None:
         """Returns what handshakes are done with; another certificate is taken without closing the port."""
@@ -92,20 +100,22 @@ class Webhooks:
         if self._folder is not None and self._folder.exists:
             await self._folder.start()
         else:
-            self._take_config_map()
+            await self._take_config_map()
 
     async def _stop(self) -> None:
+        if self._taking is not None:
+            await asyncio.wait((self._taking,))
         if self._folder is not None:
             await self._folder.stop()
         self._application.close()
 
-    def _take_config_map(self) -> None:
+    async def _take_config_map(self) -> None:
         found: Any = self._db.config_maps.peek(self._key)
         if self.injector is None or found is None or (self._folder is not None and self._folder.exists):
             return
         data = found.spec.data
         if "config" in data and "values" in data:
-            self.injector.take(data["config"], data["values"])
+            await self.injector.take_beside(data["config"], data["values"])
 
     def _is_native(self, cluster: str, node: str) -> bool:
         """Returns whether proxies run as init containers: as it is set, else where the node, or every node of the cluster, can do so."""

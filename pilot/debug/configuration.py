@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilot.debug.page import Later, Query
+from pilot.debug.page import Later, Query, Refused
 from pilot.debug.plain import plain
 from pilot.debug.sources import Sources
 from pilot.model.config.authorization_policy import AuthorizationPolicy
@@ -48,6 +48,14 @@ def problemz(sources: Sources, query: Query) -> Any:
     """Returns what is wrong with users' objects now, alone and with each other; with `namespace`, only with those in it."""
     namespace = query.get("namespace")
     return [show_problem(p) for p in sources.problems() if namespace is None or p.object.namespace == namespace]
+
+
+def inject(sources: Sources, _: Query) -> Any:
+    """Returns the templates of injection as they are written, by their names. Refused where there is no injection."""
+    found = sources.templates()
+    if found is None:
+        raise Refused(404, "404 page not found\n")
+    return dict(found)
 
 
 def show_problem(p: Problem) -> dict[str, Any]:

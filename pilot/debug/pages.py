@@ -40,6 +40,7 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
         Page("/debug/resourcesz", "Which kinds are read", configuration.resourcesz),
         Page("/debug/authorizationz", "Every AuthorizationPolicy, by namespace", configuration.authorizationz),
         Page("/debug/mesh", "The mesh config in force", configuration.mesh, ("pretty",)),
+        Page("/debug/inject", "The templates of injection", configuration.inject, ("pretty",)),
         Page("/debug/push_status", "Services without endpoints, proxies without services", push_status.push_status),
     ),
     "Registry": (

@@ -69,7 +69,8 @@ async def nobody(address: str, headers: Mapping[str, str]) -> Sequence[str]:
 @dataclasses.dataclass(frozen=True)
 class Sources:
     """Everything that a page may read. `problems` gives the current ones of users' objects. `identify` returns the SPIFFE identities that a caller
-    over HTTP has proved, by its address and its headers, whose names are in lower case. `pod` is this pod's name, "" where it has none."""
+    over HTTP has proved, by its address and its headers, whose names are in lower case. `pod` is this pod's name, "" where it has none.
+    `templates` returns the texts of injection by their names, None where there is no injection."""
 
     db: Mesh
     metrics: Metrics
@@ -79,3 +80,4 @@ class Sources:
     identify: Callable[[str, Mapping[str, str]], Awaitable[Sequence[str]]] = nobody
     pod: str = ""
     build: BuildInfo = dataclasses.field(default_factory=build_info)
+    templates: Callable[[], Mapping[str, str] | None] = dict

@@ -178,3 +178,37 @@ def _dump(value: Any) -> str:
 def test_there_are_many_cases_and_nothing_else_is_recorded() -> None:
     assert len(NAMES) >= 90
     assert {path.stem for path in (HERE / "expected").iterdir()} == {*CASES, "plain-pod"}
+
+
+READ = {
+    "sidecar.istio.io/": (
+        "interceptionMode", "proxyCPU", "proxyMemory", "proxyCPULimit", "proxyMemoryLimit", "proxyImage", "proxyImageType", "logLevel",
+        "componentLogLevel", "agentLogLevel", "bootstrapOverride", "userVolume", "userVolumeMount", "capNetBindService", "nativeSidecar",
+        "rewriteAppHTTPProbers", "inject",
+    ),
+    "traffic.sidecar.istio.io/": (
+        "includeOutboundIPRanges", "excludeOutboundIPRanges", "includeInboundPorts", "excludeInboundPorts", "excludeOutboundPorts",
+        "includeOutboundPorts", "excludeInterfaces", "kubevirtInterfaces",
+    ),
+    "status.sidecar.istio.io/": ("port",),
+    "readiness.status.sidecar.istio.io/": ("initialDelaySeconds", "periodSeconds", "failureThreshold"),
+    "istio.io/": ("reroute-virtual-interfaces",),
+    "prometheus.istio.io/": ("merge-metrics", "scrape-targets"),
+    "prometheus.io/": ("scrape", "port", "path"),
+    "proxy.istio.io/": ("config",),
+    "inject.istio.io/": ("templates",),
+    "k8s.v1.cni.cncf.io/": ("networks",),
+    "apm.datadoghq.com/": ("env",),
+    "resource.opentelemetry.io/": ("service.version",),
+    "service.istio.io/": ("canonical-name", "canonical-revision", "workload-name"),
+    "app.kubernetes.io/": ("name", "version"),
+    "topology.istio.io/": ("network",),
+    "security.istio.io/": ("tlsMode",),
+    "networking.istio.io/": ("tunnel",),
+    "": ("app", "version"),
+}  # fmt: skip
+
+
+def test_every_annotation_and_label_that_is_read_has_a_case() -> None:
+    said = {key for cases in CASES.values() for case in cases.values() for key in (*case.annotations, *case.labels)}
+    assert [prefix + name for prefix, names in READ.items() for name in names if prefix + name not in said] == []

@@ -36,6 +36,7 @@ async def test_without_a_configuration_there_is_no_injection_but_validation(tmp_
         assert status == 200
         assert "response" in answer
         assert (await ask(it, "/ready"))[0] == 200
+        assert (await it.get("/debug/inject"))[0] == 404
 
 
 async def test_a_folder_is_followed_and_what_is_wrong_changes_nothing(tmp_path: pathlib.Path) -> None:
@@ -68,6 +69,9 @@ async def test_a_config_map_is_taken_where_there_is_no_folder_and_followed(tmp_p
     write("1")
     async with running(tmp_path, injectionDir=str(tmp_path / "none")) as it:
         assert images(it) == "1"
+        status, shown = await it.get("/debug/inject")
+        assert status == 200
+        assert "istio-proxy" in json.loads(shown)["sidecar"]
         assert (await ask(it))[1]["response"]["allowed"]
         idle = it.clock.waiting
         write("3")

@@ -20,6 +20,8 @@ class ConfigFolder:
         self._folder, self._injector = folder, injector
         self._watch: Watch | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._texts: list[str] = []
 
     @property
     def exists(self) -> bool:
@@ -28,7 +30,7 @@ class ConfigFolder:
 
     async def start(self) -> None:
         """Reads the files, and follows them from then on."""
-        self._read()
+        await self._read()
         self._watch = Watch(self._folder, lambda _: self._soon(), self._soon, recursive=False)
         await self._watch.start()
 
@@ -36,15 +38,21 @@ class ConfigFolder:
         """Follows the files no more."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._reading is not None:
+            await asyncio.wait((self._reading,))
         if self._watch is not None:
             await self._watch.stop()
 
     def _soon(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(QUIET, self._read)
+        self._timer = asyncio.get_running_loop().call_later(QUIET, self._start_reading)
 
-    def _read(self) -> None:
+    def _start_reading(self) -> None:
+        self._reading = asyncio.create_task(self._read(), name="read the injector's configuration")
+
+    async def _read(self) -> None:
+        """Has the injector take what the files say, unless that is what they said before."""
         texts = []
         for name in ("config", "values"):
             path = os.path.join(self._folder, name)
@@ -54,4 +62,6 @@ class ConfigFolder:
             except (OSError, UnicodeError) as error:
                 _log.error("cannot read %s: %s", path, error)
                 return
-        self._injector.take(*texts)
+        if texts != self._texts:
+            self._texts = texts
+            await self._injector.take_beside(*texts)

@@ -1,6 +1,7 @@
 """/inject: pods are answered with a patch that adds their proxy."""
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -46,6 +47,7 @@ class Injector:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
+        self._taking = asyncio.Lock()
         self.config: InjectorConfig | None = None
 
     def take(self, config: str, values: str) -> bool:
@@ -57,6 +59,11 @@ class Injector:
             return False
         _log.info("took a configuration of the injector with templates %s", ", ".join(self.config.templates))
         return True
+
+    async def take_beside(self, config: str, values: str) -> None:
+        """Does what `take` does in a thread beside the event loop: templates take tens of milliseconds to compile. Of several the last counts."""
+        async with self._taking:
+            await asyncio.to_thread(self.take, config, values)
 
     def answer(self, review: AdmissionReview, path: str) -> Answer | None:
         """Returns the answer to a review; None where the pod is left as it is. InjectionError, ReviewError or ShapeError where it is refused."""

@@ -9,6 +9,7 @@ from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.kubernetes import Kubernetes
 from pilot.ingest.batch import Commit
 from pilot.kube.backoff import Backoff
+from pilot.kube.follow import Pace
 from pilot.kube.lease import Election, Terms
 from pilot.kube.tasks import end_tasks
 from pilot.model.config.mesh_config import MeshConfig
@@ -18,6 +19,7 @@ from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.views.visibility import NAMESPACE_NAME_LABEL, selects
 from pilot.settings import Settings
 from pilot.writers.auto_addresses import AutoAddresses
+from pilot.writers.ca_bundles import MUTATING, VALIDATING, CaBundles
 from pilot.writers.root_certificates import RootCertificates
 from pilot.writers.workload_entries import Terms as EntryTerms
 from pilot.writers.workload_entries import WorkloadEntries
@@ -27,7 +29,8 @@ ROOTS_LEASE, ADDRESSES_LEASE = "istio-namespace-controller-election", "istio-ip-
 
 
 class Writers:
-    """Those that write, each while this replica leads in its matter, but `entries` always. `start` and `stop` once."""
+    """Those that write, each while this replica leads in its matter, but `entries` and the roots in webhook configurations always. `start` and
+    `stop` once."""
 
     def __init__(
         self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: CertificateAuthority | None, terms: Terms = Terms()  # noqa: B008
@@ -39,8 +42,21 @@ class Writers:
         self._roots = RootCertificates(self._client, self._wanted_roots, self._selected, pace, self._choose) if authority is not None else None
         owns = settings.mesh.registry.ip_autoallocate and not settings.ingest.config_dirs
         self._addresses = AutoAddresses(self._client, db, self._path_of_entry, pace.backoff, self._choose) if owns else None
+        self._bundles = self._make_bundles(pace) if authority is not None else None
         self.entries = self._make_entries(pace.backoff) if settings.kubernetes.registration and not settings.ingest.config_dirs else None
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_bundles(self, pace: Pace) -> CaBundles | None:
+        """Returns what writes the roots into webhook configurations; None where that is switched off."""
+        kubernetes, namespace = self._settings.kubernetes, self._settings.mesh.registry.namespace
+        wanted = ((MUTATING, kubernetes.injection_webhook), (VALIDATING, kubernetes.validation_webhook))
+        kinds = [kind for kind, name in wanted if name]
+        return CaBundles(self._client, self._settings.ingest.revision, namespace, self._roots_pem, kinds, pace, self._choose) if kinds else None
+
+    def _roots_pem(self) -> str:
+        """Returns the roots of the authority, "" before there is one."""
+        authority = self._authority.authority if self._authority is not None else None
+        return authority.signer.roots_pem.decode() if authority is not None else ""
 
     def _make_entries(self, backoff: Backoff) -> WorkloadEntries:
         kubernetes = self._settings.kubernetes
@@ -51,9 +67,12 @@ class Writers:
         """Begins to wait for leadership."""
         if self._roots is not None and self._authority is not None:
             self._authority.on_change.append(self._roots.changed)
+        if self._bundles is not None and self._authority is not None:
+            self._authority.on_change.append(self._bundles.changed)
+            self._tasks.append(asyncio.create_task(self._bundles.run(), name="write roots into webhook configurations"))
         if self.entries is not None:
             await self.entries.start()
-        self._tasks = [asyncio.create_task(self._leading(name, lead), name=f"election {name}") for name, lead in self._matters()]
+        self._tasks += [asyncio.create_task(self._leading(name, lead), name=f"election {name}") for name, lead in self._matters()]
 
     async def stop(self) -> None:
         """Writes nothing any more, and gives leadership back."""

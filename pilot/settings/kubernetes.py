@@ -44,4 +44,10 @@ class KubernetesSettings:
         True, "A workload is registered only for the namespace and service account that its proxy has proved.",
         env="ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY",
     )
+    injection_webhook: str = setting(
+        "istio-sidecar-injector", "Empty: do not write the roots into webhook configurations for injection.", env="INJECTION_WEBHOOK_CONFIG_NAME"
+    )
+    validation_webhook: str = setting(
+        "istio-istio-system", "Empty: do not write the roots into webhook configurations for validation.", env="VALIDATION_WEBHOOK_CONFIG_NAME"
+    )
     watch_lists: bool = setting(True, "Read all objects of a kind as a stream where the API server can.", env="PILOT_KUBERNETES_WATCH_LIST")

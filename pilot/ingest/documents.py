@@ -115,7 +115,7 @@ class _Builder:
 
     def __init__(self, data: bytes, lines: int) -> None:
         self._lines = lines
-        self._events: Iterator[Any] = yaml.parse(data, Loader=_PARSER)
+        self._events: Iterator[Any] = iter(_PARSER(data).get_event, None)  # yaml.parse does so too, with a frame of Python for each event
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._repeated: list[tuple[str, int]] = []
         self._nodes = 0

@@ -36,9 +36,9 @@ def render(request: Request, seen: Plain) -> Rendered:
     merged = request.pod
     template: Plain = {}
     for name in selected(request):
-        overlay = _overlay(_execute(request, name, data))
+        overlay, alone = _overlay(_execute(request, name, data))
         try:
-            template = merge(template, overlay, POD)
+            template = merge(template, overlay, POD) if template else alone
             merged = merge(_moved(merged, template) if request.is_native else merged, overlay, POD)
         except MergeError as error:
             raise InjectionError(f"failed parsing generated injected YAML (check Istio sidecar injector configuration): {error}") from error
@@ -64,15 +64,16 @@ def _execute(request: Request, name: str, data: Any) -> str:
 
 
 @lru_cache(_KEPT_OVERLAYS)
-def _overlay(text: str) -> Plain:
-    """Returns what a template gave, as plain data that nobody changes: replicas of a workload share it."""
+def _overlay(text: str) -> tuple[Plain, Plain]:
+    """Returns what a template gave, and a pod of nothing else, as plain data that nobody changes: replicas of a workload share it."""
     try:
         documents = read_documents(text.encode(), "")
         plain = documents[0].plain if documents else {}
         if not isinstance(plain, dict):
             raise InjectionError("failed parsing generated injected YAML (check Istio sidecar injector configuration): it is no mapping")
-        return normalize(plain, POD)
-    except (SyntaxFault, ShapeError) as fault:
+        overlay = normalize(plain, POD)
+        return overlay, merge({}, overlay, POD)
+    except (SyntaxFault, ShapeError, MergeError) as fault:
         raise InjectionError(f"failed parsing generated injected YAML (check Istio sidecar injector configuration): {fault}") from fault
 
 

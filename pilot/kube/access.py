@@ -85,6 +85,8 @@ class KubeconfigFile:
 
         found = _empty()
         path = os.path.expanduser(self._path)
+        if not any(map(os.path.isfile, path.split(os.pathsep))):
+            raise ConfigurationError(f"kubeconfig {self._path}: there is no such file")
         try:
             await config.load_kube_config(path, self._context or None, client_configuration=found, persist_config=False)
         except Exception as error:  # the package raises what it meets: TypeError where a section is missing

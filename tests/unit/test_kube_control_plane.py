@@ -139,9 +139,10 @@ async def test_a_mesh_config_in_a_file_comes_before_the_config_map(server: ApiSe
         assert not [asked for asked in server.requests if asked.query.get("fieldSelector") == "metadata.name=istio" and asked.verb == "create"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "kind: Config", "clusters: 5"])
-async def test_a_kubeconfig_that_makes_no_sense_ends_the_start(tmp_path: pathlib.Path, text: str) -> None:
-    (tmp_path / "config").write_text(text)
+@pytest.mark.parametrize("text", ["", "{", "kind: Config", "clusters: 5", None])
+async def test_a_kubeconfig_that_makes_no_sense_ends_the_start(tmp_path: pathlib.Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "config").write_text(text)
     flags = [f"--{name}=127.0.0.1:0" for name in ADDRESSES]
     plane = ControlPlane(load([f"--kubeconfig={tmp_path / 'config'}", *flags], {}).settings)
     with pytest.raises(StartError, match="kubeconfig"):

@@ -10,6 +10,7 @@ LISTENER = _GOOGLE + "envoy.config.listener.v3.Listener"
 ROUTE = _GOOGLE + "envoy.config.route.v3.RouteConfiguration"
 SECRET = _GOOGLE + "envoy.extensions.transport_sockets.tls.v3.Secret"
 EXTENSION = _GOOGLE + "envoy.config.core.v3.TypedExtensionConfig"
+NAME_TABLE = _GOOGLE + "istio.networking.nds.v1.NameTable"
 PROXY_CONFIG = _GOOGLE + "istio.mesh.v1alpha1.ProxyConfig"
 HEALTH = _GOOGLE + "istio.v1.HealthInformation"
 DEBUG_PAGE = "istio.io/debug"
@@ -54,7 +55,7 @@ TYPES = (
     XdsType(_GOOGLE + "istio.security.Authorization", "wads", rank=7),
     # Envoy drops an extension that it no longer refers to, and must not lose one that it does: https://github.com/envoyproxy/envoy/issues/32823
     XdsType(EXTENSION, "ecds", is_named=True, tells_removals=False),
-    XdsType(_GOOGLE + "istio.networking.nds.v1.NameTable", "nds"),
+    XdsType(NAME_TABLE, "nds"),
     XdsType(PROXY_CONFIG, "pcds"),
     XdsType(_GOOGLE + "envoy.config.bootstrap.v3.Bootstrap", "bds"),
     XdsType(HEALTH, HEALTH, is_answered=False),

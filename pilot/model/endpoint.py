@@ -48,6 +48,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     service_account: str = ""  # SPIFFE identity, "" where unknown
     workload: str = ""
     hostname: str = ""  # of a pod in a headless service
+    subdomain: str = ""  # of such a pod: its part of its DNS name after the hostname
     network: str = ""
     cluster_id: str = ""
     locality: Locality = Locality()

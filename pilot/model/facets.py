@@ -4,11 +4,10 @@ A builder takes the smallest piece that it needs, so that proxies that agree in 
 the bytes. `model.views.classify` computes them from a `Proxy`; nothing below it sees a proxy.
 
 Facets that need the views stand beside these: `GatewayListenersFacet`, `GatewayRoutesFacet` and `TopologyFacet` in `views.router`,
-`SidecarRoutesFacet` in `views.sidecar_routing`, `AddressFamiliesFacet` in `virtual_addresses`. What is cut out of facets, or comes of
-reading by them, is a key where it is made:
+`SidecarRoutesFacet` in `views.sidecar_routing`, `AddressFamiliesFacet` in `virtual_addresses`, `ResolverFacet` in `views.resolver`. What
+is cut out of facets, or comes of reading by them, is a key where it is made:
 - objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`
-- secrets: `CredentialKey` in `credential_key`, `AccountKey` in `inputs`; key sets of issuers: `JwksKey` in `jwks` (`Key` in `lib.jwks` is a
-  public key)
+- secrets: `CredentialKey` in `credential_key`, `AccountKey` in `inputs`; key sets of issuers: `JwksKey` in `jwks`
 - views: `EgressHostsKey` in `views.egress_hosts`, `ImportKey` in `views.imports`, `ViewerKey` in `views.virtual_services`,
   `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`,
   `MergeKey` in `views.gateway_merge`
@@ -16,7 +15,7 @@ reading by them, is a key where it is made:
 - listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
   `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`
 - routes: `RouteLayoutKey`, `SegmentKey`, `HostKey`, `VirtualHostKey`, `SegmentTraitsKey`, `DestinationKey`, `GatewayHostKey`,
-  `RouteSourceKey`, `OfferKey`; key sets of issuers: `JwksKey`
+  `RouteSourceKey`, `OfferKey`
 """
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A workload. `addresses` are the IPs of a Pod, else one: an IP, a DNS name, "unix://" and a path, or "" where only its network is known.
 
     `labels`: its own and where it runs. `ports`: port numbers by the names that selecting services use. `ready`: may be selected.
-    `service_account` is a SPIFFE identity. `workload`: its name in telemetry. `hostname`: its own part of its DNS name, where it
-    has one below a headless service. `locality` is text, "region/zone/subzone".
+    `service_account` is a SPIFFE identity. `workload`: its name in telemetry. `hostname` and `subdomain`: the first two parts of
+    its DNS name, where it has one below a headless service. `locality` is text, "region/zone/subzone".
     """
 
     name: str
@@ -27,6 +27,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     service_account: str = ""
     workload: str = ""
     hostname: str = ""
+    subdomain: str = ""
     network: str = ""
     cluster_id: str = ""
     locality: str = ""
@@ -69,6 +70,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             service_account=self.service_account,
             workload=self.workload,
             hostname=self.hostname,
+            subdomain=self.subdomain,
             network=self.network,
             cluster_id=self.cluster_id,
             locality=Locality.parse(self.locality),

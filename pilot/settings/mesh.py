@@ -16,6 +16,9 @@ class RegistrySettings:
     cluster_id: str = setting("Kubernetes", "Name of the local cluster.", flag="clusterID", env="CLUSTER_ID")
     domain: str = setting("cluster.local", "DNS suffix of the services of the cluster.", flag="domain")
     dual_stack: bool = setting(False, "Use both IP families of a proxy that has both.", env="ISTIO_DUAL_STACK")
+    multicluster_headless: bool = setting(
+        True, "Names of headless services are answered with the pods of every cluster in the network.", env="ENABLE_MULTICLUSTER_HEADLESS"
+    )
     ip_autoallocate: bool = setting(
         True, "Proxies that capture DNS use the addresses that are allocated to services without one.", env="PILOT_ENABLE_IP_AUTOALLOCATE"
     )

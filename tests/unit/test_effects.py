@@ -36,6 +36,7 @@ OTHER = {
     "ip_autoallocate_ipv4": "10.99.0.0/16",
     "ip_autoallocate_ipv6": "fd99::/48",
     "metadata_exchange_labels": ("app",),
+    "remote_jwks": "true",
 }
 SETTINGS = [(s.name, f.name) for s in dataclasses.fields(MeshSettings) for f in dataclasses.fields(getattr(MeshSettings(), s.name))]
 
@@ -83,8 +84,20 @@ OBJECTS: tuple[Plain, ...] = (
     make("DestinationRule", "out", "{host: out.com, trafficPolicy: {tls: {mode: MUTUAL, clientCertificate: /c, privateKey: /k, sni: out.com}}}"),
     make("DestinationRule", "one", "{host: api, exportTo: ['.'], subsets: [{name: v1, labels: {app: api}}]}", day=1),
     make("DestinationRule", "two", "{host: api, exportTo: ['*'], subsets: [{name: v2, labels: {app: api}}]}", day=2),
+    make("AuthorizationPolicy", "one", "{action: CUSTOM, provider: {name: one}, rules: [{}]}"),
+    make("AuthorizationPolicy", "two", "{action: CUSTOM, provider: {name: two}, rules: [{}]}"),
+    make("RequestAuthentication", "keys", "{jwtRules: [{issuer: us, jwksUri: 'http://api.a.svc.cluster.local/keys'}]}"),
     make("Gateway", "gw", '{selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}'),
 )
+WEST: tuple[Plain, ...] = (
+    make("Service", "peers", "{clusterIP: None, ports: [{name: tcp, port: 90}]}"),
+    endpoint_slice("peers", at("10.2.0.2", "peers-0"), ports="[{name: tcp, port: 90}]"),
+    pod("peers-0", "10.2.0.2", spec="{subdomain: peers}"),
+)
+MESH = """extensionProviders:
+- {name: one, envoyExtAuthzHttp: {service: api.a.svc.cluster.local, port: 80}}
+- {name: two, envoyExtAuthzHttp: {service: seven.a.svc.cluster.local, port: 80}}
+"""
 NETWORKS = {"networks": {"near": {"endpoints": [{"fromCidr": "10.0.0.0/8"}], "gateways": []}}}
 ENVIRON = {"PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true"}
 
@@ -96,13 +109,13 @@ def changed(settings: MeshSettings, section: str, name: str) -> MeshSettings:
 
 def own_case(section: str = "", name: str = "", *more: Plain) -> Snapshot:
     """Returns what the proxies of the mesh above, and of more objects, are sent, with one setting changed."""
-    made = World(environ=ENVIRON)
+    made = World(MESH, environ=ENVIRON)
     if section:
         made.mesh.settings = changed(made.mesh.settings, section, name)
     networks, wrong = decode_mesh_networks(NETWORKS)
     assert not wrong
     made.commit([("mesh", "networks", networks)])
-    made.set(rows_of((*OBJECTS, *more)))
+    made.set({**rows_of((*OBJECTS, *more)), **rows_of(WEST, "west")})
     return snapshot(made, [made.connect(p) for p in PROXIES])
 
 

@@ -64,6 +64,7 @@ def build_pod_workload(o: Object[Pod], locality: str, network: str, cluster: str
         service_account=spiffe.identity(trust_domain, o.namespace, pod.service_account_name),
         workload=workload_name(o),
         hostname=(pod.hostname or o.name) if pod.subdomain else "",
+        subdomain=pod.subdomain,
         network=labels.get(label.NETWORK, ""),
         cluster_id=cluster,
         locality=locality,

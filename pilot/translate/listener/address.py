@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from envoy.config.core.v3 import address_pb2
 from envoy.config.listener.v3 import listener_pb2
 
+from pilot.model.virtual_addresses import ANY_IPV4
+
 UNIX = "unix://"
-ANY_IPV4, ANY_IPV6 = "0.0.0.0", "::"
+ANY_IPV6 = "::"
 
 
 def wildcards(ipv4: bool, ipv6: bool) -> tuple[str, ...]:

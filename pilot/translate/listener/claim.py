@@ -17,7 +17,8 @@ from pilot.model.views.endpoints import endpoints
 from pilot.model.views.imports import ImportKey
 from pilot.model.views.services import service
 from pilot.model.views.sidecar_scope import EgressListener
-from pilot.translate.listener.address import ANY_IPV4, ANY_IPV6, UNIX, loopbacks, wildcards
+from pilot.model.virtual_addresses import ANY_IPV4, AddressFamiliesFacet, bound_addresses
+from pilot.translate.listener.address import ANY_IPV6, UNIX, loopbacks, wildcards
 
 PRIVILEGED = 1024
 
@@ -40,6 +41,12 @@ class PlaceKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     refused: frozenset[int] = frozenset()
     own_address: str = ""
     pods_as_chains: bool = False
+
+    @property
+    def families(self) -> AddressFamiliesFacet:
+        """Returns which addresses of services the proxy uses."""
+        dual = self.dual_stack and self.ipv4 and self.ipv6
+        return AddressFamiliesFacet(self.ipv4, self.ipv6, dual, self.auto_addresses, self.cluster)
 
     @property
     def wildcards(self) -> tuple[str, ...]:
@@ -159,19 +166,4 @@ def _specific(address: str, found: Service, place: PlaceKey) -> str:
 
 
 def _addresses(found: Service, place: PlaceKey) -> list[tuple[str, ...]]:
-    """Returns the addresses of a service as a proxy sees them, each with the further ones that belong to it.
-
-    Each address of a ServiceEntry stands for itself; those of a Kubernetes Service are one address of several families.
-    """
-    if found.registry is Registry.EXTERNAL and found.addresses:
-        return [(a,) for a in found.addresses]
-    own = given = found.addresses_in(place.cluster)
-    if not own and place.auto_addresses:
-        given = tuple(sorted(found.auto_addresses, key=lambda a: ":" in a))
-    usable = tuple(a for a in given if (place.ipv6 if ":" in a else place.ipv4))
-    if place.ipv4 and place.ipv6:
-        usable = tuple(a for a in usable if (":" in a) is (":" in usable[0]))
-    if not usable:
-        return [(own[0] if own else ANY_IPV4,)]
-    every = given if place.dual_stack and place.ipv4 and place.ipv6 else usable
-    return [(usable[0], *every[1:])]
+    return bound_addresses(found, place.families)

@@ -12,9 +12,10 @@ from pilot.model.facets import ListeningFacet, OutboundListenersFacet, SpanTagsF
 from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
 from pilot.model.views.sidecar_scope import outbound_traffic_policy
+from pilot.model.virtual_addresses import ANY_IPV4
 from pilot.translate import names
 from pilot.translate.access_log import build_listener_access_logs
-from pilot.translate.listener.address import ANY_IPV4, loopbacks, wildcards
+from pilot.translate.listener.address import loopbacks, wildcards
 from pilot.translate.listener.chain_spec import HttpRoutes, OutboundChainKey, OutboundListenerKey
 from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.filter_chain import ChainMatch, build_black_hole_chain, build_chain

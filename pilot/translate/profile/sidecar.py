@@ -1,15 +1,17 @@
 """Chooses which resources a sidecar gets."""
 from __future__ import annotations
 
-from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, NAME_TABLE, ROUTE
 from pilot.model.facets import OutboundListenersFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import inbound_facet, outbound_facet, outbound_listeners_facet
+from pilot.model.views.resolver import resolver_facet
 from pilot.model.views.sidecar_routing import sidecar_routes_facet
 from pilot.translate.endpoint.assignment import endpoints_of
 from pilot.translate.listener.inbound import inbound_listeners
 from pilot.translate.listener.outbound import http_listeners, http_listeners_of_others, serves_headless, tcp_listeners, tcp_listeners_of_others
 from pilot.translate.listener.virtual_outbound import capture_listeners
+from pilot.translate.name_table import name_table
 from pilot.translate.profile.clusters import sidecar_cluster_groups
 from pilot.translate.profile.companion import companion_groups
 from pilot.translate.profile.own_endpoints import own_endpoints
@@ -21,7 +23,7 @@ from pilot.translate.profile.sidecar_routes import route_configurations
 def sidecar_plan(db: Mesh, node_id: str) -> Plan:
     """Returns the groups of one sidecar. No node of its own."""
     outbound, inbound = outbound_facet(db, node_id), inbound_facet(db, node_id)
-    listens = outbound_listeners_facet(db, node_id)
+    listens, routes = outbound_listeners_facet(db, node_id), sidecar_routes_facet(db, node_id)
     return Plan({
         CLUSTER: sidecar_cluster_groups(db, outbound, inbound),
         ENDPOINT: (Group(endpoints_of, (outbound,)), *own_endpoints(db, node_id)),
@@ -29,7 +31,8 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
             *_outbound_listeners(db, listens, inbound.tags, inbound.ips[0]),
             Group(inbound_listeners, (inbound,)),
         ),
-        ROUTE: (Group(route_configurations, (listens, sidecar_routes_facet(db, node_id))),),
+        ROUTE: (Group(route_configurations, (listens, routes)),),
+        NAME_TABLE: (Group(name_table, (outbound.scope, resolver_facet(db, node_id, routes.families))),),
         **companion_groups(db),
     }, named=secret_groups(db, node_id))
 

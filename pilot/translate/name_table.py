@@ -1,0 +1,93 @@
+"""Derives the table of names that a proxy's companion answers DNS questions from: the hosts that the proxy sees, and the pods of headless ones.
+
+https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from pilot.derive import Gather, derived
+from pilot.lib.addresses import is_ip
+from pilot.lib.xds_types import NAME_TABLE
+from pilot.model.endpoint import Endpoint, Health
+from pilot.model.facets import ScopeFacet
+from pilot.model.inputs import Mesh
+from pilot.model.service import Registry, Resolution, Service
+from pilot.model.views.endpoints import endpoints
+from pilot.model.views.imports import ImportKey, scope_services
+from pilot.model.views.resolver import ResolverFacet
+from pilot.model.views.services import service
+from pilot.model.virtual_addresses import ANY_IPV4, bound_addresses
+from pilot.translate.resource import Resource, length_delimited
+from protos import nds_pb2
+
+CLUSTER_SET = ".svc.clusterset.local"
+_ANSWERED = (Health.HEALTHY, Health.UNKNOWN)
+
+
+class Answer(NamedTuple):
+    """The entry of one host, serialized as a field of the table. `own`: it is of the proxy's own cluster, or of no cluster."""
+
+    host: str
+    entry: bytes
+    own: bool = True
+
+
+@derived
+def _imports(db: Mesh, scope: ScopeFacet, _: ResolverFacet) -> tuple[ImportKey, ...]:
+    return tuple(scope_services(db, scope).values())
+
+
+@derived
+def _answers(db: Mesh, item: ImportKey, by: ResolverFacet) -> tuple[Answer, ...] | None:
+    """Returns the entries of a service, that of the service itself last; None where it has no address to answer with."""
+    found = service(db, item.ref)
+    if found is None or found.resolution is Resolution.ALIAS:
+        return None
+    given = [first for first, *_ in bound_addresses(found, by.families)]
+    if given != [ANY_IPV4]:
+        addresses = [a for a in given if is_ip(a)]
+        return (_answer(found, found.hostname, addresses, found.name),) if addresses else None
+    ports = item.visible_ports(found)
+    if found.resolution is not Resolution.PASSTHROUGH or not ports:
+        return None
+    members = [e for e in endpoints(db, found.ref, ports[0].number) if e.health in _ANSWERED and by.reaches(e) and all(map(is_ip, e.addresses))]
+    near = [e for e in members if by.all_clusters or e.cluster_id == by.cluster_id]
+    addresses = [a for e in near for a in e.addresses]
+    own = (_answer(found, found.hostname, addresses, found.name),) if addresses else ()
+    return (*_pods(found, members, by.cluster_id), *own) or None
+
+
+def _pods(found: Service, members: list[Endpoint], cluster_id: str) -> Iterator[Answer]:
+    """Yields an entry for each pod that has a name below its service's, `pod.service.namespace.svc.domain`."""
+    _, dot, domain = found.hostname.partition(".")
+    for endpoint in members:
+        if endpoint.subdomain and dot:
+            short = f"{endpoint.hostname}.{endpoint.subdomain}"
+            yield _answer(found, f"{short}.{domain}", endpoint.addresses, short)._replace(own=endpoint.cluster_id == cluster_id)
+
+
+def _answer(found: Service, host: str, addresses: tuple[str, ...] | list[str], short: str) -> Answer:
+    info = nds_pb2.NameTable.NameInfo(ips=addresses, registry=found.registry.value)
+    if found.registry is Registry.KUBERNETES and not host.endswith(CLUSTER_SET):
+        info.namespace, info.shortname = found.namespace, short
+    pair = length_delimited(1, host.encode()) + length_delimited(2, info.SerializeToString(deterministic=True))
+    return Answer(host, length_delimited(1, pair))
+
+
+_by_service: Gather[ImportKey, [ScopeFacet, ResolverFacet], tuple[Answer, ...]] = Gather(
+    "names of services", _imports, _answers, passed=lambda scope, by: (by,)
+)
+"""The entries of each service, which proxies of many scopes share."""
+
+
+@derived
+def name_table(db: Mesh, scope: ScopeFacet, by: ResolverFacet) -> Mapping[str, Resource]:
+    """Returns the one table, which has no name. Of two pods of one name that of the proxy's own cluster counts, else the first."""
+    entries: dict[str, Answer] = {}
+    for answers in _by_service(db, scope, by).values():
+        for answer in answers:
+            if answer.host not in entries or (answer.own and not entries[answer.host].own):
+                entries[answer.host] = answer
+    return {"": Resource("", NAME_TABLE, b"".join(answer.entry for answer in entries.values()))}

@@ -13,6 +13,7 @@ import uvloop
 from aiohttp import web
 
 from pilot.app.authentication import Entrance
+from pilot.app.controlz import ControlzPort
 from pilot.app.debug_access import HttpIdentities, over_xds
 from pilot.app.first_load import FirstLoad, HeldClock
 from pilot.app.key_sets import make_key_sets
@@ -24,6 +25,7 @@ from pilot.app.part import Part, Parts
 from pilot.app.ports import GrpcPort, GrpcServices, HttpPort, SecurePort
 from pilot.app.secret_review import SecretReview
 from pilot.app.security import Security
+from pilot.app.stacks import log_stacks
 from pilot.app.sweeper import Sweeper
 from pilot.app.told_roots import ToldRoots
 from pilot.app.webhooks import Webhooks
@@ -74,6 +76,7 @@ async def _run_until_signal(settings: Settings) -> None:
     plane = ControlPlane(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, plane.end)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, log_stacks)
     await plane.run()
 
 
@@ -158,6 +161,8 @@ class ControlPlane:
         """Yields what starts, in this order: readiness first of all, so that something answers 503; nothing is followed before proxies can
         connect, because parts stop in reverse and configuration stands still while streams drain."""
         yield from self._make_http_ports()
+        if self.addresses.controlz is not None:
+            yield self._port("ControlZ", ControlzPort(self.addresses.controlz, self.metrics, self.end))
         mesh_files = MeshFiles(*mesh_file_paths(self.settings), self._batch, self.problems)
         yield Part("the first load", FirstLoad(mesh_files, self.files, self.kubernetes, self._batch, self._clock).start)
         yield Part("the key sets of issuers", self._key_sets.start, self._key_sets.stop)

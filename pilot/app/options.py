@@ -8,7 +8,7 @@ from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
 from pilot.serve.address import Address, parse_address
 from pilot.settings import Settings
-from pilot.settings.process import IngestSettings
+from pilot.settings.process import IngestSettings, ProcessSettings
 
 
 class Addresses(NamedTuple):
@@ -19,6 +19,7 @@ class Addresses(NamedTuple):
     monitoring: Address | None
     secure: Address | None
     webhooks: Address | None
+    controlz: Address | None
 
 
 def parse_addresses(settings: Settings) -> Addresses:
@@ -29,7 +30,16 @@ def parse_addresses(settings: Settings) -> Addresses:
         parse_address(settings.process.monitoring_address, "monitoringAddr"),
         parse_address(settings.secure_port.address, "secureGRPCAddr"),
         parse_address(settings.webhook.address, "httpsAddr"),
+        controlz_address(settings.process),
     )
+
+
+def controlz_address(settings: ProcessSettings) -> Address | None:
+    """Returns where ControlZ listens, None where it does not. FlagError where the port is none."""
+    if not 0 <= settings.controlz_port <= 65535:
+        raise FlagError(f"invalid argument for --ctrlz_port: {settings.controlz_port} is not a port")
+    host = {"*": "", "localhost": "127.0.0.1"}.get(settings.controlz_address, settings.controlz_address)
+    return Address(host, settings.controlz_port) if settings.controlz_port else None
 
 
 def parse_aliases(pairs: Iterable[str]) -> dict[str, str]:

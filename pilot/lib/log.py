@@ -72,12 +72,9 @@ class TabbedLine(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        parts = [rfc3339(record.created), level_name(record), scope_name(record), one_line(message(record))]
+        parts = [rfc3339(record.created), level_name(record), scope_name(record), caller(record), one_line(message(record))]
         line = "\t".join(part for part in parts if part)
-        return f"{line}\n{self._trace(record)}" if record.exc_info else line
-
-    def _trace(self, record: logging.LogRecord) -> str:
-        return "\n".join(f"  {one_line(line)}" for line in trace(self, record).split("\n"))
+        return "\n".join((line, *(f"  {one_line(below)}" for text in traces(self, record) for below in text.split("\n"))))
 
 
 class JsonLine(logging.Formatter):
@@ -85,8 +82,7 @@ class JsonLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {"level": level_name(record), "time": rfc3339(record.created), "scope": scope_name(record), "msg": message(record)}
-        if record.exc_info:
-            fields["stack"] = trace(self, record)
+        fields["caller"], fields["stack"] = caller(record), "\n".join(traces(self, record))
         return json.dumps({name: value for name, value in fields.items() if value}, separators=(",", ":"))
 
 
@@ -104,6 +100,17 @@ def trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     """Returns the trace of a record's error, cut; the error itself, which comes last, is not left out."""
     text = formatter.formatException(record.exc_info) if record.exc_info else ""
     return text if len(text) <= 2 * MESSAGE_LENGTH else f"{cut(text, MESSAGE_LENGTH)}\n{text[-MESSAGE_LENGTH:]}"
+
+
+def traces(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+    """Returns what is written below a message: the trace of its error, and the stack that its scope is to have."""
+    stack = cut(record.stack_info, 2 * MESSAGE_LENGTH) if record.stack_info else ""
+    return [text for text in (trace(formatter, record), stack) if text]
+
+
+def caller(record: logging.LogRecord) -> str:
+    """Returns the place in the code that a record comes from, where its scope is to say it; else ""."""
+    return str(getattr(record, "caller", ""))
 
 
 def level_name(record: logging.LogRecord) -> str:

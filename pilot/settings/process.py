@@ -18,6 +18,8 @@ class ProcessSettings:
         "", "Name of this pod, by which istioctl tells control planes apart, and replicas each other in elections; there, empty is a random one.",
         env="POD_NAME",
     )
+    controlz_address: str = setting("localhost", "Address of ControlZ; * for every interface. It asks nobody who they are.", flag="ctrlz_address")
+    controlz_port: int = setting(9876, "Port of ControlZ, the pages that change levels of logs while it runs. 0: none.", flag="ctrlz_port")
     shutdown_duration: Duration = setting(parse_duration("10s"), "Time that open streams get to end after SIGTERM.", flag="shutdownDuration")
 
 

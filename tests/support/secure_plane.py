@@ -72,7 +72,7 @@ async def running(folder: pathlib.Path, environ: dict[str, str] | None = None, *
     config.mkdir(exist_ok=True)
     keys = write_keys(folder / "keys.json")
     given = {"configDir": str(config), "tokenKeys": str(keys), **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
-    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    arguments = ["--ctrlz_port=0", *(f"--{name.replace('_', '-')}={value}" for name, value in given.items())]
     plane = ControlPlane(load(arguments, environ or {}).settings, VirtualClock())
     task = asyncio.create_task(plane.run())
     try:

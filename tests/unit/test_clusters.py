@@ -241,7 +241,7 @@ async def test_a_process_with_the_folders_of_two_clusters(tmp_path: pathlib.Path
         (tmp_path / name / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     addresses = [f"--{flag}=127.0.0.1:{free_port()}" for flag in ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")]
     folders = ["--clusterID", "home", "--configDir", str(tmp_path / "home"), "--configDir", f"west={tmp_path / 'west'}"]
-    plane = ControlPlane(load([*addresses, *folders], {}).settings)
+    plane = ControlPlane(load([*addresses, *folders, "--ctrlz_port=0"], {}).settings)
     running = asyncio.create_task(plane.run())
     async with asyncio.timeout(30):
         while not plane.ready:

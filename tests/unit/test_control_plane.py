@@ -58,7 +58,7 @@ async def until(check: Callable[[], bool]) -> None:
 
 @contextlib.asynccontextmanager
 async def running(folder: pathlib.Path, **flags: str) -> AsyncIterator[Running]:
-    given = {"configDir": str(folder), **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
+    given = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
     clock = VirtualClock()
     plane = ControlPlane(load([f"--{name}={value}" for name, value in given.items()], {}).settings, clock)
     task = asyncio.create_task(plane.run())
@@ -162,7 +162,8 @@ async def test_not_ready_while_it_drains_and_a_busy_proxy_gets_the_time_to_finis
 
 
 async def test_a_start_that_fails_leaves_no_port_open(tmp_path: pathlib.Path) -> None:
-    plane = ControlPlane(load([f"--configDir={tmp_path / 'missing'}", *(f"--{name}=127.0.0.1:0" for name in ADDRESSES)], {}).settings)
+    flags = [f"--configDir={tmp_path / 'missing'}", "--ctrlz_port=0", *(f"--{name}=127.0.0.1:0" for name in ADDRESSES)]
+    plane = ControlPlane(load(flags, {}).settings)
     with pytest.raises(StartError, match="--configDir"):
         await plane.run()
     assert plane.ports["HTTP"].number > 0, "it listened first of all"
@@ -171,7 +172,7 @@ async def test_a_start_that_fails_leaves_no_port_open(tmp_path: pathlib.Path) ->
 
 
 async def test_an_end_before_everything_has_started_leaves_no_port_open(tmp_path: pathlib.Path) -> None:
-    plane = ControlPlane(load([f"--configDir={tmp_path}", *(f"--{name}=127.0.0.1:0" for name in ADDRESSES)], {}).settings)
+    plane = ControlPlane(load([f"--configDir={tmp_path}", "--ctrlz_port=0", *(f"--{name}=127.0.0.1:0" for name in ADDRESSES)], {}).settings)
     plane.end()
     async with asyncio.timeout(30):
         await plane.run()

@@ -48,7 +48,7 @@ class Plane:
     """A control plane in this process."""
 
     def __init__(self, environ: Mapping[str, str], **flags: str) -> None:
-        given = {**dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
+        given = {"ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
         quick = {"PILOT_DEBOUNCE_AFTER": "1ms"}
         self.plane = ControlPlane(load([f"--{name}={value}" for name, value in given.items()], {**quick, **environ}).settings)
         self.task = asyncio.create_task(self.plane.run())
@@ -144,7 +144,7 @@ async def test_a_kubeconfig_that_makes_no_sense_ends_the_start(tmp_path: pathlib
     if text is not None:
         (tmp_path / "config").write_text(text)
     flags = [f"--{name}=127.0.0.1:0" for name in ADDRESSES]
-    plane = ControlPlane(load([f"--kubeconfig={tmp_path / 'config'}", *flags], {}).settings)
+    plane = ControlPlane(load([f"--kubeconfig={tmp_path / 'config'}", "--ctrlz_port=0", *flags], {}).settings)
     with pytest.raises(StartError, match="kubeconfig"):
         await plane.run()
 

@@ -45,7 +45,7 @@ def taken() -> Iterator[int]:
 
 
 def flags(folder: pathlib.Path, **changed: str) -> list[str]:
-    given = {"configDir": str(folder), **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **changed}
+    given = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **changed}
     return [f"--{name}={value}" for name, value in given.items()]
 
 
@@ -63,6 +63,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ({"grpcAddr": "15010"}, "invalid argument for --grpcAddr: '15010' is not host:port or :port"),
         ({"httpAddr": "::1:80"}, "invalid argument for --httpAddr"),
         ({"httpAddr": "a:70000"}, "invalid argument for --httpAddr"),
+        ({"ctrlz_port": "70000"}, "invalid argument for --ctrlz_port: 70000 is not a port"),
         ({"shutdownDuration": "soon"}, "invalid argument for --shutdownDuration"),
         ({"clusterAliases": "a=one,b=one"}, "cluster 'one' has more than one alias"),
         ({"clusterAliases": "one"}, "'one' is not alias=cluster"),
@@ -83,7 +84,7 @@ def test_a_port_that_is_in_use(flag: str, taken: int, tmp_path: pathlib.Path) ->
 
 def test_it_logs_its_flags_serves_and_ends_on_a_signal(tmp_path: pathlib.Path) -> None:
     http = free_port()
-    given = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", secureGRPCAddr="", ctrlz_port="0")
+    given = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", secureGRPCAddr="", plugins="0")
     process = subprocess.Popen([PROGRAM, "discovery", *given], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = []
@@ -92,7 +93,7 @@ def test_it_logs_its_flags_serves_and_ends_on_a_signal(tmp_path: pathlib.Path) -
         if "ready" in line:
             break
     assert any(f'\tinfo\tFLAG: --httpAddr="127.0.0.1:{http}"' in line for line in lines)
-    assert any("--ctrlz_port is not known and has no effect" in line for line in lines)
+    assert any("--plugins is not known and has no effect" in line for line in lines)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 0

@@ -1,0 +1,69 @@
+"""The process and its memory as plain data, under the names that a Go process has for them."""
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import pathlib
+import socket
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+_STATUS = pathlib.Path("/proc/self/status")
+# What CPython does not count, or has nothing of: spans, caches and profiling buckets of Go's allocator, finished pauses, sizes of allocations
+_NOT_COUNTED = (
+    "TotalAlloc", "Lookups", "Mallocs", "Frees", "HeapIdle", "HeapReleased", "MSpanInuse", "MSpanSys", "MCacheInuse", "MCacheSys", "BuckHashSys",
+    "GCSys", "NextGC", "LastGC", "PauseTotalNs", "NumForcedGC", "GCCPUFraction",
+)  # fmt: skip
+
+
+def home(name: str, address: str) -> dict[str, Any]:
+    """Returns what the first page shows. `address` is the one that was asked; CurrentTime is in nanoseconds, HeapSize in bytes."""
+    memory = memory_statistics()
+    return {
+        "ProcessName": name, "HeapSize": memory["HeapAlloc"], "NumGC": memory["NumGC"], "CurrentTime": time.time_ns(),
+        "Hostname": socket.gethostname(), "IP": address,
+    }  # fmt: skip
+
+
+def process_facts() -> dict[str, Any]:
+    """Returns identifiers, folders and the numbers of threads and of tasks of the running event loop, which stand for goroutines."""
+    return {
+        "egid": os.getegid(), "euid": os.geteuid(), "gid": os.getgid(), "groups": os.getgroups() or None, "pid": os.getpid(), "ppid": os.getppid(),
+        "uid": os.getuid(), "wd": _working_folder(), "hostname": socket.gethostname(), "tempdir": tempfile.gettempdir(),
+        "threads": _status().get("Threads", threading.active_count()), "goroutines": len(asyncio.all_tasks()),
+    }  # fmt: skip
+
+
+def memory_statistics() -> dict[str, Any]:
+    """Returns bytes, and numbers of collections. Sys is what is resident; of it the heap is what belongs to no file. 0 where there is no such
+    number of a Python process, and everywhere without /proc."""
+    status = _status()
+    heap, stack = 1024 * status.get("RssAnon", 0), 1024 * status.get("VmStk", 0)
+    counted = {
+        "Alloc": heap, "Sys": 1024 * status.get("VmRSS", 0), "HeapAlloc": heap, "HeapSys": heap, "HeapInuse": heap,
+        "HeapObjects": sys.getallocatedblocks(), "StackInuse": stack, "StackSys": stack,
+        "OtherSys": 1024 * (status.get("RssFile", 0) + status.get("RssShmem", 0)),
+        "NumGC": sum(generation["collections"] for generation in gc.get_stats()), "EnableGC": gc.isenabled(), "DebugGC": bool(gc.get_debug()),
+    }  # fmt: skip
+    return {**dict.fromkeys(_NOT_COUNTED, 0), **counted, "PauseNs": [], "PauseEnd": [], "BySize": []}
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # it was removed
+
+
+def _status() -> dict[str, int]:
+    """Returns the numbers of /proc/self/status by name, sizes in KiB; none on a system without it."""
+    try:
+        lines = _STATUS.read_text().splitlines()
+    except OSError:
+        return {}
+    parts = (line.replace(":", " ").split() for line in lines)
+    return {words[0]: int(words[1]) for words in parts if len(words) >= 2 and words[1].isdigit()}

@@ -1,0 +1,283 @@
+"""ControlZ: its pages, its plain data, and what may be changed with it."""
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from pilot.controlz import application as application_module
+from pilot.controlz.application import LARGEST_BODY, application
+from pilot.controlz.control import Control
+from pilot.controlz.environment import HIDDEN, shown_arguments, shown_environment
+from pilot.lib import log
+from pilot.lib.build_info import BuildInfo
+from pilot.lib.log_scopes import find_scope, set_output_level
+from pilot.lib.metrics import Metrics
+from tests.support.logs import logging_as_before
+
+__all__ = ["logging_as_before"]
+SCOPE = "controlz-test"
+PLAIN = "text/plain; charset=utf-8"
+ENVIRON = {"ZONE": "<b>west</b>", "API_TOKEN": "MARKED-1", "HOME": "/root", "PROXY": "http://me:MARKED-2@proxy:3128"}
+ARGUMENTS = ("/bin/pilot-discovery", "discovery", "--password=MARKED-3", "--token", "MARKED-4", "--domain", "a<b")
+TOPICS = ("scope", "mem", "env", "proc", "arg", "version", "metric", "signal")
+Client = TestClient[Any, Any]
+
+
+class Process:
+    """What the site did with the process."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self.stacks = 0
+
+    def count_stacks(self) -> None:
+        self.stacks += 1
+
+
+@pytest.fixture(autouse=True)
+def scope() -> Iterator[None]:
+    log.scope(SCOPE)
+    set_output_level(SCOPE, "info")
+    yield
+    log.scope(SCOPE).setLevel(0)
+    log.scope(SCOPE).filters.clear()
+
+
+@pytest.fixture
+async def process() -> Process:
+    return Process()
+
+
+@pytest.fixture
+async def site(process: Process) -> AsyncIterator[Client]:
+    metrics = Metrics(BuildInfo("1.2", "abc", "Clean"))
+    metrics.connected("1.30")
+    build = BuildInfo("1.2", "abc", "Clean")
+    control = Control("pilot-discovery", build, ARGUMENTS, ENVIRON, metrics.exposition, process.ended.set, process.count_stacks)
+    async with TestClient(TestServer(application(control))) as client:
+        yield client
+
+
+async def data(site: Client, path: str) -> Any:
+    async with site.get(path) as answer:
+        assert (answer.status, answer.headers["Content-Type"]) == (200, PLAIN)
+        text = await answer.text()
+    assert text.endswith("\n")
+    return json.loads(text)
+
+
+async def asked(site: Client, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
+    async with site.request(method, path, data=body, allow_redirects=False) as answer:
+        return answer.status, await answer.text()
+
+
+# -- scopes ------------------------------------------------------------------------------------------------------------
+
+
+async def test_scopes_are_listed_by_name_and_one_by_one(site: Client) -> None:
+    listed = await data(site, "/scopej/")
+    assert [s["name"] for s in listed] == sorted(s["name"] for s in listed)
+    assert {"default", SCOPE} <= {s["name"] for s in listed}
+    expected = {"name": SCOPE, "description": "", "output_level": "info", "stack_trace_level": "none", "log_callers": False}
+    assert await data(site, f"/scopej/{SCOPE}") == expected
+    assert expected in listed
+
+
+@pytest.mark.usefixtures("logging_as_before")
+async def test_a_level_that_is_put_takes_effect_at_once(site: Client, tmp_path: pathlib.Path) -> None:
+    log.configure("default:info", False, [str(tmp_path / "log")])
+    log.scope(SCOPE).debug("before")
+    body = json.dumps({"name": SCOPE, "output_level": "debug"}).encode()
+    assert await asked(site, "PUT", f"/scopej/{SCOPE}", body) == (202, "")
+    log.scope(SCOPE).debug("after")
+    for handler in log.scope("default").handlers:
+        handler.flush()
+    assert [line.split("\t")[1:] for line in (tmp_path / "log").read_text().splitlines()] == [["debug", SCOPE, "after"]]
+    assert (await data(site, f"/scopej/{SCOPE}"))["output_level"] == "debug"
+
+
+async def test_only_what_a_change_says_is_changed(site: Client) -> None:
+    for body in (b'{"output_level":"warn"}', b'{"stack_trace_level":"error","output_level":""}', b'{"log_callers":true}', b"{}"):
+        assert await asked(site, "PUT", f"/scopej/{SCOPE}", body) == (202, "")
+    state = find_scope(SCOPE)
+    assert state is not None
+    assert state[2:] == ("warn", "error", True)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("no-such-scope", b"{}", "unknown scope name: no-such-scope\n"),
+        ("a%0Ab", b"{}", "unknown scope name: a\\nb\n"),
+        (SCOPE, b"", "unable to decode request: "),
+        (SCOPE, b"{", "unable to decode request: "),
+        (SCOPE, b"[]", "unable to decode request: "),
+        (SCOPE, b'{"output_level":"\xff"}', "unable to decode request: "),
+        (SCOPE, b'{"output_level":7}', "unable to decode request: "),
+        (SCOPE, b'{"output_level":"loud"}', "output_level: 'loud' is not a log level: use debug, info,"),
+        (SCOPE, b'{"output_level":"debug","stack_trace_level":"loud"}', "stack_trace_level: 'loud' is not a log level"),
+    ],
+)
+async def test_a_change_that_makes_no_sense_is_a_sentence_and_changes_nothing(site: Client, path: str, body: bytes, sentence: str) -> None:
+    status, text = await asked(site, "PUT", f"/scopej/{path}", body)
+    assert status == 400
+    assert text.startswith(sentence)
+    assert text.count("\n") == 1
+    assert await data(site, f"/scopej/{SCOPE}") == {
+        "name": SCOPE, "description": "", "output_level": "info", "stack_trace_level": "none", "log_callers": False,
+    }  # fmt: skip
+
+
+async def test_an_unknown_scope_is_not_shown(site: Client) -> None:
+    assert await asked(site, "GET", "/scopej/nothing") == (400, "unknown scope name: nothing\n")
+
+
+async def test_a_body_that_is_too_large_is_not_taken(site: Client) -> None:
+    body = b'{"name":"' + b"a" * LARGEST_BODY + b'","output_level":"debug"}'
+    assert await asked(site, "PUT", f"/scopej/{SCOPE}", body) == (413, f"the body of the request has more than {LARGEST_BODY} bytes\n")
+    assert (await data(site, f"/scopej/{SCOPE}"))["output_level"] == "info"
+
+
+async def test_a_body_that_does_not_arrive_is_not_waited_for(site: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application_module, "BODY_SECONDS", 0.0)
+    assert site.port is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    writer.write(f"PUT /scopej/{SCOPE} HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n{{".encode())
+    assert b" 408 " in await reader.readline()
+    writer.close()
+
+
+# -- the other topics --------------------------------------------------------------------------------------------------
+
+
+async def test_home_says_which_process_it_is(site: Client) -> None:
+    facts = await data(site, "/homej/")
+    assert list(facts) == ["ProcessName", "HeapSize", "NumGC", "CurrentTime", "Hostname", "IP"]
+    assert (facts["ProcessName"], facts["IP"]) == ("pilot-discovery", "127.0.0.1")
+
+
+async def test_memory_is_that_of_this_process(site: Client) -> None:
+    memory = await data(site, "/memj/")
+    assert {"Alloc", "TotalAlloc", "Sys", "Mallocs", "HeapAlloc", "StackInuse", "NextGC", "PauseNs", "EnableGC", "BySize"} <= set(memory)
+    assert 0 < memory["HeapAlloc"] <= memory["Sys"]
+    assert memory["HeapObjects"] > 1000
+    assert await asked(site, "PUT", "/memj/forcecollection") == (202, "")
+    assert (await data(site, "/memj/"))["NumGC"] > memory["NumGC"]
+
+
+async def test_the_environment_is_shown_by_name_without_secrets(site: Client) -> None:
+    assert await data(site, "/envj/") == [
+        {"name": "API_TOKEN", "value": HIDDEN}, {"name": "HOME", "value": "/root"},
+        {"name": "PROXY", "value": f"http://{HIDDEN}@proxy:3128"}, {"name": "ZONE", "value": "<b>west</b>"},
+    ]  # fmt: skip
+
+
+async def test_the_process_is_this_one(site: Client) -> None:
+    facts = await data(site, "/procj/")
+    assert list(facts) == ["egid", "euid", "gid", "groups", "pid", "ppid", "uid", "wd", "hostname", "tempdir", "threads", "goroutines"]
+    assert facts["wd"] == str(pathlib.Path.cwd())
+    assert min(facts["pid"], facts["threads"], facts["goroutines"]) >= 1
+
+
+async def test_the_version_is_that_of_the_build(site: Client) -> None:
+    assert await data(site, "/versionj/") == {"version": "1.2", "revision": "abc", "golang_version": "", "status": "Clean", "tag": "1.2"}
+
+
+async def test_metrics_are_families_with_their_samples(site: Client) -> None:
+    families = {family["name"]: family for family in await data(site, "/metricj/")}
+    assert families["pilot_xds"]["type"] == "gauge"
+    assert families["pilot_xds"]["metric"] == [{"name": "pilot_xds", "labels": {"version": "1.30"}, "value": "1"}]
+
+
+# -- pages and commands ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", *(f"/{topic}z/" for topic in TOPICS), "/scopez"])
+async def test_every_page_is_html_that_leads_to_the_others_and_tells_no_secret(site: Client, path: str) -> None:
+    async with site.get(path, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+        text = await answer.text()
+    assert all(f'href="/{topic}z/"' in text for topic in TOPICS)
+    assert "MARKED" not in text
+    assert "<b>west" not in text
+    assert "a<b" not in text
+
+
+async def test_the_page_of_scopes_shows_each_level_chosen(site: Client) -> None:
+    set_output_level(SCOPE, "error")
+    _, text = await asked(site, "GET", "/scopez/")
+    row = text.partition(f'data-scope="{SCOPE}" data-field="output_level">')[2].partition("</select>")[0]
+    assert "<option selected>error</option>" in row
+    assert row.count("selected") == 1
+
+
+@pytest.mark.parametrize("topic", ["scope", "mem", "env", "proc", "version", "home", "metric"])
+async def test_data_without_its_last_slash_is_elsewhere(site: Client, topic: str) -> None:
+    async with site.get(f"/{topic}j", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (301, f"/{topic}j/")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/argj/"), ("GET", "/signalj/"), ("GET", "/x"), ("GET", "/a/b"), ("GET", "/memj/forcecollection"), ("GET", "/signalj/SIGUSR1"),
+        ("PUT", "/signalj/SIGKILL"),
+    ],
+)  # fmt: skip
+async def test_what_there_is_not_is_a_page_that_says_so(site: Client, process: Process, method: str, path: str) -> None:
+    status, text = await asked(site, method, path)
+    assert (status, "There is no such page" in text) == (404, True)
+    assert process.stacks == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/scopej/"), ("DELETE", f"/scopej/{SCOPE}"), ("OPTIONS", f"/scopej/{SCOPE}"), ("POST", "/envj/"), ("GET", "/homej/exit")],
+)
+async def test_wrong_methods_are_refused_without_a_word(site: Client, process: Process, method: str, path: str) -> None:
+    assert await asked(site, method, path) == (405, "")
+    assert not process.ended.is_set()
+
+
+async def test_the_process_ends_only_after_the_answer(site: Client, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application_module, "EXIT_SECONDS", 0.0)
+    assert await asked(site, "PUT", "/homej/exit") == (202, "")
+    async with asyncio.timeout(30):
+        await process.ended.wait()
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+async def test_the_signal_has_stacks_written(site: Client, process: Process, method: str) -> None:
+    assert await asked(site, method, "/signalj/SIGUSR1") == (202, "")
+    assert process.stacks == 1
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["API_TOKEN", "DB_PASSWORD", "pgpwd", "CLIENT_SECRET", "AWS_ACCESS_KEY_ID", "KEY", "TLS_PRIVATE", "apiKey", "MY_CREDENTIALS", "AUTH"]
+)
+def test_names_of_secrets_hide_their_values(name: str) -> None:
+    assert shown_environment({name: "MARKED"}) == [{"name": name, "value": HIDDEN}]
+
+
+@pytest.mark.parametrize("value", ["-----BEGIN EC PRIVATE KEY-----\nMARKED", "eyJhbGciOiJub25lIn0.MARKED.MARKED", "Bearer MARKED"])
+def test_values_that_are_secrets_are_hidden_whatever_their_name(value: str) -> None:
+    assert shown_environment({"HARMLESS": value}) == [{"name": "HARMLESS", "value": HIDDEN}]
+
+
+@pytest.mark.parametrize(("name", "value"), [("POD_NAME", "istiod-1"), ("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("MONKEY", "banana"), ("TOKEN", "")])
+def test_what_is_no_secret_is_shown(name: str, value: str) -> None:
+    assert shown_environment({name: value}) == [{"name": name, "value": value}]
+
+
+def test_values_of_secret_flags_are_hidden() -> None:
+    shown = shown_arguments(ARGUMENTS)
+    assert shown == ["/bin/pilot-discovery", "discovery", f"--password={HIDDEN}", "--token", HIDDEN, "--domain", "a<b"]

@@ -13,11 +13,12 @@ import time
 from typing import Any
 
 _STATUS = pathlib.Path("/proc/self/status")
-# What CPython does not count, or has nothing of: spans, caches and profiling buckets of Go's allocator, finished pauses, sizes of allocations
-_NOT_COUNTED = (
-    "TotalAlloc", "Lookups", "Mallocs", "Frees", "HeapIdle", "HeapReleased", "MSpanInuse", "MSpanSys", "MCacheInuse", "MCacheSys", "BuckHashSys",
-    "GCSys", "NextGC", "LastGC", "PauseTotalNs", "NumForcedGC", "GCCPUFraction",
+_GO_NAMES = (
+    "Alloc", "TotalAlloc", "Sys", "Lookups", "Mallocs", "Frees", "HeapAlloc", "HeapSys", "HeapIdle", "HeapInuse", "HeapReleased", "HeapObjects",
+    "StackInuse", "StackSys", "MSpanInuse", "MSpanSys", "MCacheInuse", "MCacheSys", "BuckHashSys", "GCSys", "OtherSys", "NextGC", "LastGC",
+    "PauseTotalNs", "PauseNs", "PauseEnd", "NumGC", "NumForcedGC", "GCCPUFraction", "EnableGC", "DebugGC", "BySize",
 )  # fmt: skip
+_LISTS = frozenset({"PauseNs", "PauseEnd", "BySize"})
 
 
 def home(name: str, address: str) -> dict[str, Any]:
@@ -40,16 +41,16 @@ def process_facts() -> dict[str, Any]:
 
 def memory_statistics() -> dict[str, Any]:
     """Returns bytes, and numbers of collections. Sys is what is resident; of it the heap is what belongs to no file. 0 where there is no such
-    number of a Python process, and everywhere without /proc."""
+    number of a Python process, such as Go's spans and caches, and everywhere without /proc."""
     status = _status()
     heap, stack = 1024 * status.get("RssAnon", 0), 1024 * status.get("VmStk", 0)
-    counted = {
+    counted: dict[str, Any] = {
         "Alloc": heap, "Sys": 1024 * status.get("VmRSS", 0), "HeapAlloc": heap, "HeapSys": heap, "HeapInuse": heap,
         "HeapObjects": sys.getallocatedblocks(), "StackInuse": stack, "StackSys": stack,
         "OtherSys": 1024 * (status.get("RssFile", 0) + status.get("RssShmem", 0)),
         "NumGC": sum(generation["collections"] for generation in gc.get_stats()), "EnableGC": gc.isenabled(), "DebugGC": bool(gc.get_debug()),
     }  # fmt: skip
-    return {**dict.fromkeys(_NOT_COUNTED, 0), **counted, "PauseNs": [], "PauseEnd": [], "BySize": []}
+    return {name: counted.get(name, [] if name in _LISTS else 0) for name in _GO_NAMES}
 
 
 def _working_folder() -> str:

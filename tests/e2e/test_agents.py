@@ -175,6 +175,12 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     yield from start(tmp_path_factory.mktemp("agents"), {})
 
 
+@pytest.fixture
+def ending(tmp_path: pathlib.Path) -> Iterator[Mesh]:
+    """A mesh whose agents a test ends."""
+    yield from start(tmp_path, {})
+
+
 def test_the_server_sees_the_spiffe_id_of_the_client(mesh: Mesh) -> None:
     said = mesh.forwarded()
     assert "By=spiffe://cluster.local/ns/shop/sa/books" in said
@@ -260,22 +266,22 @@ def test_envoy_takes_everything_that_it_is_sent(mesh: Mesh) -> None:
     assert mesh.network.node.run(lambda: mesh.pilot.metric("pilot_total_xds_rejects")) == 0
 
 
-def test_an_agent_lets_requests_finish_before_it_ends_with_its_envoy(mesh: Mesh) -> None:
-    mesh.backend.reset()
-    mesh.backend.delay = 2.0
+def test_an_agent_lets_requests_finish_before_it_ends_with_its_envoy(ending: Mesh) -> None:
+    ending.backend.reset()
+    ending.backend.delay = 2.0
     answers: list[int] = []
-    asking = threading.Thread(target=lambda: answers.append(mesh.ask("/slow").status))
+    asking = threading.Thread(target=lambda: answers.append(ending.ask("/slow").status))
     asking.start()
-    eventually(lambda: mesh.backend.requests, 20, "the request has arrived")
-    assert mesh.sidecars["books"].stop() == 0
+    eventually(lambda: ending.backend.requests, 20, "the request has arrived")
+    assert ending.sidecars["books"].stop() == 0
     asking.join()
     assert answers == [200]
     with pytest.raises(OSError):  # noqa: PT011
-        mesh.server.run(lambda: mesh.sidecars["books"].get("/ready"))
+        ending.server.run(lambda: ending.sidecars["books"].get("/ready"))
 
 
-def test_an_agent_ends_with_an_error_when_its_envoy_dies(mesh: Mesh) -> None:
-    sidecar = mesh.sidecars["web"]
+def test_an_agent_ends_with_an_error_when_its_envoy_dies(ending: Mesh) -> None:
+    sidecar = ending.sidecars["web"]
     (envoy,) = pathlib.Path(f"/proc/{sidecar.child.pid}/task/{sidecar.child.pid}/children").read_text().split()
     os.kill(int(envoy), signal.SIGKILL)
     assert sidecar.child.wait(20) == 1

@@ -218,7 +218,7 @@ def test_an_edit_of_one_virtual_service_runs_the_same_whatever_else_there_is() -
     assert ran[0]["virtual_host"] == 2  # as its own namespace sees it, and as all others do
     assert ran[0]["segment_bytes"] == 2
     assert ran[0]["layout"] == ran[0]["segment_hosts"] == 0
-    assert ran[0].total() < 50
+    assert ran[0].total() < 60
 
 
 def test_virtual_hosts_are_shared_between_namespaces() -> None:

@@ -130,7 +130,7 @@ def test_what_it_registers(extensions: set[str] | None, expected: FeaturesFacet)
     assert features_of(frozenset(extensions) if extensions is not None else None) == expected
 
 
-@pytest.mark.parametrize(("kind", "types"), [("sidecar", 4), ("router", 4), ("waypoint", 0), ("ztunnel", 0)])
+@pytest.mark.parametrize(("kind", "types"), [("sidecar", 5), ("router", 4), ("waypoint", 0), ("ztunnel", 0)])
 def test_plans_by_kind(kind: str, types: int) -> None:
     made, node = connected(kind=kind)
     assert len(plan(made.mesh, node).groups) == types

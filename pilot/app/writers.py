@@ -29,8 +29,8 @@ ROOTS_LEASE, ADDRESSES_LEASE = "istio-namespace-controller-election", "istio-ip-
 
 
 class Writers:
-    """Those that write, each while this replica leads in its matter, but `entries` and the roots in webhook configurations always. `start` and
-    `stop` once."""
+    """Everything that writes to API servers, each part while this replica leads in its matter, but `entries` and the roots in webhook
+    configurations always. `start` and `stop` once."""
 
     def __init__(
         self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: CertificateAuthority | None, terms: Terms = Terms()  # noqa: B008

@@ -1,1 +1,1 @@
-"""From files to table rows: decode, debounce, commit."""
+"""Objects of files and API servers become rows of tables: they are decoded, debounced and committed."""

@@ -90,11 +90,11 @@ class Metrics:
         self._at("citadel_server_csr_count").inc()
 
     def csr_unauthenticated(self) -> None:
-        """Its caller is unknown, or may not have the certificate."""
+        """The caller who asks for a certificate is unknown, or may not have it."""
         self._at("citadel_server_authentication_failure_count").inc()
 
     def csr_failed(self, code: str) -> None:
-        """It could not be answered; `code` is the cause in Istio's words."""
+        """A request for a certificate could not be answered; `code` is the cause in Istio's words."""
         self._at("citadel_server_csr_sign_err_count", code).inc()
 
     def csr_signed(self) -> None:

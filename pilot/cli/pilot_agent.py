@@ -7,14 +7,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pilot.agent.settings import AgentSettings
+from pilot.cli.commands import Command, Program
 from pilot.lib import flags, log
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
-from pilot.lib.text import one_line
 from pilot.settings.document import sections
 from pilot.settings.parse import load_sections
 from pilot.settings.usage import flag_sections
@@ -123,33 +123,17 @@ def help_(_: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+COMMANDS: dict[str, Command] = {
     "proxy": proxy, "wait": wait, "request": request, "version": version, "collateral": collateral, "help": help_, "--help": help_, "-h": help_,
 }  # fmt: skip
 
 
+PROGRAM = Program("pilot-agent", COMMANDS, "proxy", USAGE, (StartError, AskError))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status: that of the command, 1 after one sentence on standard error, or 2 without a command."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments:
-        print(USAGE, end="", file=sys.stderr)
-        return 2
-    name, *rest = arguments
-    command = COMMANDS.get(name)
-    if command is None:
-        return _fail(f"unknown command {name!r} for pilot-agent; pilot-agent --help lists the commands")
-    try:
-        return command(rest)
-    except FlagError as error:
-        return _fail(f"{error}; pilot-agent {name} --help says how it is used" if name == "proxy" else str(error))
-    except (StartError, AskError) as error:
-        return _fail(str(error))
-
-
-def _fail(text: str) -> int:
-    """Prints one sentence for the user; returns the exit status."""
-    print(f"Error: {one_line(text)}", file=sys.stderr)
-    return 1
+    """Runs one command; returns the exit status."""
+    return PROGRAM.run(argv)
 
 
 if __name__ == "__main__":

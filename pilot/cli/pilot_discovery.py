@@ -6,14 +6,14 @@ import os
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from pilot.cli.commands import Command, Program, fail
 from pilot.cli.resources import claim_resources
 from pilot.lib import log
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
-from pilot.lib.text import one_line
 from pilot.settings.document import document
 from pilot.settings.parse import load
 from pilot.settings.usage import usage
@@ -65,12 +65,12 @@ def discovery(argv: Sequence[str]) -> int:
 
         app.run(loaded.settings)
     except StartError as error:
-        return _fail(str(error))
+        return fail(str(error))
     except MemoryError:
-        return _fail("there is not enough memory")
+        return fail("there is not enough memory")
     except (OSError, RuntimeError) as error:
         if isinstance(error, OSError) or str(error) == NO_THREAD:
-            return _fail(f"the system grants too little: {getattr(error, 'strerror', None) or error}")
+            return fail(f"the system grants too little: {getattr(error, 'strerror', None) or error}")
         raise
     return 0
 
@@ -110,33 +110,17 @@ def help_(_: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+COMMANDS: dict[str, Command] = {
     "discovery": discovery, "request": request, "version": version, "collateral": collateral, "help": help_, "--help": help_, "-h": help_,
 }  # fmt: skip
 
 
+PROGRAM = Program("pilot-discovery", COMMANDS, "discovery", NO_COMMAND, (RequestError,))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status: 0, 1 after one sentence on standard error, or 2 where no command is given."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments:
-        print(NO_COMMAND, end="", file=sys.stderr)
-        return 2
-    name, *rest = arguments
-    command = COMMANDS.get(name)
-    if command is None:
-        return _fail(f"unknown command {name!r} for pilot-discovery; pilot-discovery --help lists the commands")
-    try:
-        return command(rest)
-    except FlagError as error:
-        return _fail(f"{error}; pilot-discovery {name} --help says how it is used" if name == "discovery" else str(error))
-    except RequestError as error:
-        return _fail(str(error))
-
-
-def _fail(text: str) -> int:
-    """Prints one sentence for the user; returns the exit status."""
-    print(f"Error: {one_line(text)}", file=sys.stderr)
-    return 1
+    """Runs one command; returns the exit status."""
+    return PROGRAM.run(argv)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""In the delta variant of xDS, requests and responses carry what changed.
+"""Sessions of the delta variant of xDS: requests and responses carry what changed.
 
 Where the reference and the protocol's text differ, the text wins, because Envoy follows it: a name that is subscribed to again is
 answered again, and a stale nonce does not make the changes of subscription in the same request void (Envoy sends each once).

@@ -1,4 +1,4 @@
-"""In the state-of-the-world variant of xDS, a request names all that is wanted, and a response to a wildcard carries all there is."""
+"""Sessions of the state-of-the-world variant of xDS: a request names all that is wanted, a response to a wildcard carries all there is."""
 from __future__ import annotations
 
 from collections.abc import Sequence

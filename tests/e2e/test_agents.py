@@ -16,6 +16,7 @@ from cryptography import x509
 
 from tests.support import certificates
 from tests.support.backends import Answer, Backend, ask
+from tests.support.books import books
 from tests.support.certificates import DAY, write_plugged_in
 from tests.support.netns import Host, Network, capture
 from tests.support.processes import ControlPlane, Process, eventually
@@ -26,35 +27,13 @@ from tests.support.tokens import write_keys
 NODE, CLIENT, SERVER, VIP = "10.78.0.1", "10.78.1.1", "10.78.1.2", "10.78.96.10"
 QUICK = {"SECRET_TTL": "30s", "SECRET_GRACE_PERIOD_RATIO": "0.9"}
 """A certificate is renewed after three seconds, so that some come and go in a test, and would do for half a minute."""
-OBJECTS = f"""
-apiVersion: v1
-kind: Service
-metadata: {{name: books, namespace: shop}}
-spec:
-  clusterIP: {VIP}
-  clusterIPs: [{VIP}]
-  selector: {{app: books}}
-  ports: [{{name: http, port: 80, targetPort: 8080}}]
----
-apiVersion: v1
-kind: Pod
-metadata: {{name: books-0, namespace: shop, labels: {{app: books, security.istio.io/tlsMode: istio}}}}
-spec: {{serviceAccountName: books, containers: [{{name: app, image: books, ports: [{{containerPort: 8080}}]}}]}}
-status: {{phase: Running, podIP: {SERVER}, podIPs: [{{ip: {SERVER}}}], conditions: [{{type: Ready, status: "True"}}]}}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{name: books-0, namespace: shop, labels: {{kubernetes.io/service-name: books}}}}
-addressType: IPv4
-endpoints: [{{addresses: [{SERVER}], conditions: {{ready: true}}, targetRef: {{kind: Pod, name: books-0, namespace: shop}}}}]
-ports: [{{name: http, port: 8080, protocol: TCP}}]
----
+OBJECTS = books(VIP, SERVER) + """---
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
-metadata: {{name: books, namespace: shop}}
+metadata: {name: books, namespace: shop}
 spec:
   host: books.shop.svc.cluster.local
-  trafficPolicy: {{connectionPool: {{http: {{maxRequestsPerConnection: 1}}}}}}  # so that every request needs a handshake
+  trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}}}  # so that every request needs a handshake
 """
 PROBERS = {"/app-health/app/livez": {"httpGet": {"path": "/live", "port": 8080}}, "/app-health/app/readyz": {"tcpSocket": {"port": 8080}}}
 ENVIRONMENT = {"ISTIO_KUBE_APP_PROBERS": json.dumps(PROBERS), "EXIT_ON_ZERO_ACTIVE_CONNECTIONS": "true", "MINIMUM_DRAIN_DURATION": "0s"}

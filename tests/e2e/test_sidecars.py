@@ -9,43 +9,22 @@ import pytest
 from pilot.agent.bootstrap import Node
 from tests.support.agent import Agent, Root
 from tests.support.backends import Answer, Backend, ask
+from tests.support.books import books
 from tests.support.netns import Host, Network, capture
 from tests.support.processes import ControlPlane, Envoy, eventually
 
 NODE, CLIENT, SERVER, VIP, ADMIN = "10.77.0.1", "10.77.1.1", "10.77.1.2", "10.77.96.10", "127.0.0.1:15000"
-OBJECTS = f"""
-apiVersion: v1
-kind: Service
-metadata: {{name: books, namespace: shop}}
-spec:
-  clusterIP: {VIP}
-  clusterIPs: [{VIP}]
-  selector: {{app: books}}
-  ports: [{{name: http, port: 80, targetPort: 8080}}]
----
-apiVersion: v1
-kind: Pod
-metadata: {{name: books-0, namespace: shop, labels: {{app: books, security.istio.io/tlsMode: istio}}}}
-spec: {{serviceAccountName: books, containers: [{{name: app, image: books, ports: [{{containerPort: 8080}}]}}]}}
-status: {{phase: Running, podIP: {SERVER}, podIPs: [{{ip: {SERVER}}}], conditions: [{{type: Ready, status: "True"}}]}}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{name: books-0, namespace: shop, labels: {{kubernetes.io/service-name: books}}}}
-addressType: IPv4
-endpoints: [{{addresses: [{SERVER}], conditions: {{ready: true}}, targetRef: {{kind: Pod, name: books-0, namespace: shop}}}}]
-ports: [{{name: http, port: 8080, protocol: TCP}}]
----
+OBJECTS = books(VIP, SERVER) + """---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
-metadata: {{name: books, namespace: shop}}
+metadata: {name: books, namespace: shop}
 spec:
   hosts: [books]
   http:
-  - match: [{{uri: {{prefix: /new}}}}]
-    rewrite: {{uri: /stock}}
-    route: [{{destination: {{host: books}}}}]
-  - route: [{{destination: {{host: books}}}}]
+  - match: [{uri: {prefix: /new}}]
+    rewrite: {uri: /stock}
+    route: [{destination: {host: books}}]
+  - route: [{destination: {host: books}}]
 """
 
 

@@ -22,7 +22,7 @@ def test_incremental_equals_scratch(seed: int, part: int) -> None:
 
 
 def test_the_edits_reach_every_table() -> None:
-    """Of each kind some edit changes what some proxy gets; the seeds are fixed, since this is about the generator."""
+    """Some edit of each kind changes what some proxy gets; the seeds are fixed, since this is about the generator."""
     reached = set().union(*(reached_kinds(f"coverage {n}", FLAGS if n % 2 else {}) for n in range(2)))
     assert {slot.table for slot in SLOTS} - reached == UNREAD
     assert {kind.id.name for kind in CATALOGUE} <= {slot.table for slot in SLOTS}

@@ -45,7 +45,7 @@ class Connection:
 
     @property
     def serial(self) -> int:
-        """Of the server's certificate."""
+        """The serial number of the server's certificate."""
         der = self._socket.getpeercert(binary_form=True)
         assert der is not None
         return x509.load_der_x509_certificate(der).serial_number

@@ -1,4 +1,4 @@
-"""Of several replicas one leads, and another when that is gone."""
+"""One of several replicas leads, and another one takes over when it is gone."""
 from __future__ import annotations
 
 import asyncio

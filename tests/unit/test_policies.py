@@ -55,7 +55,7 @@ LEVELS = [
     ],
 )
 def test_policies_of_the_mesh_come_before_those_of_the_namespace(kind: str, names: list[str]) -> None:
-    """Of PeerAuthentications one a level counts, and none of the root namespace selects; of RequestAuthentications all count."""
+    """One PeerAuthentication a level counts, and none of the root namespace selects; all RequestAuthentications count."""
     assert applied(kind, *(policy(kind, *level) for level in LEVELS)) == names
 
 

@@ -44,7 +44,7 @@ def test_a_template_gives_what_go_gives(row: dict[str, str]) -> None:
 
 
 def test_the_table_calls_nearly_every_function() -> None:
-    """Those that are left out make something random, or ask the network."""
+    """The table leaves out what makes something random or asks the network, and a few names that stand for functions which it has."""
     text = " ".join(row["template"] for row in TABLE)
     left_out = {name for name in SPRIG if f"{name} " not in text and f"{name})" not in text and f"{name}}}" not in text}
     assert left_out <= {

@@ -55,15 +55,16 @@ def _sni_assignment_for(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFace
     return _resolve(db, ruled, outbound, sni=True)
 
 
-def _unscoped(outbound: OutboundFacet) -> tuple[OutboundFacet]:
+def unscoped(outbound: OutboundFacet) -> tuple[OutboundFacet]:
+    """Returns the argument that the items of an outbound facet have behind their key."""
     return (without_scope(outbound),)
 
 
-endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather("load_assignments", placeless_keys, _assignment_for, passed=_unscoped)
+endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather("load_assignments", placeless_keys, _assignment_for, passed=unscoped)
 """The endpoints of a proxy's outbound clusters."""
 
 sni_endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
-    "sni_load_assignments", placeless_keys, _sni_assignment_for, passed=_unscoped
+    "sni_load_assignments", placeless_keys, _sni_assignment_for, passed=unscoped
 )
 """The endpoints of the clusters that a gateway forwards to by SNI, which take mesh mTLS and nothing else."""
 

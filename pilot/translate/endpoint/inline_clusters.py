@@ -4,11 +4,11 @@ from __future__ import annotations
 from pilot.derive import Gather, derived
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
-from pilot.translate.cluster.defaults import outbound_traits, without_scope
+from pilot.translate.cluster.defaults import outbound_traits
 from pilot.translate.cluster.keys import RuledClusterKey, cluster_keys, find_destination, inline_keys
 from pilot.translate.cluster.outbound import resolve_cluster
 from pilot.translate.cluster.resolution import INLINE, discovery_type, is_dynamic
-from pilot.translate.endpoint.assignment import inline_assignment
+from pilot.translate.endpoint.assignment import inline_assignment, unscoped
 from pilot.translate.resource import Resource
 
 
@@ -17,12 +17,8 @@ def _inline_cluster(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -
     return resolve_cluster(db, ruled, outbound_traits(outbound), inline_assignment(db, ruled, outbound))
 
 
-def _unscoped(outbound: OutboundFacet) -> tuple[OutboundFacet]:
-    return (without_scope(outbound),)
-
-
 inline_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
-    "outbound clusters with endpoints", inline_keys, _inline_cluster, passed=_unscoped
+    "outbound clusters with endpoints", inline_keys, _inline_cluster, passed=unscoped
 )
 """The outbound clusters of a proxy that hold their endpoints, with the names that Envoy resolves by DNS; nearer endpoints come first."""
 
@@ -37,7 +33,7 @@ def _sni_routed_cluster(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFace
 
 
 sni_routed_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
-    "clusters routed to by SNI", cluster_keys, _sni_routed_cluster, passed=_unscoped
+    "clusters routed to by SNI", cluster_keys, _sni_routed_cluster, passed=unscoped
 )
 """The further clusters of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients
 send as SNI, without any TLS of the router's own."""

@@ -1,0 +1,78 @@
+"""Backends of routes: the service that a reference means, or why it means none."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pilot.derive import derived
+from pilot.model.condition import Fault
+from pilot.model.config.gateway_api.reference import BackendObjectReference
+from pilot.model.config.object import RegistryKey
+from pilot.model.config.virtual_service import Destination, PortSelector
+from pilot.model.inputs import Mesh
+from pilot.model.kind import NETWORKING, GroupKind
+from pilot.model.service import ServiceRef
+from pilot.model.views.gateway_api.parents import SERVICE
+from pilot.model.views.gateway_api.references import ReferenceKey, may_refer
+from pilot.model.views.kinds.services import services
+from pilot.model.views.services import service
+
+HOSTNAME = GroupKind(NETWORKING, "Hostname")
+_IMPORT = "ServiceImport"
+NOWHERE = Destination()
+"""What requests to an invalid backend are sent to: they are answered with an error."""
+
+
+class Backend(NamedTuple):
+    """A backend. With a fault and no destination the route as a whole cannot be; with both its share of requests is answered with an error."""
+
+    destination: Destination | None = None
+    fault: Fault | None = None
+
+
+class BackendKey(NamedTuple):
+    """A reference of a route: of its kind and namespace, to an object. `mesh`: for clients in the mesh, which may reach any service anyway."""
+
+    route: GroupKind
+    namespace: str
+    mesh: bool
+    to: BackendObjectReference
+
+
+Backends = Mapping[BackendObjectReference, Backend]
+
+
+@derived
+def backend(db: Mesh, key: BackendKey) -> Backend:
+    """Returns what a reference of a route to a backend means."""
+    to = key.to
+    kind, namespace = GroupKind(to.group, to.kind), to.namespace or key.namespace
+    if not key.mesh and not may_refer(db, ReferenceKey(key.route, key.namespace, kind, namespace, to.name)):
+        message = f'backendRef {to.name}/{namespace} not accessible to a {key.route.name} in namespace "{key.namespace}" (missing a ReferenceGrant?)'
+        return Backend(NOWHERE, Fault("RefNotPermitted", message))
+    if kind == SERVICE or to.kind == _IMPORT:
+        return _service(db, to, namespace)
+    if kind == HOSTNAME:
+        return _hostname(db, to, namespace)
+    return Backend(NOWHERE, Fault("InvalidKind", f'referencing unsupported backendRef: group "{to.group}" kind "{to.kind}"'))
+
+
+def _service(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
+    if "." in to.name:
+        return Backend(None, Fault("InvalidDestination", "service name invalid; the name of the Service must be used, not the hostname."))
+    host = f"{to.name}.{namespace}.svc.{db.settings.registry.domain}"
+    found = services.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, to.name)) is not None
+    return _at(to, host, found)
+
+
+def _hostname(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
+    if to.namespace is not None:
+        return Backend(None, Fault("InvalidDestination", "namespace may not be set with Hostname type"))
+    return _at(to, to.name, service(db, ServiceRef(to.name, namespace)) is not None)
+
+
+def _at(to: BackendObjectReference, host: str, found: bool) -> Backend:
+    if to.port is None:
+        return Backend(None, Fault("InvalidDestination", "port is required in backendRef"))
+    fault = None if found else Fault("BackendNotFound", f"backend({host}) not found")
+    return Backend(Destination(host=host, port=PortSelector(number=to.port)), fault)

@@ -1,0 +1,49 @@
+"""GatewayClasses: which of them are for this control plane, and what Gateways of a class get."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pilot.derive import derived
+from pilot.model.config.object import ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.gateway_classes import gateway_classes
+
+REMOTE_CLASS, REMOTE_CONTROLLER = "istio-remote", "istio.io/unmanaged-gateway"
+
+
+class ClassInfo(NamedTuple):
+    """A class of Gateways. `programmed`: its Gateways are configured here; `suffix`: what is deployed for one is named after its class too.
+
+    `addresses`: the type of addresses that are told where there are none from outside; "" for both."""
+
+    name: str
+    controller: str
+    description: str
+    programmed: bool = True
+    listener_sets: bool = True
+    suffix: bool = True
+    addresses: str = "Hostname"
+
+
+def known_classes(db: Mesh) -> dict[str, ClassInfo]:
+    """Returns the classes that exist without any object, by name."""
+    settings = db.settings.gateway_api
+    own = ClassInfo(settings.default_class, settings.controller, "The default Istio GatewayClass")
+    remote = ClassInfo(
+        REMOTE_CLASS, REMOTE_CONTROLLER, "Remote to this cluster. Does not deploy or affect configuration.", programmed=False, listener_sets=False
+    )
+    return {one.name: one for one in ((own, remote) if settings.remote_gateways else (own,))}
+
+
+@derived
+def gateway_class(db: Mesh, name: str) -> ClassInfo | None:
+    """Returns the class of a name; None where it is another controller's, or nobody's."""
+    if not db.settings.gateway_api.enabled:
+        return None
+    known = known_classes(db)
+    found = gateway_classes.get(db, ObjectKey("", name))
+    if found is None:
+        return known.get(name)
+    by_controller = {one.controller: one for one in known.values()}
+    info = by_controller.get(found.spec.controller_name)
+    return info._replace(name=name) if info is not None else None

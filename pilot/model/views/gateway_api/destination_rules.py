@@ -1,0 +1,116 @@
+"""The DestinationRules that policies of backends become: one for each host of a target, from all policies that are for it."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pilot.derive import Gather, derived, hub
+from pilot.model.config.destination_rule import (
+    ClientTLSSettings,
+    DestinationRule,
+    LoadBalancerSettings,
+    PortTrafficPolicy,
+    RetryBudget,
+    TrafficPolicy,
+)
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.origin import Origin
+from pilot.model.config.virtual_service import PortSelector
+from pilot.model.inputs import Mesh
+from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, NETWORKING, GroupKind
+from pilot.model.problem import ObjectRef
+from pilot.model.views.gateway_api.backend_tls import backend_tls_policy
+from pilot.model.views.gateway_api.backend_traffic import retry_budget, traffic_policy_targets
+from pilot.model.views.gateway_api.names import policy_rule
+from pilot.model.views.gateway_api.parents import SERVICE
+from pilot.model.views.kinds.backend_tls_policies import backend_tls_policies
+from pilot.model.views.kinds.backend_traffic_policies import backend_traffic_policies
+
+TLS_POLICY = GroupKind(GATEWAY_API, "BackendTLSPolicy")
+TRAFFIC_POLICY = GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy")
+_RULE = GroupKind(NETWORKING, "DestinationRule")
+
+
+class Said(NamedTuple):
+    """What one policy says of a host of a target. `port`: of which alone, 0 for all."""
+
+    age: tuple[str, str, str]
+    rule: ObjectKey
+    host: str
+    source: ObjectRef
+    port: int
+    tls: ClientTLSSettings | None = None
+    budget: RetryBudget | None = None
+    balances: bool = False
+
+
+@derived
+def _tls_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return backend_tls_policies.all_keys(db)
+
+
+@derived
+def _traffic_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return backend_traffic_policies.all_keys(db)
+
+
+@derived
+def _said_of_tls(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
+    policy = backend_tls_policy(db, key)
+    if policy is None:
+        return None
+    source, age = ObjectRef(TLS_POLICY, *key), (policy.created, *key)
+    return tuple(
+        Said(age, _rule_key(key.namespace, GroupKind(t.ref.group, t.ref.kind), t.ref.name, host), host, source, t.port, tls=policy.tls)
+        for t in policy.targets
+        for host in t.hosts
+    )
+
+
+@derived
+def _said_of_traffic(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
+    row = backend_traffic_policies.get(db, key)
+    if row is None:
+        return None
+    source, age = ObjectRef(TRAFFIC_POLICY, *key), (row.created, *key)
+    budget = retry_budget(row.spec.retry_constraint) if row.spec.retry_constraint is not None else None
+    return tuple(
+        Said(age, _rule_key(key.namespace, SERVICE, t.ref.name, host), host, source, 0, budget=budget, balances=True)
+        for t in traffic_policy_targets(db, key)
+        for host in t.hosts
+    )
+
+
+def _rule_key(namespace: str, kind: GroupKind, name: str, host: str) -> ObjectKey:
+    return ObjectKey(namespace, policy_rule(name, "" if kind == SERVICE else host))
+
+
+_tls_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_tls_policies", _tls_keys, _said_of_tls)
+_traffic_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_traffic_policies", _traffic_keys, _said_of_traffic)
+
+
+@hub
+def rules_of_policies(db: Mesh) -> Mapping[ObjectKey, Object[DestinationRule]]:
+    """Returns the DestinationRules of all policies of backends."""
+    found: dict[ObjectKey, list[Said]] = {}
+    for said in (*_tls_policies(db).values(), *_traffic_policies(db).values()):
+        for one in said:
+            found.setdefault(one.rule, []).append(one)
+    return {key: build_rule(key, sorted(said, key=lambda one: one.age)) for key, said in found.items()}
+
+
+def build_rule(key: ObjectKey, said: Sequence[Said]) -> Object[DestinationRule]:
+    """Returns the rule of a host; of policies that say the same thing the oldest counts."""
+    ports: dict[int, ClientTLSSettings] = {}
+    for one in said:
+        if one.tls is not None:
+            ports.setdefault(one.port, one.tls)
+    policy = TrafficPolicy(
+        tls=ports.pop(0, None),
+        load_balancer=LoadBalancerSettings() if any(one.balances for one in said) else None,
+        retry_budget=next((one.budget for one in said if one.budget is not None), None),
+        port_level_settings=tuple(PortTrafficPolicy(port=PortSelector(number=n), tls=ports[n]) for n in sorted(ports)),
+    )
+    sources = tuple(dict.fromkeys(one.source for one in said))
+    rule = DestinationRule(host=said[0].host, traffic_policy=policy)
+    return Object(_RULE, key.namespace, key.name, rule, origin=Origin(semantics="gateway", parents=sources))

@@ -1,0 +1,191 @@
+"""The status of GatewayClasses, Gateways and ListenerSets."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pilot.derive import derived, hub
+from pilot.model.condition import Condition, Fault, condition
+from pilot.model.config.gateway_api.gateway import Gateway
+from pilot.model.config.object import Object, ObjectKey, RegistryKey
+from pilot.model.credential_key import CredentialKey
+from pilot.model.inputs import Mesh
+from pilot.model.key_material import Flaw
+from pilot.model.kind import GroupKind
+from pilot.model.views.credentials import credential
+from pilot.model.views.gateway_api.addresses import Addresses, find_addresses
+from pilot.model.views.gateway_api.classes import gateway_class
+from pilot.model.views.gateway_api.gateways import (
+    GATEWAY,
+    LISTENER_SET,
+    attached_sets,
+    class_of,
+    gateway_of_set,
+    routers_of,
+    takes_set,
+)
+from pilot.model.views.gateway_api.listener_tls import SECRET
+from pilot.model.views.gateway_api.listeners import BuiltListener, owned_listeners
+from pilot.model.views.gateway_api.names import listener_gateway
+from pilot.model.views.gateway_api.references import ReferenceKey, may_refer
+from pilot.model.views.gateway_api.route_objects import all_routes
+from pilot.model.views.gateway_api.status.routes import attached_routes
+from pilot.model.views.kinds.config_maps import config_maps
+from pilot.model.views.kinds.kubernetes_gateways import kubernetes_gateways
+from pilot.model.views.kinds.listener_sets import listener_sets
+
+_CONFIG_MAP = GroupKind("", "ConfigMap")
+
+
+class ListenerStatus(NamedTuple):
+    """What is told of a listener; `attached`: how many routes it has taken."""
+
+    name: str
+    kinds: tuple[GroupKind, ...]
+    attached: int
+    conditions: tuple[Condition, ...]
+
+
+class GatewayStatus(NamedTuple):
+    """The status of a Gateway or ListenerSet. `addresses` are IP addresses and host names; `sets`: how many ListenerSets are attached."""
+
+    conditions: tuple[Condition, ...]
+    listeners: tuple[ListenerStatus, ...] = ()
+    addresses: tuple[str, ...] = ()
+    sets: int = 0
+
+
+@derived
+def class_status(db: Mesh, name: str) -> tuple[Condition, ...] | None:
+    """Returns the conditions of a GatewayClass; None for one that is not this control plane's."""
+    if gateway_class(db, name) is None:
+        return None
+    return (
+        Condition("Accepted", True, "Accepted", "Handled by Istio controller"),
+        Condition("SupportedVersion", True, "SupportedVersion", "Gateway API CRD version is supported"),
+    )
+
+
+@hub
+def _attached(db: Mesh) -> Mapping[tuple[str, str], int]:
+    return attached_routes(db, all_routes(db))
+
+
+def _listeners(db: Mesh, kind: GroupKind, key: ObjectKey) -> tuple[tuple[BuiltListener, ListenerStatus], ...]:
+    counts, found = _attached(db), owned_listeners(db, kind, key)
+    places = ((f"{key.namespace}/{listener_gateway(key.name, one.section)}", one.section) for one in found)
+    return tuple(
+        (one, ListenerStatus(one.section, one.kinds, counts.get(place, 0), one.conditions)) for one, place in zip(found, places, strict=True)
+    )
+
+
+@derived
+def gateway_status(db: Mesh, key: ObjectKey) -> GatewayStatus | None:
+    """Returns the status of a Gateway; None for one that is not this control plane's."""
+    row, info = kubernetes_gateways.get(db, key), class_of(db, key)
+    if row is None or info is None:
+        return None
+    if not info.programmed:
+        remote = Condition("Programmed", True, "Programmed", "This Gateway is remote; Istio will not program it")
+        accepted = Condition("Accepted", True, "Accepted", "Resource accepted")
+        return GatewayStatus((accepted, remote), (), tuple(a.value for a in row.spec.addresses))
+    listed = _listeners(db, GATEWAY, key)
+    valid = [one for one, _ in listed if one.valid]
+    routers = routers_of(db, key)
+    sets = [s for s in attached_sets(db, key) if any(one.valid for one in owned_listeners(db, LISTENER_SET, s))]
+    ports = {one.port for one in valid}.union(one.port for s in sets for one in owned_listeners(db, LISTENER_SET, s) if one.valid)
+    addresses = find_addresses(db, routers.services, key.namespace, tuple(sorted(ports)))
+    fault = routers.fault or _parameters_fault(db, row)
+    conditions = [
+        _accepted(fault, len(valid), len(listed)),
+        _programmed(addresses, bool(routers.services)),
+        condition("ResolvedRefs", _client_certificate_fault(db, row), "ResolvedRefs", "All references resolved"),
+    ]
+    if _is_lax(row.spec):
+        message = "Gateway is operating in AllowInsecureFallback mode for frontend validation"
+        conditions.append(Condition("InsecureFrontendValidationMode", True, "ConfigurationChanged", message))
+    return GatewayStatus(tuple(conditions), tuple(status for _, status in listed), addresses.shown(info.addresses), len(sets))
+
+
+def _accepted(fault: Fault | None, valid: int, count: int) -> Condition:
+    if fault is None and count and not valid:
+        fault = Fault("ListenersNotValid", "None of the Gateway's listeners are valid")
+    if fault is None and valid < count:
+        return Condition("Accepted", True, "ListenersNotValid", "One or more of the Gateway's listeners are invalid")
+    return condition("Accepted", fault, "Accepted", "Resource accepted")
+
+
+def _programmed(addresses: Addresses, requested: bool) -> Condition:
+    if not requested:
+        return Condition("Programmed", False, "UnsupportedAddress", "Failed to assign to any requested addresses")
+    if addresses.warnings:
+        reason = "AddressNotAssigned" if addresses.usable else "AddressNotUsable"
+        why = "; ".join(addresses.warnings)
+        if addresses.internal:
+            why = f"Assigned to service(s) {' and '.join(addresses.internal)}, but failed to assign to all requested addresses: {why}"
+        else:
+            why = f"Failed to assign to any requested addresses: {why}"
+        return Condition("Programmed", False, reason, why)
+    at = f"Resource programmed, assigned to service(s) {' and '.join(addresses.internal)}" if addresses.internal else "Resource programmed"
+    return Condition("Programmed", True, "Programmed", at)
+
+
+def _parameters_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
+    ref = row.spec.infrastructure.parameters_ref if row.spec.infrastructure is not None else None
+    if ref is None:
+        return None
+    if (ref.group, ref.kind) != _CONFIG_MAP:
+        return Fault("InvalidParameters", f"Unsupported parametersRef group/kind {ref.group}/{ref.kind}, only ConfigMap is supported")
+    if config_maps.get(db, RegistryKey(db.settings.registry.cluster_id, row.namespace, ref.name)) is None:
+        return Fault("InvalidParameters", f"parametersRef ConfigMap {row.namespace}/{ref.name} does not exist")
+    return None
+
+
+def _client_certificate_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
+    """Returns what is wrong with the certificate that backends are shown."""
+    backend = row.spec.tls.backend if row.spec.tls is not None else None
+    ref = backend.client_certificate_ref if backend is not None else None
+    if ref is None:
+        return None
+    namespace = ref.namespace or row.namespace
+    if not may_refer(db, ReferenceKey(GATEWAY, row.namespace, SECRET, namespace, ref.name)):
+        return Fault("RefNotPermitted", f"clientCertificateRef {namespace}/{ref.name} not accessible to a Gateway (missing a ReferenceGrant?)")
+    if (ref.group, ref.kind) != SECRET:
+        return Fault("InvalidClientCertificateRef", f"invalid clientCertificateRef {ref.group}/{ref.kind}/{ref.name}, only secret is allowed")
+    found = credential(db, CredentialKey("gateway Secret", namespace, ref.name), db.settings.registry.cluster_id, False)
+    if found is None:
+        return Fault("InvalidClientCertificateRef", f"invalid clientCertificateRef, secret {namespace}/{ref.name} not found")
+    return Fault("InvalidClientCertificateRef", f"invalid clientCertificateRef, {found.path} {found.reason}") if isinstance(found, Flaw) else None
+
+
+def _is_lax(spec: Gateway) -> bool:
+    frontend = spec.tls.frontend if spec.tls is not None else None
+    settings = (frontend.default, *(one.tls for one in frontend.per_port)) if frontend is not None else ()
+    return any(one.validation is not None and one.validation.mode == "AllowInsecureFallback" for one in settings)
+
+
+@derived
+def listener_set_status(db: Mesh, key: ObjectKey) -> GatewayStatus | None:
+    """Returns the status of a ListenerSet; None for one whose Gateway is not there, or not this control plane's."""
+    row, at = listener_sets.get(db, key), gateway_of_set(db, key)
+    gateway = kubernetes_gateways.get(db, at) if at is not None else None
+    info = class_of(db, at) if at is not None else None
+    if row is None or at is None or gateway is None or info is None:
+        return None
+    if not info.listener_sets:
+        return _not_allowed(f'The "{info.name}" GatewayClass does not support ListenerSet')
+    if not takes_set(db, gateway, row.namespace):
+        return _not_allowed("The parent Gateway does not allow this reference; check the 'spec.allowedListeners'")
+    listed, routers = _listeners(db, LISTENER_SET, key), routers_of(db, at)
+    valid = [one for one, _ in listed if one.valid]
+    invalid = None if valid else Fault("ListenersNotValid", "None of the ListenerSet's listeners are valid")
+    parent = Fault(routers.fault.reason, f"Parent not accepted: {routers.fault.message}") if routers.fault is not None else None
+    addresses = find_addresses(db, routers.services, at.namespace, tuple(sorted({one.port for one in valid})))
+    programmed = Condition("Programmed", False, *invalid) if invalid is not None else _programmed(addresses, bool(routers.services))
+    return GatewayStatus((condition("Accepted", parent or invalid, "Accepted", "Resource accepted"), programmed), tuple(s for _, s in listed))
+
+
+def _not_allowed(message: str) -> GatewayStatus:
+    return GatewayStatus(tuple(Condition(name, False, "NotAllowed", message) for name in ("Accepted", "Programmed")))
+
+

@@ -1,0 +1,66 @@
+"""The status of routes: one entry for each parent that is of this control plane."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pilot.derive import derived
+from pilot.model.condition import Condition, Fault, condition
+from pilot.model.config.gateway_api.reference import ParentReference
+from pilot.model.inputs import Mesh
+from pilot.model.views.gateway_api.attachments import Attachment, Denial, attachments
+from pilot.model.views.gateway_api.conversion import converted_destinations, converted_rules
+from pilot.model.views.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE
+from pilot.model.views.gateway_api.route_objects import RouteKey
+
+_SAYS_MOST = list(Denial)
+
+
+class ParentStatus(NamedTuple):
+    """What a route is told of one of its references."""
+
+    parent: ParentReference
+    conditions: tuple[Condition, ...]
+
+
+@derived
+def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
+    """Returns the status of a route by parent; references to what is not of this control plane have none."""
+    found: dict[ParentReference, list[Attachment]] = {}
+    for one in attachments(db, route):
+        found.setdefault(one.ref, []).append(one)
+    faults = {mesh: _fault(db, route, mesh) for mesh in {one.is_mesh for ones in found.values() for one in ones}}
+    return tuple(ParentStatus(ref, build_conditions(ones, faults[ones[0].is_mesh])) for ref, ones in found.items())
+
+
+def _fault(db: Mesh, route: RouteKey, mesh: bool) -> Fault | None:
+    """Returns what is wrong with the rules of a route."""
+    if route.kind in (HTTP_ROUTE, GRPC_ROUTE):
+        return converted_rules(db, route, mesh).fault
+    return converted_destinations(db, route, mesh).fault
+
+
+def build_conditions(ones: Iterable[Attachment], fault: Fault | None) -> tuple[Condition, ...]:
+    """Returns the conditions of a reference that means several listeners: it is accepted where one of them takes the route, else what says
+    most of why none does is told."""
+    attached = list(ones)
+    taken = [one for one in attached if one.denied is None]
+    denied = sorted((one.denied for one in attached if one.denied is not None), key=lambda d: _SAYS_MOST.index(Denial(d.reason)))
+    told = None
+    if not taken and denied:
+        alike = dict.fromkeys(d.message for d in denied if d.reason == denied[0].reason)
+        told = Fault(str(denied[0].reason), "; ".join(alike))
+    bound = f"Route was valid, bound to {len(taken)} parents" if len(taken) > 1 else "Route was valid"
+    return (
+        condition("Accepted", told, "Accepted", bound),
+        condition("ResolvedRefs", fault, "ResolvedRefs", "All references resolved"),
+    )
+
+
+def attached_routes(db: Mesh, routes: Iterable[RouteKey]) -> dict[tuple[str, str], int]:
+    """Returns how many routes each listener has taken, by the Gateway that VirtualServices name and its section. No node of its own."""
+    found: dict[tuple[str, str], int] = {}
+    for route in routes:
+        for one in {(a.parent.gateway, a.parent.section) for a in attachments(db, route) if a.denied is None and not a.is_mesh}:
+            found[one] = found.get(one, 0) + 1
+    return found

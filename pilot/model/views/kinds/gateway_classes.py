@@ -1,0 +1,7 @@
+"""Every GatewayClass."""
+from __future__ import annotations
+
+from pilot.model.config.gateway_api.gateway_class import GatewayClass
+from pilot.model.views.kinds.view import KindView
+
+gateway_classes = KindView[GatewayClass]("GatewayClass", lambda db: db.gateway_classes)

@@ -1,0 +1,150 @@
+"""Holds messages against the rules that their fields declare (`validate.rules`), as Envoy does with whatever it is sent.
+
+https://github.com/bufbuild/protoc-gen-validate#constraint-rules. The rules of one field are in `field_rules`, what is here walks messages.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, OneofDescriptor
+from validate import validate_pb2
+
+from pilot.lib.protobuf.fault import Fault, Place
+from pilot.lib.protobuf.field_rules import rule_of, wrapped
+from pilot.lib.protobuf.types import find_type, name_in
+
+CODE = "refused-by-envoy"
+_ANY = "google.protobuf.Any"
+_rules, _required, _disabled, _ignored = validate_pb2.rules, validate_pb2.required, validate_pb2.disabled, validate_pb2.ignored
+
+
+class _Field(NamedTuple):
+    """A field and its rules. `matters_unset`: they may be broken by a field that is not there."""
+
+    field: FieldDescriptor
+    rules: Any
+    matters_unset: bool
+
+
+class _Message(NamedTuple):
+    """What holds for a type of messages. `parts`: other fields whose messages may have rules."""
+
+    fields: tuple[_Field, ...]
+    oneofs: tuple[OneofDescriptor, ...]
+    parts: tuple[FieldDescriptor, ...]
+
+
+def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Iterator[Fault]:
+    """Yields the rules that a message breaks, in the messages in it too, also where these are packed in an Any.
+
+    `partial`: it is to be merged into another, so that what is absent breaks nothing, but in items of lists and maps, which are whole.
+    `touched`: a message of the same type; fields that it does not set are taken for right.
+    """
+    yield from _walk(message, (), partial, touched)
+
+
+def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Iterator[Fault]:
+    known = _message(message.DESCRIPTOR)
+    if not partial and touched is None:
+        yield from (
+            Fault(CODE, place, f"one of {', '.join(f.name for f in oneof.fields)} is needed")
+            for oneof in known.oneofs
+            if message.WhichOneof(oneof.name) is None
+        )
+    for field, rules, matters_unset in known.fields:
+        if not _is_set(message, field):
+            if matters_unset and not partial and touched is None:
+                yield from _broken_unset(message, field, rules, (*place, field.name))
+        elif touched is None or _is_set(touched, field):
+            yield from _broken(message, field, rules, place, partial, touched)
+    for field in known.parts:
+        if _is_set(message, field) and (touched is None or _is_set(touched, field)):
+            yield from _descend(message, field, (*place, field.name), partial, touched)
+
+
+def _broken_unset(message: Any, field: FieldDescriptor, rules: Any, place: Place) -> Iterator[Fault]:
+    if field.message_type is not None and not field.is_repeated:
+        kind = rules.WhichOneof("type")
+        if rules.message.required or (kind is not None and getattr(getattr(rules, kind), "required", False)):
+            yield Fault(CODE, place, "is needed")
+        return
+    yield from (Fault(CODE, place, text) for text in rule_of(rules, field)(getattr(message, field.name)))
+
+
+def _broken(message: Any, field: FieldDescriptor, rules: Any, place: Place, partial: bool, touched: Any) -> Iterator[Fault]:
+    value, at = getattr(message, field.name), (*place, field.name)
+    if rules.WhichOneof("type") is not None:
+        yield from (Fault(CODE, at, text) for text in rule_of(rules, field)(wrapped(value)))
+    if field.is_repeated and not _is_map(field):
+        items = rules.repeated.items
+        if items.WhichOneof("type") is not None:
+            check = rule_of(items, field)
+            yield from (Fault(CODE, (*at, i), text) for i, item in enumerate(value) for text in check(wrapped(item)))
+        if items.message.skip:
+            return
+    if field.message_type is not None and not rules.message.skip:
+        yield from _descend(message, field, at, partial, touched)
+
+
+def _descend(message: Any, field: FieldDescriptor, place: Place, partial: bool, touched: Any) -> Iterator[Fault]:
+    value = getattr(message, field.name)
+    if _is_map(field):
+        assert field.message_type is not None
+        if field.message_type.fields_by_name["value"].message_type is not None:
+            for key in sorted(value, key=str):
+                yield from _enter(value[key], (*place, str(key)), partial=False)
+    elif field.is_repeated:
+        for index, item in enumerate(value):
+            yield from _enter(item, (*place, index), partial=False)
+    else:
+        yield from _enter(value, place, partial, getattr(touched, field.name) if touched is not None else None)
+
+
+def _enter(message: Any, place: Place, partial: bool, touched: Any = None) -> Iterator[Fault]:
+    if message.DESCRIPTOR.full_name != _ANY:
+        yield from _walk(message, place, partial, touched)
+        return
+    inner = unpack(message)
+    if inner is not None:
+        yield from _walk(inner, place, partial)
+
+
+def unpack(packed: Any) -> Any:
+    """Returns the message in an Any; None where its type is not known, or its bytes are none of it."""
+    kind = find_type(name_in(packed.type_url))
+    try:
+        return kind.FromString(packed.value) if kind is not None else None
+    except ValueError:  # protobuf's DecodeError is one
+        return None
+
+
+def _is_set(message: Any, field: FieldDescriptor) -> bool:
+    if field.is_repeated:
+        return len(getattr(message, field.name)) > 0
+    return bool(message.HasField(field.name) if field.has_presence else getattr(message, field.name) != field.default_value)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+@functools.cache
+def _message(kind: Descriptor) -> _Message:
+    """Returns the rules of a type of messages."""
+    options = kind.GetOptions()
+    if options.Extensions[_disabled] or options.Extensions[_ignored]:
+        return _Message((), (), ())
+    ruled = [(f, f.GetOptions().Extensions[_rules]) for f in kind.fields if f.GetOptions().HasExtension(_rules)]
+    with_rules = {f.name for f, _ in ruled}
+    return _Message(
+        tuple(_Field(f, r, _matters_unset(f)) for f, r in ruled),
+        tuple(o for o in kind.oneofs if o.GetOptions().Extensions[_required]),
+        tuple(f for f in kind.fields if f.message_type is not None and f.name not in with_rules),
+    )
+
+
+def _matters_unset(field: FieldDescriptor) -> bool:
+    """Returns whether the rules of a field hold where it is absent: its zero is checked then, and a message may be needed."""
+    return not field.has_presence or (field.message_type is not None and field.containing_oneof is None)

@@ -1,0 +1,34 @@
+"""Merges messages as protobuf does, but for durations, which are one value, and for lists where these are to be replaced."""
+from __future__ import annotations
+
+from typing import Any
+
+_DURATION = "google.protobuf.Duration"
+
+
+def merge(into: Any, patch: Any, replace_lists: bool = False) -> None:
+    """Merges `patch` into a message of its type. Fields that are set replace those of `into`; messages are merged, entries of maps replaced;
+    lists are appended, or replaced at any depth with `replace_lists`. `patch` stays as it is."""
+    for field, value in patch.ListFields():
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            _merge_map(getattr(into, field.name), value, field.message_type.fields_by_name["value"].message_type is not None)
+        elif field.is_repeated:
+            if replace_lists:
+                into.ClearField(field.name)
+            getattr(into, field.name).MergeFrom(value)
+        elif field.message_type is None:
+            setattr(into, field.name, value)
+        elif field.message_type.full_name == _DURATION:
+            getattr(into, field.name).CopyFrom(value)
+        else:
+            part = getattr(into, field.name)
+            part.SetInParent()
+            merge(part, value, replace_lists)
+
+
+def _merge_map(into: Any, patch: Any, of_messages: bool) -> None:
+    for key in patch:
+        if of_messages:
+            into[key].CopyFrom(patch[key])
+        else:
+            into[key] = patch[key]

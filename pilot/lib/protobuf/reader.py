@@ -1,0 +1,202 @@
+"""Reads JSON as protobuf does, https://protobuf.dev/programming-guides/json/, and tells every place where it is wrong, not the first alone."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+
+from pilot.lib.protobuf.fault import Fault, Place
+from pilot.lib.protobuf.types import find_type, name_in
+
+DEEPEST = 60
+"""Messages in messages up to here: beyond it a message would be refused by readers of the wire."""
+TYPE = "@type"
+_ANY = "google.protobuf.Any"
+_BY_VALUE = frozenset(
+    f"google.protobuf.{name}"
+    for name in (
+        "BoolValue", "BytesValue", "DoubleValue", "Duration", "FieldMask", "FloatValue", "Int32Value", "Int64Value", "ListValue", "StringValue",
+        "Struct", "Timestamp", "UInt32Value", "UInt64Value", "Value",
+    )
+)  # fmt: skip
+"""Messages whose JSON is a value of its own kind."""
+_TYPED_STRUCTS = frozenset(("udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"))
+
+
+def read_message(kind: type[Any], plain: Any) -> tuple[Any, list[Fault]]:
+    """Returns the message of a type that JSON says, as far as it is right, and everything that is wrong."""
+    message, reading = kind(), _Reading()
+    reading.read(message, plain, ())
+    return message, reading.faults
+
+
+class _Reading:
+    """Reads one message, and gathers what is wrong."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def read(self, into: Any, plain: Any, place: Place) -> None:
+        if not isinstance(plain, Mapping):
+            self._wrong(place, f"expected a mapping for {into.DESCRIPTOR.name}, got {_kind_of(plain)}")
+            return
+        if len(place) > DEEPEST:
+            self.faults.append(Fault("too-deep", place, f"messages are nested more than {DEEPEST} deep"))
+            return
+        taken: dict[str, str] = {}
+        for key, value in plain.items():
+            field = _field(into.DESCRIPTOR, key)
+            if field is None:
+                self.faults.append(Fault("unknown-field", (*place, str(key)), f"{into.DESCRIPTOR.full_name} has no field {key}"))
+            elif value is not None or _takes_null(field):
+                other = taken.setdefault(_slot(field), str(key))
+                if other != key:
+                    self.faults.append(Fault("exclusive-fields", (*place, str(key)), f"only one of {other} and {key} may be set"))
+                else:
+                    self._set(into, field, value, (*place, str(key)))
+
+    def _set(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> None:
+        if _is_map(field):
+            self._set_map(into, field, value, place)
+        elif field.is_repeated:
+            self._set_list(into, field, value, place)
+        elif not _is_open(field):
+            self._set_value(into, field, value, place)
+        else:
+            part = getattr(into, field.name)
+            part.SetInParent()
+            self._read_part(part, value, place)
+
+    def _read_part(self, part: Any, value: Any, place: Place) -> None:
+        if part.DESCRIPTOR.full_name == _ANY:
+            self._read_any(part, value, place)
+            return
+        self.read(part, value, place)
+        if part.DESCRIPTOR.full_name in _TYPED_STRUCTS:
+            self._check_struct(part, value, place)
+
+    def _set_list(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> None:
+        if not isinstance(value, list | tuple):
+            self._wrong(place, f"expected a list, got {_kind_of(value)}")
+        elif _is_open(field):
+            for index, item in enumerate(value):
+                self._read_part(getattr(into, field.name).add(), item, (*place, index))
+        else:
+            good = [item for index, item in enumerate(value) if self._can_set(type(into), field, [item], (*place, index))]
+            if len(good) == len(value):
+                self._set_value(into, field, list(value), place)
+
+    def _set_map(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> None:
+        if not isinstance(value, Mapping):
+            self._wrong(place, f"expected a mapping, got {_kind_of(value)}")
+            return
+        assert field.message_type is not None
+        values = field.message_type.fields_by_name["value"]
+        for key, item in value.items():
+            at = (*place, str(key))
+            if not _is_open(values):
+                if self._can_set(type(into), field, {key: item}, at):
+                    into.MergeFrom(_parsed(type(into), field, {key: item}))
+            elif self._can_set(type(into), field, {key: {}}, at):
+                part = next(iter(getattr(_parsed(type(into), field, {key: {}}), field.name)))
+                self._read_part(getattr(into, field.name)[part], item, at)
+
+    def _read_any(self, into: Any, plain: Any, place: Place) -> None:
+        if not isinstance(plain, Mapping):
+            self._wrong(place, f"expected a mapping with {TYPE}, got {_kind_of(plain)}")
+            return
+        url = plain.get(TYPE)
+        if not isinstance(url, str) or not url:
+            self.faults.append(Fault("missing-type", place, f"its type is needed in {TYPE}"))
+            return
+        gone = _GONE.match(name_in(url)) is not None
+        kind = find_type(name_in(url)) if not gone else None
+        if kind is None:
+            hint = "; those of the v2 API are gone" if gone else ""
+            self.faults.append(Fault("unknown-type", (*place, TYPE), f"there is no type {url}{hint}"))
+            return
+        message, rest = kind(), {key: value for key, value in plain.items() if key != TYPE}
+        if kind.DESCRIPTOR.full_name in _BY_VALUE:
+            self._read_by_value(message, rest, place)
+        else:
+            self._read_part(message, rest, place)
+        into.type_url = url if "/" in url else f"type.googleapis.com/{url}"
+        into.value = message.SerializeToString(deterministic=True)
+
+    def _read_by_value(self, message: Any, rest: Mapping[str, Any], place: Place) -> None:
+        try:
+            json_format.ParseDict(rest["value"], message)
+        except _ERRORS as error:
+            self._wrong((*place, "value"), _first_line(error))
+
+    def _check_struct(self, struct: Any, plain: Any, place: Place) -> None:
+        """Reads what stands in a TypedStruct as its type, where that is known; Envoy knows more types than we."""
+        kind = find_type(name_in(struct.type_url))
+        value = plain.get("value") if isinstance(plain, Mapping) else None
+        if kind is not None and isinstance(value, Mapping):
+            self.read(kind(), value, (*place, "value"))
+
+    def _can_set(self, kind: type[Any], field: FieldDescriptor, value: Any, place: Place) -> bool:
+        try:
+            _parsed(kind, field, value)
+        except _ERRORS as error:
+            self._wrong(place, _first_line(error))
+            return False
+        return True
+
+    def _set_value(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> None:
+        try:
+            json_format.ParseDict({field.json_name: value}, into)
+        except _ERRORS as error:
+            self._wrong(place, _first_line(error))
+
+    def _wrong(self, place: Place, text: str) -> None:
+        self.faults.append(Fault("wrong-type", place, text))
+
+
+_ERRORS = (json_format.ParseError, TypeError, LookupError, ValueError, OverflowError, RecursionError, AttributeError)
+
+
+def _parsed(kind: type[Any], field: FieldDescriptor, value: Any) -> Any:
+    return json_format.ParseDict({field.json_name: value}, kind())
+
+
+def _field(descriptor: Any, key: object) -> FieldDescriptor | None:
+    found = descriptor.fields_by_name.get(key) or descriptor.fields_by_camelcase_name.get(key)
+    return found if found is not None else next((f for f in descriptor.fields if f.json_name == key), None)
+
+
+def _slot(field: FieldDescriptor) -> str:
+    """Returns what only one of can be set: the oneof of a field, or the field itself under either of its names."""
+    return f"oneof {field.containing_oneof.name}" if field.containing_oneof is not None else field.name
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _is_open(field: FieldDescriptor) -> bool:
+    """Returns whether a field is of messages that are read field by field."""
+    return field.message_type is not None and field.message_type.full_name not in _BY_VALUE
+
+
+def _takes_null(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.full_name == "google.protobuf.Value"
+
+
+def _kind_of(value: Any) -> str:
+    names: dict[type, str] = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
+    return names.get(type(value), "nothing" if value is None else type(value).__name__)
+
+
+_GONE = re.compile(r"envoy\..*\.v2(alpha\d*)?\.", re.ASCII)
+"""Types that Envoy had once, and does not read any more."""
+_AROUND = re.compile(r"^(Failed to parse \w+ field: )+|\.? at [\w.\[\]]+\.*$", re.ASCII)
+
+
+def _first_line(error: Exception) -> str:
+    """Returns what a reader's error says, without the place that we say better."""
+    return _AROUND.sub("", str(error).partition("\n")[0]) or type(error).__name__

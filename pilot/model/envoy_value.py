@@ -1,0 +1,41 @@
+"""Reads the `value` of a patch as the message of Envoy's that it is a part of."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from envoy.config.bootstrap.v3 import bootstrap_pb2
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.core.v3 import extension_pb2
+from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
+from envoy.config.route.v3 import route_components_pb2, route_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2
+
+from pilot.lib.protobuf.constraints import find_broken
+from pilot.lib.protobuf.fault import Fault, as_written
+from pilot.lib.protobuf.reader import read_message
+
+MERGES = frozenset(("MERGE", "MERGE_AND_REPLACE_LIST"))
+TYPES: Mapping[str, type[Any]] = {
+    "LISTENER": listener_pb2.Listener,
+    "FILTER_CHAIN": listener_components_pb2.FilterChain,
+    "LISTENER_FILTER": listener_components_pb2.ListenerFilter,
+    "NETWORK_FILTER": listener_components_pb2.Filter,
+    "HTTP_FILTER": http_connection_manager_pb2.HttpFilter,
+    "ROUTE_CONFIGURATION": route_pb2.RouteConfiguration,
+    "VIRTUAL_HOST": route_components_pb2.VirtualHost,
+    "HTTP_ROUTE": route_components_pb2.Route,
+    "CLUSTER": cluster_pb2.Cluster,
+    "EXTENSION_CONFIG": extension_pb2.TypedExtensionConfig,
+    "BOOTSTRAP": bootstrap_pb2.Bootstrap,
+}
+"""What a patch changes, by its applyTo."""
+
+
+def read_value(apply_to: str, operation: str, plain: Mapping[str, Any]) -> tuple[Any, list[Fault]]:
+    """Returns the message, and everything that is wrong with it, with places as they are written: what is no such message, else the rules of
+    Envoy's that it breaks. A value that is merged need not be whole."""
+    message, faults = read_message(TYPES[apply_to], plain)
+    if not faults:
+        faults = list(find_broken(message, partial=operation in MERGES))
+    return message, [fault._replace(place=as_written(fault.place, plain)) for fault in faults]

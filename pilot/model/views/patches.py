@@ -1,0 +1,121 @@
+"""The patches of EnvoyFilters that apply to a proxy, in their order, by what they change. A proxy without any costs a lookup."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import re2
+
+from pilot.derive import derived
+from pilot.model.config.envoy_filter import EnvoyConfigObjectPatch, ProxyMatch
+from pilot.model.config.object import ObjectKey, age
+from pilot.model.facets import PatchContext, PatchFacet, PatchKey
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType, Proxy
+from pilot.model.validate.envoy_filter import LONGEST_VERSION
+from pilot.model.views.gateways import gateway_selection_key, merged_gateway, server
+from pilot.model.views.kinds.envoy_filters import envoy_filters
+from pilot.model.views.mesh import root_namespace
+from pilot.model.views.policies import ENVOY_FILTER, in_scope, proxy_policies
+from pilot.model.views.proxies import find_proxy
+from pilot.model.views.service_targets import service_targets
+
+_ROUTES = frozenset(("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE"))
+_LISTENERS = frozenset(("LISTENER", "FILTER_CHAIN", "LISTENER_FILTER", "NETWORK_FILTER", "HTTP_FILTER"))
+_APPLY_TO: Mapping[str, frozenset[str]] = {
+    "clusters": frozenset(("CLUSTER",)),
+    "listeners": _LISTENERS,
+    "routes": _ROUTES,
+    "extensions": frozenset(("EXTENSION_CONFIG",)),
+}
+
+
+def configured_patch(db: Mesh, key: PatchKey) -> EnvoyConfigObjectPatch | None:
+    """Returns a patch as it is written; None where its object has none at the position. No node of its own."""
+    found = envoy_filters.get(db, key.filter)
+    return found.spec.config_patches[key.position] if found is not None and key.position < len(found.spec.config_patches) else None
+
+
+# -- which apply -----------------------------------------------------------------------------------------------------------
+
+def selecting_filters(db: Mesh, node_id: str) -> tuple[ObjectKey, ...]:
+    """Returns the EnvoyFilters that select a proxy, whatever their patches are for. No node of its own."""
+    return in_scope(proxy_policies(db, node_id), "patches").of(ENVOY_FILTER)
+
+
+@derived
+def ordered_patches(db: Mesh, filters: tuple[ObjectKey, ...]) -> tuple[PatchKey, ...]:
+    """Returns all patches of some EnvoyFilters as they are applied: by priority, those of the root namespace first, then by age."""
+    root = root_namespace(db)
+    found = [row for key in filters if (row := envoy_filters.get(db, key)) is not None]
+    found.sort(key=lambda row: (row.spec.priority, row.namespace != root, age(row)))
+    return tuple(PatchKey(row.key, position) for row in found for position in range(len(row.spec.config_patches)))
+
+
+@derived
+def proxy_patches(db: Mesh, node_id: str) -> tuple[PatchKey, ...]:
+    """Returns the patches of a proxy: of the EnvoyFilters that select it, without those for proxies of another version or with other metadata."""
+    filters = selecting_filters(db, node_id)
+    if not filters:
+        return ()
+    proxy = find_proxy(db, node_id)
+    return tuple(key for key in ordered_patches(db, filters) if _is_for(configured_patch(db, key), proxy))
+
+
+def _is_for(patch: EnvoyConfigObjectPatch | None, proxy: Proxy) -> bool:
+    match = patch.match.proxy if patch is not None and patch.match is not None else None
+    return patch is not None and (match is None or matches_proxy(match, proxy))
+
+
+def matches_proxy(match: ProxyMatch, proxy: Proxy) -> bool:
+    """Returns whether a proxy has the metadata, and a version in which the regular expression is found; one that tells no version has none."""
+    if match.proxy_version and not _has_version(match.proxy_version, proxy.version):
+        return False
+    return all(proxy.metadata.get(key) == value for key, value in match.metadata.items())
+
+
+def _has_version(pattern: str, version: str) -> bool:
+    return len(pattern) <= LONGEST_VERSION and bool(version) and re2.search(pattern, version) is not None
+
+
+# -- what they change ------------------------------------------------------------------------------------------------------
+
+@derived
+def patches_of(db: Mesh, patched: str, context: str, patches: tuple[PatchKey, ...]) -> tuple[PatchKey, ...]:
+    """Returns those patches that change clusters, listeners, routes or extensions (`patched`) on one side. The routes of a sidecar's inbound side
+    are in its listeners; an extension config is for whichever side asks for it."""
+    wanted = _APPLY_TO[patched] | (_ROUTES if (patched, context) == ("listeners", "SIDECAR_INBOUND") else frozenset())
+    return tuple(key for key in patches if (found := configured_patch(db, key)) is not None and _changes(found, wanted, context))
+
+
+def _changes(patch: EnvoyConfigObjectPatch, wanted: frozenset[str], context: str) -> bool:
+    asked = patch.match.context if patch.match is not None else "ANY"
+    return patch.apply_to in wanted and (asked in ("ANY", context) or patch.apply_to == "EXTENSION_CONFIG")
+
+
+def patch_facet(db: Mesh, node_id: str, patched: str, context: PatchContext) -> PatchFacet:
+    """Returns the patches of one type of resources on one side of a proxy. No node of its own."""
+    keys = patches_of(db, patched, context, proxy_patches(db, node_id))
+    found = [patch for key in keys if (patch := configured_patch(db, key)) is not None]
+    return PatchFacet(context, keys, _ports(db, node_id, found), _hosts(db, node_id, found, context))
+
+
+def _ports(db: Mesh, node_id: str, patches: Iterable[EnvoyConfigObjectPatch]) -> tuple[tuple[int, frozenset[int]], ...]:
+    """Returns for each port that the routes of a router are for the ports that its servers name, where a patch asks for a port of routes."""
+    asked = any(p.match is not None and p.match.route_configuration is not None and p.match.route_configuration.port_number for p in patches)
+    if not asked or find_proxy(db, node_id).type is not NodeType.ROUTER:
+        return ()
+    ports: dict[int, set[int]] = {}
+    for route, keys in merged_gateway(db, gateway_selection_key(db, node_id)).routes:
+        named = (found.port.number for key in keys if (found := server(db, key)) is not None and found.port is not None)
+        ports.setdefault(route.port, set()).update(named)
+    return tuple((port, frozenset(named)) for port, named in sorted(ports.items()))
+
+
+def _hosts(db: Mesh, node_id: str, patches: Iterable[EnvoyConfigObjectPatch], context: PatchContext) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Returns the services of each port of a sidecar's workload, where a patch of its inbound side asks for a service."""
+    if context != "SIDECAR_INBOUND" or not any(p.match is not None and p.match.cluster is not None and p.match.cluster.service for p in patches):
+        return ()
+    hosts: dict[int, set[str]] = {}
+    for target in service_targets(db, node_id):
+        hosts.setdefault(target.target_port, set()).add(target.ref.hostname)
+    return tuple((port, frozenset(names)) for port, names in sorted(hosts.items()))

@@ -1,0 +1,31 @@
+"""What became of patches: which of them changed something, and which do not fit what they were to change."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pilot.lib.protobuf.fault import Fault
+from pilot.model.facets import PatchKey
+from pilot.translate.envoy_filter.patch import Patch
+
+
+class Misfit(NamedTuple):
+    """A patch that is left out of something that it matches; the place is in its value."""
+
+    patch: PatchKey
+    fault: Fault
+
+
+class Effects:
+    """Gathers what becomes of patches while they are applied."""
+
+    def __init__(self) -> None:
+        self.applied: dict[PatchKey, None] = {}
+        self.misfits: dict[Misfit, None] = {}
+
+    def apply(self, patch: Patch) -> None:
+        """Notes that a patch changed something."""
+        self.applied[patch.key] = None
+
+    def refuse(self, patch: Patch, fault: Fault) -> None:
+        """Notes that a patch is left out."""
+        self.misfits[Misfit(patch.key, fault)] = None

@@ -1,0 +1,23 @@
+"""Tells which patches made a resource what it is."""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.model.facets import PatchKey
+from pilot.model.inputs import Mesh
+from pilot.translate.envoy_filter.added import added, added_extensions
+from pilot.translate.envoy_filter.patch import patch
+from pilot.translate.envoy_filter.patched import find_patched, patched
+
+
+def find_patches(db: Mesh, fn: Any, args: tuple[Any, ...], name: str) -> tuple[PatchKey, ...]:
+    """Returns the patches that changed or added the resource of a name in a group `fn(db, *args)`, in their order."""
+    if fn is added:
+        return tuple(key for key, resource in added(db, *args).items() if resource.name == name)[:1]
+    if fn is added_extensions:
+        return tuple(k for k in args[-1].patches if (p := patch(db, k)) is not None and p.value is not None and p.value.name == name)[:1]
+    if fn is not patched:
+        return ()
+    key = next((key for key, resource in patched(db, *args).items() if resource.name == name), None)
+    found = find_patched(db, key, *args) if key is not None else None
+    return found.applied if found is not None else ()

@@ -1,0 +1,54 @@
+"""Puts patched groups in the place of those that a plan names, where EnvoyFilters have patches for the proxy."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
+from pilot.model.facets import PatchContext, PatchFacet
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType
+from pilot.model.views.patches import patch_facet, proxy_patches
+from pilot.model.views.proxies import find_proxy
+from pilot.translate.cluster.inbound import inbound_clusters
+from pilot.translate.cluster.passthrough import inbound_fixed_clusters
+from pilot.translate.envoy_filter.added import added, added_extensions
+from pilot.translate.envoy_filter.patched import PatchSourceKey, patched
+from pilot.translate.listener.inbound import inbound_listeners
+from pilot.translate.profile.plan import Group, NamedGroup, Plan
+
+_INBOUND = frozenset((inbound_clusters, inbound_fixed_clusters, inbound_listeners))
+_TYPES: dict[str, str] = {CLUSTER: "clusters", LISTENER: "listeners", ROUTE: "routes"}
+_ADDED = (CLUSTER, LISTENER)
+
+
+def patched_plan(db: Mesh, node_id: str, built: Plan) -> Plan:
+    """Returns the plan with everything that patches may change named through them; the plan as it is where there are none. No node of its own."""
+    if not proxy_patches(db, node_id):
+        return built
+    sidecar = find_proxy(db, node_id).type is NodeType.SIDECAR
+    groups = dict(built.groups)
+    for type_url, kind in _TYPES.items():
+        facets = {context: patch_facet(db, node_id, kind, context) for context in _contexts(sidecar)}
+        found = (_patched(group, type_url, facets) for group in built.groups[type_url])
+        groups[type_url] = (*found, *(_added(type_url, facets) if type_url in _ADDED else ()))
+    return Plan(groups, {**built.named, **_extensions(db, node_id, sidecar, built)})
+
+
+def _contexts(sidecar: bool) -> tuple[PatchContext, ...]:
+    return ("SIDECAR_OUTBOUND", "SIDECAR_INBOUND") if sidecar else ("GATEWAY",)
+
+
+def _patched(group: Group, type_url: str, facets: dict[PatchContext, PatchFacet]) -> Group:
+    facet = next(iter(facets.values())) if group.fn not in _INBOUND else facets["SIDECAR_INBOUND"]
+    return Group(patched, (PatchSourceKey(type_url, group.fn, group.args), facet)) if facet.patches else group
+
+
+def _added(type_url: str, facets: dict[PatchContext, PatchFacet]) -> Iterator[Group]:
+    for facet in facets.values():
+        if facet.patches:
+            yield Group(added, (type_url, facet))
+
+
+def _extensions(db: Mesh, node_id: str, sidecar: bool, built: Plan) -> dict[str, tuple[NamedGroup, ...]]:
+    facet = patch_facet(db, node_id, "extensions", _contexts(sidecar)[0])
+    return {EXTENSION: (*built.named.get(EXTENSION, ()), NamedGroup(added_extensions, (facet,)))} if facet.patches else {}

@@ -1,0 +1,253 @@
+"""EnvoyFilters on a mesh in memory: what is shared, whom they are for, in which order they come, and what is told of those that are in vain."""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from google.protobuf import any_pb2, json_format
+
+from pilot.app.patch_status import PatchStatus
+from pilot.lib.metrics import Metrics
+from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
+from pilot.model.config.object import ObjectKey
+from pilot.model.facets import PatchKey
+from pilot.translate.envoy_filter.origin import find_patches
+from pilot.translate.profile import plan
+from pilot.translate.profile.patch_problems import envoy_filter_problems
+from tests.support.listeners import HCM
+from tests.support.objects import Plain, make
+from tests.support.random_filters import API, start
+
+CLUSTER_NAME = f"outbound|80||{API}"
+MESH = "istio-system"
+
+
+def envoy_filter(name: str, *patches: str, namespace: str = "a", more: str = "", day: int = 1) -> Plain:
+    return make("EnvoyFilter", name, f"{{{more}configPatches: [{', '.join(patches)}]}}", namespace, day)
+
+
+def merge(timeout: str, match: str = "context: SIDECAR_OUTBOUND") -> str:
+    """A patch that sets the connect timeout of clusters."""
+    return f"{{applyTo: CLUSTER, match: {{{match}}}, patch: {{operation: MERGE, value: {{connect_timeout: {timeout}}}}}}}"
+
+
+_MATCH = f"{{routeConfiguration: {{name: '80', vhost: {{name: '{API}:80'}}}}}}"
+_VALUE = "{route: {internalRedirectPolicy: {response_headers_to_copy: [x-a]}}}"
+COPIED = f"{{applyTo: HTTP_ROUTE, match: {_MATCH}, patch: {{operation: MERGE, value: {_VALUE}}}}}"
+"""A patch that copies a header, which Envoy takes once."""
+
+
+class Meshed:
+    """The mesh of three proxies, and what they get."""
+
+    def __init__(self, *filters: Plain) -> None:
+        self.world, self.nodes = start()
+        self.world.apply_objects(*filters)
+
+    def resources(self, namespace: str = "a") -> dict[str, dict[str, Any]]:
+        return self.world.resources(self.nodes[namespace])
+
+    def plain(self, type_url: str, name: str, namespace: str = "a") -> Plain:
+        found: Plain = json_format.MessageToDict(any_pb2.Any.FromString(self.resources(namespace)[type_url][name].any))
+        return found
+
+    def timeout(self, namespace: str = "a", name: str = CLUSTER_NAME) -> str:
+        return str(self.plain(CLUSTER, name, namespace)["connectTimeout"])
+
+    def problems(self, name: str, namespace: str = "a") -> list[tuple[str, str]]:
+        assert not self.world.failures
+        return [(p.code, p.path) for p in envoy_filter_problems(self.world.mesh, ObjectKey(namespace, name))]
+
+
+# -- whom they are for, and in which order ---------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("more", "match", "is_for"),
+    [
+        ("", "context: ANY", True),
+        ("", "context: GATEWAY", False),
+        ("workloadSelector: {labels: {app: web}}, ", "context: SIDECAR_OUTBOUND", True),
+        ("workloadSelector: {labels: {app: other}}, ", "context: SIDECAR_OUTBOUND", False),
+        ("targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: web}], ", "context: ANY", False),
+        ("", "proxy: {proxyVersion: '^1[.]32'}", True),
+        ("", "proxy: {proxyVersion: '32'}", True),
+        ("", "proxy: {proxyVersion: '^1[.]9'}", False),
+        ("", "proxy: {metadata: {LINE: one}}", True),
+        ("", "proxy: {metadata: {LINE: two}}", False),
+        ("", f"cluster: {{service: {API}, portNumber: 80}}", True),
+        ("", f"cluster: {{service: {API}, portNumber: 81}}", False),
+        ("", "cluster: {subset: v1}", False),
+        ("", f"cluster: {{name: '{CLUSTER_NAME}'}}", True),
+    ],
+)
+def test_a_patch_is_for_those_that_it_matches(more: str, match: str, is_for: bool) -> None:
+    assert (Meshed(envoy_filter("one", merge("3s", match), more=more)).timeout() == "3s") is is_for
+
+
+@pytest.mark.parametrize(
+    ("filters", "wins"),
+    [
+        ((envoy_filter("one", merge("1s"), namespace=MESH), envoy_filter("two", merge("2s"))), "2s"),
+        ((envoy_filter("one", merge("1s"), namespace=MESH, more="priority: 1, "), envoy_filter("two", merge("2s"))), "1s"),
+        ((envoy_filter("one", merge("1s"), day=2), envoy_filter("two", merge("2s"), day=1)), "1s"),
+        ((envoy_filter("one", merge("1s"), merge("2s")),), "2s"),
+        ((envoy_filter("one", merge("1s"), namespace="b"),), "10s"),
+    ],
+)
+def test_the_last_patch_wins(filters: tuple[Plain, ...], wins: str) -> None:
+    assert Meshed(*filters).timeout() == wins
+    assert Meshed(*reversed(filters)).timeout() == wins
+
+
+def test_inbound_clusters_are_found_by_their_services() -> None:
+    match = "context: SIDECAR_INBOUND, cluster: {service: web.a.svc.cluster.local}"
+    found = Meshed(envoy_filter("one", merge("3s", match)))
+    assert found.timeout(name="inbound|8080||") == "3s"
+    assert found.timeout(name="InboundPassthroughCluster") == "10s"
+
+
+def test_routes_of_a_gateway_are_found_by_the_port_that_its_servers_name() -> None:
+    service = make("Service", "edge", "{clusterIP: 10.96.0.9, selector: {istio: edge}, ports: [{port: 80, targetPort: 8080}]}", MESH)
+    value = "{request_headers_to_remove: [x]}"
+    patch = f"{{applyTo: ROUTE_CONFIGURATION, match: {{routeConfiguration: {{portNumber: 80}}}}, patch: {{operation: MERGE, value: {value}}}}}"
+    found = Meshed(service, envoy_filter("one", patch, namespace=MESH))
+    assert found.plain(ROUTE, "http.8080", MESH)["requestHeadersToRemove"] == ["x"]
+
+
+def test_inbound_routes_are_patched_in_their_listener() -> None:
+    match = "{context: SIDECAR_INBOUND, routeConfiguration: {portNumber: 8080}}"
+    patch = f"{{applyTo: VIRTUAL_HOST, match: {match}, patch: {{operation: MERGE, value: {{domains: [more]}}}}}}"
+    chains = Meshed(envoy_filter("one", patch)).plain(LISTENER, "virtualInbound")["filterChains"]
+    hosts = [f["typedConfig"]["routeConfig"]["virtualHosts"][0]["domains"] for c in chains for f in c["filters"] if f["name"] == HCM]
+    assert ["*", "more"] in hosts
+    assert ["*"] in hosts
+
+
+def test_an_extension_config_goes_to_who_asks_for_it() -> None:
+    config = "name: one, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors}"
+    found = Meshed(envoy_filter("one", f"{{applyTo: EXTENSION_CONFIG, patch: {{operation: ADD, value: {{{config}}}}}}}"))
+    assert list(found.resources()[EXTENSION]) == ["one"]
+    assert "one" not in found.resources("b").get(EXTENSION, {})
+
+
+# -- what is shared --------------------------------------------------------------------------------------------------------
+
+def test_what_no_patch_can_touch_is_the_shared_resource_itself() -> None:
+    found = Meshed(envoy_filter("one", merge("3s", f"cluster: {{service: {API}}}")))
+    own, other = found.resources("a")[CLUSTER], found.resources("b")[CLUSTER]
+    assert own[CLUSTER_NAME] is not other[CLUSTER_NAME]
+    name = "outbound|80||web.a.svc.cluster.local"
+    assert own[name] is other[name]
+
+
+def test_proxies_with_other_patches_share_what_the_same_patches_touch() -> None:
+    everywhere = envoy_filter("one", merge("3s", f"cluster: {{service: {API}}}"), namespace=MESH)
+    found = Meshed(everywhere, envoy_filter("two", merge("4s", "cluster: {portNumber: 90}")))
+    assert found.resources("a")[CLUSTER][CLUSTER_NAME].frame == found.resources("b")[CLUSTER][CLUSTER_NAME].frame
+
+
+def test_proxies_without_patches_have_the_plan_of_a_mesh_without_any() -> None:
+    found, bare = Meshed(envoy_filter("one", merge("3s"))), Meshed()
+    assert plan(found.world.mesh, found.nodes["b"]) == plan(bare.world.mesh, bare.nodes["b"])
+
+
+def test_an_edit_costs_the_resources_that_it_touches() -> None:
+    found = Meshed(envoy_filter("one", merge("3s", f"cluster: {{service: {API}, portNumber: 80}}")))
+    for namespace in found.nodes:
+        found.resources(namespace)
+    ran: list[str] = []
+    found.world.mesh.on_run = lambda node: ran.append(str(node.fn))
+    found.world.apply_objects(envoy_filter("one", merge("4s", f"cluster: {{service: {API}, portNumber: 80}}")))
+    for namespace in found.nodes:
+        found.resources(namespace)
+    assert ran.count("patched_resource") == 1
+
+
+# -- what is in vain -------------------------------------------------------------------------------------------------------
+
+BUFFER = "name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 7}"
+ON_CORS = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{name: envoy.filters.http.cors}}}}}}}}"
+ON_ROUTER = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{name: envoy.filters.http.router}}}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("patch", "problems"),
+    [
+        (merge("3s"), []),
+        (merge("3s", "cluster: {service: nobody.test}"), [("patch-without-effect", "")]),
+        (merge("3s", "proxy: {proxyVersion: '^9'}"), [("patch-without-effect", "")]),
+        (merge("3s", "context: GATEWAY"), [("patch-without-effect", "")]),
+        ("{applyTo: HTTP_FILTER, match: {MATCH}, patch: {operation: MERGE, value: {VALUE}}}", [("wrong-type", ".patch.value.typed_config.@type")]),
+        (
+            f"{{applyTo: HTTP_FILTER, match: {{{ON_ROUTER}}}, patch: {{operation: INSERT_AFTER, value: {{{BUFFER}}}}}}}",
+            [("behind-last-filter", ".patch.value")],
+        ),
+        (
+            "{applyTo: CLUSTER, match: {cluster: {portNumber: 80, service: api.b.svc.cluster.local}}, patch: {operation: MERGE, value: "
+            "{transport_socket: {name: x, typed_config: "
+            "{'@type': type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer}}}}}",
+            [("no-such-socket", ".patch.value.transport_socket.name")],
+        ),
+        ("{applyTo: CLUSTER, patch: {operation: MERGE, value: {nobody: 1}}}", []),
+        ("{applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {stats_flush_interval: 7s}}}", []),
+    ],
+)
+def test_what_is_in_vain_is_told(patch: str, problems: list[tuple[str, str]]) -> None:
+    written = patch.replace("{MATCH}", f"{{{ON_CORS}}}").replace("{VALUE}", f"{{{BUFFER}}}")
+    found = Meshed(envoy_filter("one", written)).problems("one")
+    assert found == [(code, f"spec.configPatches[0]{path}") for code, path in problems]
+
+
+def test_what_is_merged_may_not_leave_what_envoy_refuses_and_the_rest_is_applied() -> None:
+    """A header is well alone, and refused beside the same one."""
+    found = Meshed(envoy_filter("one", COPIED, COPIED, merge("3s")))
+    hosts = found.plain(ROUTE, "80")["virtualHosts"]
+    (route,) = next(host["routes"] for host in hosts if host["name"] == f"{API}:80")
+    assert route["route"]["internalRedirectPolicy"] == {"responseHeadersToCopy": ["x-a"]}
+    assert found.timeout() == "3s"
+    place = "spec.configPatches[1].patch.value.route.internalRedirectPolicy.response_headers_to_copy"
+    assert found.problems("one") == [("refused-by-envoy", place)]
+
+
+def test_nobody_is_told_where_no_proxy_is_selected() -> None:
+    found = Meshed(envoy_filter("one", merge("3s", "cluster: {name: x}"), namespace="empty"))
+    assert found.problems("one", "empty") == []
+
+
+def test_a_selector_without_workloads_is_told() -> None:
+    found = Meshed(envoy_filter("one", merge("3s"), more="workloadSelector: {labels: {app: nobody}}, "))
+    assert found.problems("one") == [("selector-without-workloads", "spec.workloadSelector")]
+
+
+# -- why -------------------------------------------------------------------------------------------------------------------
+
+def test_the_patches_of_a_resource_are_named() -> None:
+    found = Meshed(envoy_filter("one", merge("3s", "cluster: {name: x}"), merge("4s", f"cluster: {{service: {API}}}")))
+    found.resources()
+
+    def patches(name: str) -> set[PatchKey]:
+        groups = plan(found.world.mesh, found.nodes["a"]).groups[CLUSTER]
+        return {key for group in groups for key in find_patches(found.world.mesh, group.fn, group.args, name)}
+
+    assert patches(CLUSTER_NAME) == {PatchKey(ObjectKey("a", "one"), 1)}
+    assert patches("outbound|80||web.a.svc.cluster.local") == set()
+
+
+def test_what_became_of_patches_is_counted_where_it_is_asked_for() -> None:
+    mesh = Meshed(envoy_filter("one", COPIED, COPIED, merge("3s")))
+    mesh.resources()
+    metrics = Metrics()
+    status = PatchStatus(mesh.world.mesh, metrics)
+    status.check()
+    assert series(metrics) == {("cluster", "applied"): "1", ("route", "applied"): "1", ("route", "error"): "1"}
+    mesh.world.commit([("envoy_filters", ObjectKey("a", "one"), None)])
+    status.check()
+    assert set(series(metrics).values()) == {"0"}
+
+
+def series(metrics: Metrics) -> dict[tuple[str, str], str]:
+    """Returns the statuses of the filter a/one, by what is patched and how that went."""
+    form = r'^pilot_envoy_filter_status\{name="a/one",patch="(\w+)",result="(\w+)"\} (\S+)$'
+    found = re.findall(form, metrics.exposition().decode(), re.MULTILINE)
+    return {(patch, result): value for patch, result, value in found}

@@ -35,7 +35,7 @@ class OpenCensusAgent(Strict, frozen=True):
 
 
 class CustomTag(OneOf, frozen=True):
-    groups: ClassVar = (("literal", "environment", "header"),)
+    groups: ClassVar[tuple[tuple[str, ...], ...]] = (("literal", "environment", "header"),)
 
     literal: LiteralValue | None = None
     environment: Environment | None = None

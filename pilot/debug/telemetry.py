@@ -1,0 +1,55 @@
+"""The page of Telemetries, and of what they come to for one proxy: telemetryz."""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.debug.page import Query, asked_connection
+from pilot.debug.sources import Sources
+from pilot.model.config.object import Object, age
+from pilot.model.config.telemetry import Telemetry
+from pilot.model.inputs import Mesh
+from pilot.model.plain import plain
+from pilot.model.views.mesh import mesh_config
+from pilot.model.views.policies import TELEMETRY, proxy_policies
+
+LEVELS = ("Root", "Proxy", "Namespace", "Workload")
+_NOBODY = {"Namespace": "", "Name": ""}
+
+
+def telemetryz(sources: Sources, query: Query) -> Any:
+    """Returns every Telemetry by namespace, oldest first; with proxyID those that count for it, one after the other."""
+    if "proxyID" in query:
+        return of_proxy(sources.db, asked_connection(sources, query).proxy_key)
+    found: dict[str, list[Object[Telemetry]]] = {}
+    for _, row in sources.db.telemetries.rows():
+        found.setdefault(row.namespace, []).append(row)
+    listed = {
+        namespace: [{"name": row.name, "namespace": row.namespace, "spec": plain(row.spec)} for row in sorted(rows, key=age)]
+        for namespace, rows in sorted(found.items())
+    }
+    return {"telemetries": {"namespace_to_telemetries": listed, "root_namespace": mesh_config(sources.db).root_namespace}}
+
+
+def of_proxy(db: Mesh, node_id: str) -> dict[str, Any]:
+    """Returns the Telemetries that count for a proxy, by level, and their parts in the order in which they are merged."""
+    root = mesh_config(db).root_namespace
+    rows = [row for key in proxy_policies(db, node_id).of(TELEMETRY) if (row := db.telemetries.peek(key)) is not None]
+    by_level = {_level(row, root): {"Namespace": row.namespace, "Name": row.name} for row in rows}
+    return {
+        **{level: by_level.get(level, _NOBODY) for level in LEVELS},
+        "Metrics": [plain(entry) for row in rows for entry in row.spec.metrics],
+        "Logging": [_logging(row, root) for row in rows if row.spec.access_logging],
+        "Tracing": [plain(entry) for row in rows for entry in row.spec.tracing],
+    }
+
+
+def _level(row: Object[Telemetry], root: str) -> str:
+    spec = row.spec
+    if (spec.selector is not None and spec.selector.match_labels) or spec.target_ref or spec.target_refs:
+        return "Workload"
+    return "Root" if row.namespace == root else "Proxy"
+
+
+def _logging(row: Object[Telemetry], root: str) -> dict[str, Any]:
+    levels = {level: {"Namespace": row.namespace, "Name": row.name} if level == _level(row, root) else _NOBODY for level in LEVELS}
+    return {**levels, "Logging": [plain(entry) for entry in row.spec.access_logging]}

@@ -1,0 +1,257 @@
+"""Filters in the Common Expression Language: whether Envoy takes one. https://github.com/google/cel-spec/blob/master/doc/langdef.md
+
+Envoy refuses the whole listener that has an expression which it cannot parse, which calls a function that it does not know, or which loops.
+"""
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pilot.lib import regex
+
+_DEEPEST = 31  # Envoy's parser gives up on deeper trees
+_LONGEST = 100_000
+
+_QUOTED = r'"""(?:[^\\]|\\.)*?"""|' + r"'''(?:[^\\]|\\.)*?'''|" + r'"(?:[^"\\\n\r]|\\.)*"|' + r"'(?:[^'\\\n\r]|\\.)*'"
+_RAW = r'"""(?s:.)*?"""|' + r"'''(?s:.)*?'''|" + r'"[^"\n\r]*"|' + r"'[^'\n\r]*'"
+_TOKEN = re.compile(
+    rf"""(?P<space>[\t\n\f\r ]+|//[^\n]*)
+    |(?P<raw>(?:[rR][bB]?|[bB][rR])(?:{_RAW}))
+    |(?P<text>[bB]?(?:{_QUOTED}))
+    |(?P<real>[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
+    |(?P<whole>(?:0x[0-9a-fA-F]+|[0-9]+)[uU]?)
+    |(?P<name>[_a-zA-Z][_a-zA-Z0-9]*)
+    |(?P<quoted>`[-_a-zA-Z0-9./\ ]+`)
+    |(?P<sign>\|\||&&|<=|>=|==|!=|[-+*/%!<>?:.,()\[\]{{}}])""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(?:[abfnrtv\\?\"'`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})|(?P<wrong>\\.?)", re.DOTALL)
+_LITERALS = frozenset(("raw", "text", "real", "whole"))
+_CONSTANTS = frozenset(("true", "false", "null"))
+_WORDS = "as break const continue else for function if import in let loop package namespace return var void while"
+_RESERVED = _CONSTANTS | frozenset(_WORDS.split(" "))
+_OPERATORS = ({"||"}, {"&&"}, {"<", "<=", ">", ">=", "==", "!=", "in"}, {"+", "-"}, {"*", "/", "%"})
+_LOOPS = frozenset(("all", "exists", "exists_one", "filter", "map"))
+
+# The functions of Envoy's runtime, and how many arguments they take.
+_CONVERSIONS = ("bool", "bytes", "double", "duration", "dyn", "int", "size", "timestamp", "type", "uint")
+_TESTS = ("contains", "endsWith", "matches", "startsWith")
+_CLOCK = (
+    "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds",
+)  # fmt: skip
+_GLOBAL: Mapping[str, tuple[int, ...]] = {**dict.fromkeys(_CONVERSIONS, (1,)), **dict.fromkeys(_TESTS, (2,))}
+_METHODS: Mapping[str, tuple[int, ...]] = {"size": (0,), **dict.fromkeys(_TESTS, (1,)), **dict.fromkeys(_CLOCK, (0, 1))}
+_OF_RE: Mapping[str, tuple[int, ...]] = {"extract": (3,), "capture": (2,), "captureN": (2,)}
+
+
+def find_fault(expression: str) -> str:
+    """Returns why Envoy does not take an expression, "" where it takes it."""
+    if len(expression) > _LONGEST:
+        return f"longer than {_LONGEST} characters"
+    try:
+        height = _Parser(list(_tokens(expression))).whole()
+    except _SyntaxFault as fault:
+        return str(fault)
+    except RecursionError:
+        height = _DEEPEST + 1
+    return f"nested deeper than {_DEEPEST}" if height > _DEEPEST else ""
+
+
+class _SyntaxFault(Exception):
+    """Says what is wrong with an expression; it does not leave this module."""
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+class _Argument(NamedTuple):
+    tokens: Sequence[_Token]
+    height: int
+
+
+def _tokens(expression: str) -> Iterator[_Token]:
+    at = 0
+    while at < len(expression):
+        match = _TOKEN.match(expression, at)
+        if match is None or match.lastgroup is None:
+            raise _SyntaxFault(f"position {at}: {expression[at : at + 12]!r} is not understood")
+        token = _Token(match.lastgroup, match[0], at)
+        if token.kind == "text" and any(found["wrong"] for found in _ESCAPE.finditer(token.text)):
+            raise _SyntaxFault(f"position {at}: {token.text} has an unknown escape")
+        if token.kind == "whole" and _is_too_large(token.text.lower()):
+            raise _SyntaxFault(f"position {at}: {token.text} does not fit into 64 bits")
+        if token.kind != "space":
+            yield token
+        at = match.end()
+    yield _Token("end", "", at)
+
+
+def _is_too_large(number: str) -> bool:
+    plain = number.removesuffix("u")
+    return int(plain, 16 if plain.startswith("0x") else 10) >= (1 << 64 if plain != number else 1 << 63)
+
+
+class _Parser:
+    """Goes through tokens from left to right, and raises `_SyntaxFault` at the first that does not fit. What takes a part returns how high the
+    tree of that part is."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens, self._at = tokens, 0
+
+    def whole(self) -> int:
+        height = self._expression()
+        if self._next.kind != "end":
+            raise self._unexpected()
+        return height
+
+    def _expression(self) -> int:
+        height = self._operands(0)
+        if self._take("?"):
+            height = max(height, self._operands(0))
+            self._need(":")
+            height = max(height, self._expression()) + 1
+        return height
+
+    def _operands(self, level: int) -> int:
+        """Takes operands between operators of a level of precedence, or of a higher one. Envoy balances chains of || and &&."""
+        if level == len(_OPERATORS):
+            return self._unary()
+        height, chain = self._operands(level + 1), 0
+        while self._next.kind in ("sign", "name") and self._next.text in _OPERATORS[level]:
+            self._at += 1
+            height = max(height, self._operands(level + 1))
+            chain += 1
+        return height + (min(chain, chain.bit_length()) if level < 2 else chain)
+
+    def _unary(self) -> int:
+        sign = self._next.text if self._next.kind == "sign" else ""
+        while sign in ("!", "-") and self._take(sign):
+            pass
+        if sign == "!" and self._next.text == "-" and self._tokens[self._at + 1].kind in ("whole", "real"):
+            self._at += 1
+        height = self._primary()
+        while self._next.kind == "sign" and self._next.text in (".", "["):
+            if self._take("["):
+                height = max(height, self._expression()) + 1
+                self._need("]")
+            else:
+                self._need(".")
+                height = max(height, self._member()) + 1
+        return height + (sign in ("!", "-"))
+
+    def _member(self) -> int:
+        """Takes a field, or a call of a method."""
+        owner, name = self._tokens[self._at - 2], self._next
+        if name.kind == "quoted":
+            self._at += 1
+            return 1
+        self._name(_CONSTANTS | {"in"})
+        if not self._take("("):
+            return 1
+        arguments = self._list(")")
+        if name.text in _LOOPS:
+            raise _SyntaxFault(f"position {name.at}: {name.text}() is a loop, which Envoy's filters do not have")
+        _check_call(name, arguments, _OF_RE if owner.text == "re" and name.text in _OF_RE else _METHODS)
+        return max((a.height for a in arguments), default=1)
+
+    def _primary(self) -> int:
+        token = self._next
+        if token.kind in _LITERALS or token.text in _CONSTANTS:
+            self._at += 1
+            return 1
+        if self._take("("):
+            height = self._expression() + 1
+            self._need(")")
+            return height
+        if self._take("["):
+            return max((a.height for a in self._list("]")), default=0) + 1
+        if self._take("{"):
+            return self._entries() + 1
+        self._take(".")
+        return self._reference()
+
+    def _reference(self) -> int:
+        """Takes a variable or a call."""
+        name = self._next
+        self._name(_RESERVED)
+        if not self._take("("):
+            return 1
+        arguments = self._list(")")
+        if name.text != "has":
+            _check_call(name, arguments, _GLOBAL)
+        elif len(arguments) != 1 or len(arguments[0].tokens) < 3 or arguments[0].tokens[-2].text != ".":
+            raise _SyntaxFault(f"position {name.at}: has() takes one field, like has(request.headers.host)")
+        return max((a.height for a in arguments), default=0) + 1
+
+    def _list(self, close: str) -> list[_Argument]:
+        """Takes expressions between commas up to a closing bracket, and returns them."""
+        found: list[_Argument] = []
+        while not self._take(close):
+            if found:
+                self._need(",")
+                if close == "]" and self._take(close):
+                    break
+            start = self._at
+            height = self._expression()
+            found.append(_Argument(self._tokens[start : self._at], height))
+        return found
+
+    def _entries(self) -> int:
+        """Takes the entries of a map up to the closing bracket."""
+        height = 0
+        while not self._take("}"):
+            if height:
+                self._need(",")
+                if self._take("}"):
+                    break
+            height = max(height, self._expression())
+            self._need(":")
+            height = max(height, self._expression())
+        return height
+
+    # -- tokens ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _take(self, sign: str) -> bool:
+        """Steps over a sign; returns whether it was there."""
+        there = self._next.kind == "sign" and self._next.text == sign
+        self._at += there
+        return there
+
+    def _need(self, sign: str) -> None:
+        if not self._take(sign):
+            raise self._unexpected(f"{sign!r} is expected")
+
+    def _name(self, reserved: frozenset[str]) -> None:
+        if self._next.kind != "name" or self._next.text in reserved:
+            raise self._unexpected("a name is expected")
+        self._at += 1
+
+    def _unexpected(self, instead: str = "") -> _SyntaxFault:
+        token = self._next
+        what = "the expression ends too early" if token.kind == "end" else f"{token.text!r} does not belong there"
+        return _SyntaxFault(f"position {token.at}: {what}{', ' + instead if instead else ''}")
+
+
+def _check_call(name: _Token, arguments: Sequence[_Argument], known: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises a fault where there is no such function with as many arguments, or where the regular expression that it is given is wrong."""
+    if len(arguments) not in known.get(name.text, ()):
+        raise _SyntaxFault(f"position {name.at}: Envoy has no {name.text}() of {len(arguments)} arguments")
+    if name.text == "matches" and len(last := arguments[-1].tokens) == 1 and last[0].kind in ("raw", "text"):
+        fault = regex.find_fault(_text_of(last[0]))
+        if fault:
+            raise _SyntaxFault(f"position {last[0].at}: {fault}")
+
+
+def _text_of(token: _Token) -> str:
+    """Returns the text that a literal stands for; one with escapes that Python does not know is returned as it is written."""
+    found = ast.literal_eval(token.text.replace("\\?", "?").replace("\\`", "`"))
+    return found if isinstance(found, str) else ""

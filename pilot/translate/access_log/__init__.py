@@ -1,0 +1,1 @@
+"""Access logs: what each provider writes, and which of them a proxy has."""

@@ -1,0 +1,1 @@
+"""Spans: how many, with which tags, and the tracer that they go to."""

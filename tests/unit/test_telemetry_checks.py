@@ -1,0 +1,132 @@
+"""What is wrong between Telemetries, providers, workloads and proxies: a row for each, with what makes it go."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from pilot.model.problem import Severity
+from tests.support.checks import problems_of
+from tests.support.objects import Plain, make, pod, world
+from tests.support.world import proxy, rows_of
+
+MESH = """
+extensionProviders:
+- {name: zip, zipkin: {service: zipkin.obs.svc.cluster.local, port: 9411}}
+- {name: file, envoyFileAccessLog: {path: /dev/stdout}}
+- {name: old, lightstep: {service: zipkin.obs.svc.cluster.local, port: 9411}}
+- {name: bad, envoyFileAccessLog: {logFormat: {text: '%NEVER%'}}}
+"""
+COLLECTOR = make("Service", "zipkin", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 9411}]}", "obs")
+ELSEWHERE = make("Service", "zipkin", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}", "obs")
+WEB = pod("web-0", "10.1.0.1", labels="{app: web}")
+STOCK = frozenset(("envoy.config.trace.v3.ZipkinConfig", "envoy.extensions.access_loggers.file.v3.FileAccessLog"))
+
+
+def telemetry(spec: str, name: str = "t", namespace: str = "a", day: int = 3) -> Plain:
+    return make("Telemetry", name, f"{{{spec}}}", namespace, day)
+
+
+class Row(NamedTuple):
+    code: str
+    path: str
+    wrong: tuple[Plain, ...]
+    mended: tuple[Plain, ...]
+
+
+SPANS = "tracing: [{providers: [{name: zip}]}]"
+ROWS = [
+    Row("provider-not-found", "spec.tracing[0].providers[0].name", (telemetry("tracing: [{providers: [{name: ghost}]}]"),), (telemetry(SPANS),)),
+    Row(
+        "provider-not-found",
+        "spec.accessLogging[1].providers[1].name",
+        (telemetry("accessLogging: [{providers: [{name: file}]}, {providers: [{name: FILE}, {name: none}]}]"),),
+        (telemetry("accessLogging: [{providers: [{name: FILE}]}]"),),
+    ),
+    Row(
+        "provider-not-found",
+        "spec.accessLogging[0].providers[0].name",
+        (telemetry("accessLogging: [{providers: [{name: bad}]}]"),),
+        (telemetry("accessLogging: [{providers: [{name: file}]}]"),),
+    ),
+    Row("bad-provider", "spec.tracing[0].providers[0].name", (telemetry("tracing: [{providers: [{name: prometheus}]}]"),), (telemetry(SPANS),)),
+    Row("bad-provider", "spec.tracing[0].providers[0].name", (telemetry("tracing: [{providers: [{name: old}]}]"),), (telemetry(SPANS),)),
+    Row(
+        "bad-provider",
+        "spec.metrics[0].providers[0].name",
+        (telemetry("metrics: [{providers: [{name: file}]}]"),),
+        (telemetry("metrics: [{providers: [{name: prometheus}]}]"),),
+    ),
+    Row(
+        "no-effect",
+        "spec.metrics[0]",
+        (telemetry("metrics: [{reportingInterval: 5s}]"),),
+        (telemetry("metrics: [{providers: [{name: prometheus}]}]", "r", "istio-system"),),
+    ),
+    Row(
+        "no-effect",
+        "spec.accessLogging[0]",
+        (telemetry("accessLogging: [{disabled: true}]"),),
+        (telemetry("accessLogging: [{providers: [{name: file}]}]", "r", "istio-system"),),
+    ),
+    Row(
+        "policy-shadowed",
+        "spec",
+        (telemetry(SPANS, "first", day=1), telemetry(SPANS)),
+        (telemetry(f"selector: {{matchLabels: {{app: web}}}}, {SPANS}"), WEB),
+    ),
+    Row("selector-without-workloads", "spec.selector", (telemetry(f"selector: {{matchLabels: {{app: web}}}}, {SPANS}"),), (WEB,)),
+    Row(
+        "selector-without-workloads",
+        "spec.selector",
+        (telemetry(f"selector: {{matchLabels: {{app: web}}}}, {SPANS}", namespace="istio-system"), WEB),
+        (telemetry(SPANS, namespace="istio-system"),),
+    ),
+    Row(
+        "target-not-found",
+        "spec.targetRefs[0].name",
+        (telemetry(f"targetRefs: [{{group: gateway.networking.k8s.io, kind: Gateway, name: gw}}], {SPANS}"),),
+        (pod("gw-0", "10.1.0.2", labels="{gateway.networking.k8s.io/gateway-name: gw}"),),
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.code}-{row.path}")
+def test_a_problem_is_there_until_it_is_mended(row: Row) -> None:
+    made = world(COLLECTOR, mesh_config=MESH)
+    assert problems_of(made) == ()
+    made.set(rows_of(row.wrong))
+    assert [(p.code, p.path) for p in problems_of(made)] == [(row.code, row.path)]
+    made.set(rows_of(row.mended))
+    assert problems_of(made) == ()
+
+
+def test_a_collector_without_the_port_is_told_at_the_provider_and_at_who_names_it() -> None:
+    made = world(ELSEWHERE, telemetry(SPANS), mesh_config=MESH)
+    assert {(p.code, p.path) for p in problems_of(made)} == {
+        ("service-not-found", "extensionProviders[3]"), ("service-not-found", "spec.tracing[0].providers[0].name"),
+    }
+    made.set(rows_of((COLLECTOR,)))
+    assert problems_of(made) == ()
+
+
+def test_what_a_build_does_not_have_is_a_notice_for_all_of_its_proxies_together() -> None:
+    logs = "accessLogging: [{providers: [{name: file}], filter: {expression: 'true'}}]"
+    made = world(COLLECTOR, telemetry(f"metrics: [{{providers: [{{name: prometheus}}]}}], {logs}"), mesh_config=MESH)
+    made.connect(proxy("sidecar", "own-0", "a", "10.1.0.1"))
+    assert problems_of(made) == ()
+    for number in range(3):
+        made.connect(replace(proxy("sidecar", f"stock-{number}", "a", f"10.1.0.{5 + number}"), extensions=STOCK))
+    made.connect(replace(proxy("sidecar", "far-0", "far", "10.1.0.9"), extensions=STOCK))
+    found = problems_of(made)
+    assert [(p.code, p.path, p.severity) for p in found] == [
+        ("left-out", "spec.metrics[0]", Severity.NOTICE), ("left-out", "spec.accessLogging[0]", Severity.NOTICE),
+    ]
+    assert "proxies in a do not have istio.stats" in found[0].message
+
+
+def test_headers_from_variables_that_the_control_plane_does_not_have() -> None:
+    mesh = MESH.replace("port: 9411}}\n- {name: file", "port: 9411, headers: [{name: x-token, envName: TOKEN}]}}\n- {name: file")
+    made = world(COLLECTOR, mesh_config=mesh)
+    assert [(p.code, p.path) for p in problems_of(made)] == [("no-variable", "extensionProviders[3]")]

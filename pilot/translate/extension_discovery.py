@@ -1,0 +1,47 @@
+"""Derives the configuration of users' extensions that the filters of a proxy ask for by name."""
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from pilot.derive import Lookup, derived
+from pilot.lib.xds_types import EXTENSION
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.traffic_extension import TrafficExtension
+from pilot.model.facets import ExtensionReaderFacet
+from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.traffic_extensions import traffic_extensions
+from pilot.model.views.pull_secrets import pull_secret
+from pilot.translate.extension_config import build_extension_config
+from pilot.translate.names import parse_extension_config
+from pilot.translate.resource import Resource
+
+
+@derived
+def _discovered(db: Mesh, name: str, reader: ExtensionReaderFacet) -> Resource | None:
+    """Returns the configuration of that name; None for one that is not of an extension of the proxy's."""
+    key = ObjectKey(*found) if (found := parse_extension_config(name)) is not None else None
+    return _module(db, name, key, reader.cluster) if key is not None and key in reader.applied else None
+
+
+@derived
+def _module(db: Mesh, name: str, key: ObjectKey, cluster: str | None) -> Resource | None:
+    """Returns the configuration of a module, for proxies to which secrets of a cluster are told (None: no secrets)."""
+    found = traffic_extensions.get(db, key)
+    if found is None or found.spec.wasm is None:
+        return None
+    named, secret = found.spec.wasm.image_pull_secret, None
+    if named:
+        secret = pull_secret(db, key.namespace, named, cluster) if cluster is not None else ""
+    built = build_extension_config(name, f"{key.namespace}.{key.name}", found.spec.wasm, _version(found), secret)
+    return Resource.of(EXTENSION, built)
+
+
+def _version(o: Object[TrafficExtension]) -> str:
+    """Returns a text that is another one once the object says something else, or is a new one."""
+    return hashlib.sha256(msgspec.json.encode((o.created, o.spec), order="deterministic")).hexdigest()[:16]
+
+
+discovered_extensions: Lookup[str, [frozenset[str], ExtensionReaderFacet], Resource] = Lookup("discovered_extensions", _discovered)
+"""The configuration of the extensions that proxies name."""

@@ -1,0 +1,151 @@
+"""Scripts and Wasm modules of users in a stock Envoy: a gateway whose modules its agent fetches, and what becomes of requests where that fails."""
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from tests.support import certificates
+from tests.support.backends import ask
+from tests.support.certificates import DAY, write_plugged_in
+from tests.support.credentials import data_secret
+from tests.support.objects import Plain, make
+from tests.support.processes import ControlPlane, eventually, free_port
+from tests.support.registry import Registry, Reply, archive
+from tests.support.sidecar import Sidecar
+from tests.support.tokens import write_keys
+from tests.support.wasm_module import HEADER, module
+
+LUA = "function envoy_on_response(handle) handle:headers():add('x-lua', 'added') end"
+FAILING_LUA = "function envoy_on_request(handle) handle:nothing() end"
+
+
+class Edge:
+    """A gateway that answers all requests itself."""
+
+    def __init__(self, work: pathlib.Path, stack: contextlib.ExitStack) -> None:
+        self.folder = work / "config"
+        self.folder.mkdir()
+        self.registry = Registry("lab:secret")
+        stack.callback(self.registry.stop)
+        self._publish()
+        self.port = free_port()
+        (self.folder / "base.yaml").write_text(yaml.safe_dump_all(self._base()))
+        root, authority = certificates.root(life=3650 * DAY), work / "cacerts"
+        authority.mkdir()
+        write_plugged_in(authority, certificates.intermediate(root, 1, 3000 * DAY))
+        more = ["--tokenKeys", str(write_keys(work / "jwks.json"))]
+        plane = ControlPlane(work, self.folder, more=more, environ={"ROOT_CA_DIR": str(authority)})
+        stack.callback(plane.stop)
+        plane.wait_ready()
+        ports = {"ENVOY_STATUS_PORT": str(free_port()), "ENVOY_PROMETHEUS_PORT": str(free_port())}
+        fetching = {"WASM_INSECURE_REGISTRIES": self.registry.host, "ALLOWED_CIDRS_IN_WASM_FETCH": "127.0.0.0/8"}
+        config = {"statusPort": free_port(), "proxyAdminPort": free_port()}
+        environ = {**ports, **fetching, "ISTIO_META_UNPRIVILEGED_POD": "true"}
+        self.agent = Sidecar(work / "edge", "edge", "127.0.0.1", plane.secure_xds, root.roots_pem, config=config, environ=environ, kind="router")
+        stack.callback(self.agent.stop)
+        self._work, self._round = work, 0
+
+    def _publish(self) -> None:
+        for name in ("added", "other"):  # an image that is there already is used without a login
+            self.registry.push(f"lab/{name}", "1", archive(module("image")))
+        self.registry.replies["/added.wasm"] = Reply(module("file"))
+        self.registry.replies["/traps.wasm"] = Reply(module(traps=True))
+
+    def _base(self) -> list[Plain]:
+        server = {"port": {"number": self.port, "name": "http", "protocol": "HTTP"}, "hosts": ["*"], "bind": "127.0.0.1"}
+        routes = {"hosts": ["*"], "gateways": ["front"], "http": [{"directResponse": {"status": 200}}]}
+        secret = data_secret("pull", {".dockerconfigjson": self.registry.docker_config().encode()}, "shop")
+        return [
+            make("Gateway", "front", json.dumps({"selector": {"app": "edge"}, "servers": [server]}), "shop"),
+            make("VirtualService", "all", json.dumps(routes), "shop"),
+            secret | {"type": "kubernetes.io/dockerconfigjson"},
+        ]
+
+    def apply(self, *extensions: tuple[str, str]) -> None:
+        """Has the gateway these extensions and no others, and waits until its Envoy has its listener with them."""
+        self._round += 1
+        mark = f"round-{self._round}"
+        script = make("TrafficExtension", mark, "{lua: {inlineCode: 'x = 1'}}", "shop")
+        made = [make(kind, f"x{self._round}-{i}", spec, "shop") for i, (kind, spec) in enumerate(extensions)]
+        (self.folder / "extensions.next").write_text(yaml.safe_dump_all([script, *made]))
+        (self.folder / "extensions.next").rename(self.folder / "extensions.yaml")
+
+        def active() -> bool:
+            self.agent.check_alive()
+            found = json.loads(self.agent.get("/config_dump?resource=dynamic_listeners")).get("configs", ())
+            return any(mark in json.dumps(one.get("active_state", {})) for one in found)
+
+        eventually(active, 30, f"the listener of {mark}: {self.agent.tail(15)}")
+
+    def outcome(self) -> tuple[int, str, str]:
+        """The status of a request, and the headers that extensions add; a status of 0 where the connection ends."""
+        try:
+            answer = ask(("127.0.0.1", self.port), "/", host="a.test")
+        except OSError:
+            return 0, "", ""
+        return answer.status, answer.headers.get(HEADER, ""), answer.headers.get("x-lua", "")
+
+
+@pytest.fixture(scope="module")
+def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
+    with contextlib.ExitStack() as stack:
+        made = Edge(tmp_path_factory.mktemp("edge"), stack)
+        made.apply()
+        eventually(lambda: made.outcome()[0] == 200, 30, "the gateway answers")
+        yield made
+
+
+class Row(NamedTuple):
+    name: str
+    extensions: tuple[tuple[str, str], ...]
+    expected: tuple[int, str, str]
+
+
+def lua(script: str) -> tuple[str, str]:
+    return "TrafficExtension", json.dumps({"lua": {"inlineCode": script}, "phase": "AUTHZ"})
+
+
+def wasm(url: str, strategy: str = "FAIL_CLOSE", **more: str) -> tuple[str, str]:
+    return "WasmPlugin", json.dumps({"url": url, "failStrategy": strategy, "phase": "AUTHN", **more})
+
+
+IMAGE, OTHER = "oci://HOST/lab/added:1", "oci://HOST/lab/other:1"
+FILE, TRAPS, GONE = "http://HOST/added.wasm", "http://HOST/traps.wasm", "http://HOST/gone.wasm"
+ROWS = (
+    Row("a script adds a header", (lua(LUA),), (200, "", "added")),
+    Row("a script that fails leaves the request alone", (lua(FAILING_LUA),), (200, "", "")),
+    Row("a module of a registry with a login", (wasm(IMAGE, imagePullSecret="pull"),), (200, "image", "")),
+    Row("a module of a registry without the login it asks for", (wasm(OTHER),), (403, "", "")),
+    Row("a module whose pull secret is not there", (wasm(IMAGE, imagePullSecret="none"),), (403, "", "")),
+    Row("a module over HTTP beside a script", (wasm(FILE, sha256=hashlib.sha256(module("file")).hexdigest()), lua(LUA)), (200, "file", "added")),
+    Row("a module with another checksum", (wasm(FILE, sha256="ab" * 32),), (403, "", "")),
+    Row("a module with another checksum that may fail", (wasm(FILE, "FAIL_OPEN", sha256="ab" * 32),), (200, "", "")),
+    Row("a module that traps", (wasm(TRAPS),), (503, "", "")),
+    Row("a module that traps and may fail", (wasm(TRAPS, "FAIL_OPEN"),), (200, "", "")),
+    Row("a module that is not there", (wasm(GONE),), (403, "", "")),
+    Row("a module that is not there and may fail", (wasm(GONE, "FAIL_OPEN"),), (200, "", "")),
+    Row("a module for connections that is not there", (wasm(GONE, type="NETWORK"),), (0, "", "")),
+    Row("a module for connections that is not there and may fail", (wasm(GONE, "FAIL_OPEN", type="NETWORK"),), (200, "", "")),
+)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_an_extension_runs_or_fails_as_it_says(edge: Edge, row: Row) -> None:
+    edge.apply(*((kind, spec.replace("HOST", edge.registry.host)) for kind, spec in row.extensions))
+    eventually(lambda: edge.outcome() == row.expected, 15, f"{row.expected}, now {edge.outcome()}: {edge.agent.tail(10)}")
+
+
+def test_a_pull_secret_does_not_reach_envoy(edge: Edge) -> None:
+    edge.apply(wasm(IMAGE.replace("HOST", edge.registry.host), imagePullSecret="pull"))
+    eventually(lambda: edge.outcome() == (200, "image", ""), 15, "the module runs")
+    dump = edge.agent.get("/config_dump")
+    assert "envoy.wasm.runtime.v8" in dump
+    assert "ISTIO_META_WASM" not in dump
+    assert "auths" not in dump

@@ -1,0 +1,46 @@
+"""pilot-agent istio-iptables and istio-clean-iptables: whether a pod's traffic goes through its proxy."""
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+from pilot.agent.capture.settings import CaptureSettings
+from pilot.lib import log
+from pilot.lib.flags import FlagError
+from pilot.settings.parse import load_sections
+from pilot.settings.usage import flag_sections
+
+HELP = frozenset({"--help", "-h"})
+USAGE = "pilot-agent istio-iptables, istio-clean-iptables: put the rules that capture traffic into a network namespace, or take them away\n"
+ALWAYS = ("--reconcile", "--force-apply")
+"""Flags that ask for what is always done: all rules of ours are replaced."""
+_log = log.scope("default")
+
+
+def capture(argv: Sequence[str]) -> int:
+    """Puts the rules into the network namespace; returns the exit status."""
+    return _run(argv, clean=False)
+
+
+def release(argv: Sequence[str]) -> int:
+    """Takes the rules away; returns the exit status."""
+    return _run(argv, clean=True)
+
+
+def _run(argv: Sequence[str], clean: bool) -> int:
+    if not HELP.isdisjoint(argv):
+        print(USAGE + flag_sections(CaptureSettings()), end="")
+        return 0
+    known = [word for word in argv if word.partition("=")[0] not in ALWAYS]
+    loaded = load_sections(CaptureSettings(), known, os.environ)
+    settings = loaded.settings
+    try:
+        log.configure(settings.log.output_level, settings.log.as_json, settings.log.targets)
+    except ValueError as error:
+        raise FlagError(f"logging: {error}") from error
+    for warning in loaded.warnings:
+        _log.warning("%s", warning)
+    from pilot.agent.capture.run import run
+
+    return run(dataclasses.replace(settings, work=dataclasses.replace(settings.work, clean=True)) if clean else settings)

@@ -15,13 +15,14 @@ from pilot.model.problem import ObjectRef, Severity
 from tests.support.config_sources import KINDS, OF_DOCUMENTS, MemoryConfig, ObjectConfig, Source, make, rows
 from tests.support.files import service
 from tests.support.kube_config import KubeConfig
+from tests.support.mcp_config import McpConfig
 
 
 @pytest.fixture(params=KINDS)
 def source(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Source]:
     made = make(request.param, tmp_path)
     yield made
-    if isinstance(made, KubeConfig):
+    if isinstance(made, KubeConfig | McpConfig):
         made.close()
 
 
@@ -42,6 +43,8 @@ MINIMAL = {
     "Gateway": "spec: {servers: [{hosts: ['*'], port: {number: 80, name: http, protocol: HTTP}}]}",
     "WorkloadEntry": "spec: {address: 1.1.1.1}",
     "WorkloadGroup": "spec: {template: {}}",
+    "WasmPlugin": "spec: {url: 'oci://example.com/a'}",
+    "TrafficExtension": "spec: {lua: {inlineCode: 'function envoy_on_request(h) end'}}",
     "Sidecar": "spec: {egress: [{hosts: ['./*']}]}",
 }
 

@@ -17,6 +17,7 @@ from pilot.model.inputs import Mesh
 from tests.support.clock import VirtualClock
 from tests.support.files import Files
 from tests.support.kube_config import KubeConfig
+from tests.support.mcp_config import McpConfig
 
 Rows = dict[tuple[str, str, str], Object[Any]]
 """By table, namespace and name."""
@@ -106,9 +107,11 @@ def _row_of(decoded: Decoded) -> list[tuple[Row, Decoded]]:
 def make(kind: str, folder: pathlib.Path) -> Source:
     if kind.startswith("kubernetes"):
         return KubeConfig(streams=kind == "kubernetes streams")
+    if kind == "mcp":
+        return McpConfig()
     return FileConfig(folder) if kind == "files" else MemoryConfig() if kind == "memory" else ObjectConfig()
 
 
-KINDS = ("files", "memory", "objects", "kubernetes pages", "kubernetes streams")
+KINDS = ("files", "memory", "objects", "kubernetes pages", "kubernetes streams", "mcp")
 OF_DOCUMENTS = ("files", "memory")
 """The sources of which two documents can hold the same object."""

@@ -1,0 +1,53 @@
+"""The addresses of the mesh config's `configSources`."""
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from pilot.lib.addresses import is_ip
+
+Scheme = Literal["fs", "xds", "k8s"]
+_HOST = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
+
+
+class SourceAddress(NamedTuple):
+    """Where objects are: the path of a folder for fs, host:port of a server for xds, "" for k8s, which is the API server of the own cluster."""
+
+    scheme: Scheme
+    place: str
+
+
+class AddressFault(ValueError):
+    """An address names no source. `unknown` says that it may be one for others, and is only not supported here."""
+
+    def __init__(self, message: str, unknown: bool = False) -> None:
+        super().__init__(message)
+        self.unknown = unknown
+
+
+def parse_source_address(address: str) -> SourceAddress:
+    """Returns what an address names. AddressFault where it names nothing that there is."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        raise AddressFault(f"{address!r} is not like fs:///folder, xds://host:port or k8s://")
+    if scheme == "fs":
+        if not rest.startswith("/"):
+            raise AddressFault(f"{address!r}: expected a path that begins with /, as in fs:///folder")
+        return SourceAddress("fs", rest)
+    if scheme == "xds":
+        return SourceAddress("xds", _server(address, rest.partition("/")[0]))
+    if scheme == "k8s":
+        if rest.strip("/"):
+            raise AddressFault(f"{address!r}: only k8s://, the API server of the own cluster, is a source", unknown=True)
+        return SourceAddress("k8s", "")
+    raise AddressFault(f"{address!r}: there are no sources of the scheme {scheme!r}", unknown=True)
+
+
+def _server(address: str, place: str) -> str:
+    host, _, port = place.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not (is_ip(bare) if bare != host else is_ip(host) or _HOST.fullmatch(host)) or (":" in host and bare == host):
+        raise AddressFault(f"{address!r}: expected a server, as in xds://host:port")
+    if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
+        raise AddressFault(f"{address!r}: expected a port of 1 to 65535, as in xds://host:port")
+    return place

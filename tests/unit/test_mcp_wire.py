@@ -1,0 +1,136 @@
+"""Objects on the wire: what users may write comes back as it was, and what is no object is told, with its name where it has one."""
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from google.protobuf import any_pb2, struct_pb2
+
+from pilot.mcp.messages import plain_message
+from pilot.mcp.object_types import ObjectType, is_configuration, parse_object_type, spec_message
+from pilot.mcp.wire import RESOURCE, WireFault, decode_object, encode_object
+from pilot.model.catalogue import CATALOGUE, Kind
+from protos.istio import destination_rule_pb2, resource_pb2, workload_entry_pb2
+
+ENTRY = ObjectType("networking.istio.io", "v1", "WorkloadEntry")
+ROUTE = ObjectType("gateway.networking.k8s.io", "v1", "HTTPRoute")
+KINDS = [kind for kind in CATALOGUE if is_configuration(kind.id.group)]
+
+
+def structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from structs(argument)
+
+
+def unknown(struct: type[msgspec.Struct], message: Any, path: str, seen: set[Any], left_out: tuple[str, ...] = ()) -> Iterator[str]:
+    """The fields that users may write and the message has not."""
+    if (struct, message.full_name) in seen or message.full_name.startswith("google.protobuf."):
+        return
+    seen.add((struct, message.full_name))
+    fields = {field.json_name: field for field in message.fields}
+    hints = typing.get_type_hints(struct)
+    for field in msgspec.structs.fields(struct):
+        if field.encode_name in left_out:
+            continue
+        found, place = fields.get(field.encode_name), f"{path}.{field.encode_name}"
+        if found is None:
+            yield place
+        elif found.message_type is not None:
+            entry = found.message_type.GetOptions().map_entry
+            inner = found.message_type.fields_by_name["value"].message_type if entry else found.message_type
+            for each in structs(hints[field.name]) if inner is not None else ():
+                yield from unknown(each, inner, place, seen)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=str(kind.id)) for kind in KINDS if kind.id.group.endswith(".istio.io")])
+def test_the_message_of_a_kind_has_every_field_that_users_may_write(kind: Kind) -> None:
+    message = spec_message(ObjectType(kind.id.group, kind.versions[0], kind.id.name)).DESCRIPTOR
+    assert message.full_name != "google.protobuf.Struct"
+    assert list(unknown(kind.spec, message, "spec", set(), kind.parts)) == []
+
+
+def test_an_object_comes_back_as_it_was() -> None:
+    labels = {"labels": {"x": "y"}, "annotations": {"istio.io/a": "b"}}
+    metadata = {"namespace": "shop", "name": "a", **labels, "creationTimestamp": "2026-01-02T03:04:05Z"}
+    spec = {"address": "10.0.0.1", "ports": {"http": 8080}, "labels": {"app": "a"}, "weight": 3}
+    found = decode_object(ENTRY, RESOURCE, encode_object(ENTRY, metadata, spec))
+    assert found == ("shop", "a", {"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": metadata, "spec": spec})
+
+
+def test_kinds_without_a_message_of_their_own_are_structs_with_whole_numbers() -> None:
+    spec = {"rules": [{"backendRefs": [{"name": "a", "port": 80, "weight": 2}], "ratio": 0.5, "on": True, "none": None}]}
+    assert decode_object(ROUTE, RESOURCE, encode_object(ROUTE, {"namespace": "shop", "name": "a"}, spec)).plain["spec"] == spec
+
+
+def test_equal_objects_have_equal_versions_and_others_have_not() -> None:
+    encoded = [encode_object(ENTRY, {"name": "a"}, {"address": address}) for address in ("1.1.1.1", "1.1.1.1", "2.2.2.2")]
+    one, again, other = (resource_pb2.Resource.FromString(data).metadata.version for data in encoded)
+    assert one == again != other
+
+
+def test_messages_are_plain_as_files_have_them() -> None:
+    policy = destination_rule_pb2.TrafficPolicy()
+    policy.load_balancer.consistent_hash.ring_hash.minimum_ring_size = 2**40
+    policy.outlier_detection.consecutive_5xx_errors.value = 0
+    policy.outlier_detection.interval.FromMilliseconds(1500)
+    policy.load_balancer.warmup.minimum_percent.value = 12.5
+    assert plain_message(policy) == {
+        "loadBalancer": {"consistentHash": {"ringHash": {"minimumRingSize": 2**40}}, "warmup": {"minimumPercent": 12.5}},
+        "outlierDetection": {"consecutive5xxErrors": 0, "interval": "1.500s"},
+    }
+
+
+def packed(name: str = "shop/a", type_url: str = "", value: bytes = b"") -> bytes:
+    body = any_pb2.Any(type_url=type_url or "type.googleapis.com/istio.networking.v1alpha3.WorkloadEntry", value=value)
+    made: bytes = resource_pb2.Resource(metadata=resource_pb2.Metadata(name=name), body=body).SerializeToString()
+    return made
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha3"])
+def test_the_version_of_a_body_does_not_matter(version: str) -> None:
+    value = workload_entry_pb2.WorkloadEntry(address="1.1.1.1").SerializeToString()
+    found = decode_object(ENTRY, RESOURCE, packed(type_url=f"type.googleapis.com/istio.networking.{version}.WorkloadEntry", value=value))
+    assert found.plain["spec"] == {"address": "1.1.1.1"}
+
+
+@pytest.mark.parametrize(
+    ("type_url", "data", "named", "message"),
+    [
+        ("", b"", "", "expected type.googleapis.com/istio.mcp.v1alpha1.Resource"),
+        ("type.googleapis.com/google.protobuf.Empty", b"", "", "expected type.googleapis.com/istio.mcp.v1alpha1.Resource"),
+        (RESOURCE, b"\xff\xff", "", "this is no Resource"),
+        (RESOURCE, packed(name=""), "", "is not namespace/name"),
+        (RESOURCE, packed(name="a"), "", "is not namespace/name"),
+        (RESOURCE, packed(name="a/b/c"), "", "is not namespace/name"),
+        (RESOURCE, packed(type_url="type.googleapis.com/istio.networking.v1alpha3.Gateway"), "shop/a", "got istio.networking.v1alpha3.Gateway"),
+        (RESOURCE, resource_pb2.Resource(metadata=resource_pb2.Metadata(name="shop/a")).SerializeToString(), "shop/a", "got nothing"),
+        (RESOURCE, packed(value=b"\xff\xff"), "shop/a", "this is no istio.networking.v1alpha3.WorkloadEntry"),
+    ],
+)
+def test_what_is_no_object_is_told(type_url: str, data: bytes, named: str, message: str) -> None:
+    with pytest.raises(WireFault, match=message.replace(".", r"\.")) as caught:
+        decode_object(ENTRY, type_url, data)
+    assert f"{caught.value.namespace}/{caught.value.name}".strip("/") == named
+
+
+def test_a_number_that_no_file_can_have_is_told() -> None:
+    struct = struct_pb2.Struct()
+    struct.fields["a"].number_value = float("inf")
+    data = packed(type_url="type.googleapis.com/google.protobuf.Struct", value=struct.SerializeToString())
+    with pytest.raises(WireFault, match="not finite"):
+        decode_object(ROUTE, RESOURCE, data)
+
+
+@pytest.mark.parametrize("url", ["", "a", "a/b", "a/b/", "a//b", "a/b/c/d", "type.googleapis.com/envoy.config.cluster.v3.Cluster"])
+def test_other_types_are_no_types_of_objects(url: str) -> None:
+    assert parse_object_type(url) is None
+
+
+def test_kinds_without_a_group_are_of_core() -> None:
+    assert str(ObjectType("", "v1", "Service")) == "core/v1/Service"
+    assert parse_object_type("core/v1/Service") == ObjectType("", "v1", "Service")

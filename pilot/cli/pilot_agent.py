@@ -9,7 +9,10 @@ import sys
 import time
 from collections.abc import Sequence
 
+from pilot.agent.capture.errors import NotApplied
+from pilot.agent.capture.settings import CaptureSettings
 from pilot.agent.settings import AgentSettings
+from pilot.cli.capture import capture, release
 from pilot.cli.commands import Command, Program
 from pilot.lib import flags, log
 from pilot.lib.build_info import build_info
@@ -25,6 +28,8 @@ pilot-agent: what runs beside an Envoy of the mesh
   pilot-agent proxy sidecar|router|waypoint [FLAGS]   start Envoy, with certificates, configuration, probes and metrics
   pilot-agent wait [FLAGS]                            return once the proxy of this machine is ready
   pilot-agent request METHOD PATH                     ask Envoy's admin port
+  pilot-agent istio-iptables [FLAGS]                  have the traffic of this network namespace go through the proxy
+  pilot-agent istio-clean-iptables [FLAGS]            have it go its own way again
   pilot-agent version                                 which build this is
   pilot-agent collateral                              all flags and environment variables, as Markdown
 """
@@ -115,6 +120,7 @@ def version(_: Sequence[str]) -> int:
 
 def collateral(_: Sequence[str]) -> int:
     print(sections(AgentSettings()), end="")
+    print("\n# istio-iptables, istio-clean-iptables\n" + sections(CaptureSettings()), end="")
     return 0
 
 
@@ -124,11 +130,12 @@ def help_(_: Sequence[str]) -> int:
 
 
 COMMANDS: dict[str, Command] = {
-    "proxy": proxy, "wait": wait, "request": request, "version": version, "collateral": collateral, "help": help_, "--help": help_, "-h": help_,
+    "proxy": proxy, "wait": wait, "request": request, "istio-iptables": capture, "istio-clean-iptables": release, "version": version,
+    "collateral": collateral, "help": help_, "--help": help_, "-h": help_,
 }  # fmt: skip
 
 
-PROGRAM = Program("pilot-agent", COMMANDS, "proxy", USAGE, (StartError, AskError))
+PROGRAM = Program("pilot-agent", COMMANDS, "proxy", USAGE, (StartError, AskError, NotApplied))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

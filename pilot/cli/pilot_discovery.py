@@ -54,8 +54,10 @@ def discovery(argv: Sequence[str]) -> int:
         log.configure(loaded.settings.log.output_level, loaded.settings.log.as_json, loaded.settings.log.targets)
     except ValueError as error:
         raise FlagError(f"logging: {error}") from error
+    usual = load((), {}).flags
     for name, value in loaded.flags.items():
-        _log.info('FLAG: --%s="%s"', name, value)
+        _log.debug('FLAG: --%s="%s"', name, value)
+    _log.info("%s", " ".join(["FLAG:", *(f'--{name}="{value}"' for name, value in loaded.flags.items() if value != usual[name])]))
     for warning in loaded.warnings:
         _log.warning("%s", warning)
     os.environ.setdefault("GRPC_EXPERIMENTS", GRPC_EXPERIMENTS)

@@ -1,42 +1,68 @@
-"""pilotctl: ask a running control plane what it knows, in tables for people or JSON for programs."""
+"""pilotctl: ask a running control plane what it knows, in tables for people or JSON and YAML for programs."""
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Sequence
 
-from pilot.cli.ctl import authz, explain, kube_inject, problems, proxy_config, proxy_status
-from pilot.cli.ctl.client import DEFAULT_ADDRESS, Client, CommandError
+import click
+
+from pilot.cli.ctl.client import DEFAULT_ADDRESS
+from pilot.cli.ctl.command import LazyGroup, Section
 from pilot.lib.build_info import build_info
-from pilot.lib.text import one_line
 
-_COMMANDS = (proxy_status, proxy_config, explain, authz, problems, kube_inject)
+_COMMANDS = "pilot.cli.ctl"
+SECTIONS = (
+    Section("Proxies", {
+        "proxy-status": f"{_COMMANDS}.proxy_status:proxy_status",
+        "proxy-config": f"{_COMMANDS}.proxy_config:proxy_config",
+        "describe": f"{_COMMANDS}.describe:describe",
+        "explain": f"{_COMMANDS}.explain:explain",
+        "authz": f"{_COMMANDS}.authz:authz",
+    }),
+    Section("Configuration", {
+        "problems": f"{_COMMANDS}.problems:problems",
+        "analyze": f"{_COMMANDS}.analyze:analyze",
+        "validate": f"{_COMMANDS}.validate:validate",
+        "kube-inject": f"{_COMMANDS}.kube_inject:kube_inject",
+    }),
+    Section("Installation", {
+        "manifest": f"{_COMMANDS}.manifest:manifest",
+        "profile": f"{_COMMANDS}.profile:profile",
+        "translate": f"{_COMMANDS}.translate:translate",
+    }),
+    Section("Control plane", {
+        "version": f"{_COMMANDS}.version:version",
+        "admin": f"{_COMMANDS}.admin:admin",
+        "internal-debug": f"{_COMMANDS}.internal_debug:internal_debug",
+        "bug-report": f"{_COMMANDS}.bug_report:bug_report",
+    }),
+    Section("This program", {
+        "completion": f"{_COMMANDS}.completion:completion",
+    }),
+)  # fmt: skip
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command line. Each command sets `run`: (client, arguments) → text to print."""
-    parser = argparse.ArgumentParser(prog="pilotctl", description="Ask a running pilot-discovery what it knows.")
-    parser.add_argument("--address", default=DEFAULT_ADDRESS, metavar="URL", help="its monitoring port (default %(default)s)")
-    parser.add_argument("--version", action="version", version=f"pilotctl {build_info().version}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in _COMMANDS:
-        command.add_to(commands)
-    return parser
+@click.group(
+    cls=LazyGroup,
+    sections=SECTIONS,
+    aliases={"ps": "proxy-status", "pc": "proxy-config"},
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "PILOTCTL", "max_content_width": 120},
+)
+@click.option("--address", default=DEFAULT_ADDRESS, show_default=True, metavar="URL", help="monitoring port of the control plane")
+@click.version_option(build_info().version, prog_name="pilotctl", message="%(prog)s %(version)s")
+def pilotctl(address: str) -> None:
+    """Ask a running pilot-discovery what it knows.
+
+    Each option can be a variable too: PILOTCTL_ADDRESS for --address, PILOTCTL_PROBLEMS_NAMESPACE for problems --namespace.
+    """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status: 0, or 1 with one sentence on standard error."""
-    arguments = build_parser().parse_args(argv)
+    """Runs one command; returns the exit status: 0, 1 after one sentence on standard error, or 2 where it was called in a wrong way."""
     try:
-        text = arguments.run(Client(arguments.address), arguments)
-        encoding = sys.stdout.encoding or "utf-8"  # a terminal may not know every character
-        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
-    except CommandError as error:
-        print(f"pilotctl: {one_line(str(error))}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # `pilotctl … | head`: nobody reads the rest
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        pilotctl.main(args=None if argv is None else list(argv), prog_name="pilotctl")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import base64
 import datetime
 import http.server
+import io
 import json
 import os
 import re
@@ -13,13 +14,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
+from rich.console import Console
 
 from ca.csr import decode_csr
 from ca.pem import certificate_pem
 from pilot.cli.ctl.client import Client
-from pilot.cli.ctl.output import table
+from pilot.cli.ctl.output import Table, render, table
 from pilot.cli.ctl.tables import secrets
-from pilot.cli.pilotctl import build_parser, main
+from pilot.cli.pilotctl import main
 from pilot.lib.xds_types import BY_SHORT_NAME
 from tests.support import certificates
 
@@ -192,8 +195,8 @@ class Pages(http.server.BaseHTTPRequestHandler):
         page = url.path.removeprefix("/debug/")
         if url.path == "/config_dump":  # of an Envoy, which spells names its own way
             entry = {"name": "default", "secret": {"tls_certificate": {"certificate_chain": SECRETS[1]["tlsCertificate"]["certificateChain"]}}}
-            has = not self.empty and query["resource"] == "dynamic_active_secrets"
-            return self.answer(200, json.dumps({"configs": [entry]} if has else {}).encode())
+            dump = {"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump", "dynamic_active_secrets": [entry]}
+            return self.answer(200, json.dumps({"configs": [] if self.empty else [dump]}).encode())
         if "proxyID" in query and query["proxyID"] not in "tea-1.shop-3":
             return self.answer(404, NOT_CONNECTED.encode())
         if query.get("resource", TEA) != TEA:
@@ -342,8 +345,9 @@ def test_a_proxy_without_anything(run: Any, empty: str) -> None:
         (("proxy-status",), SYNCZ), (("proxy-config", "clusters", "tea"), CLUSTERS), (("explain", "tea", TEA), EXPLAINED), (("problems",), PROBLEMS),
     ],
 )  # fmt: skip
-def test_json(run: Any, address: str, words: tuple[str, ...], expected: Any) -> None:
+def test_json_and_yaml(run: Any, address: str, words: tuple[str, ...], expected: Any) -> None:
     assert json.loads(run(address, *words, "-o", "json")) == expected
+    assert yaml.safe_load(run(address, *words, "-o", "yaml")) == expected
 
 
 def test_secrets(run: Any, address: str) -> None:
@@ -373,7 +377,6 @@ def test_secrets_of_an_envoy(run: Any, address: str) -> None:
 def test_secrets_of_nobody(run: Any, fail: Any, empty: str) -> None:
     assert run(empty, "proxy-config", "secrets", "tea").startswith("None. The certificate of a workload is known to its agent")
     assert run(empty, "proxy-config", "secrets", "--envoy", empty) == "None.\n"
-    assert "say which proxy, or --envoy URL" in fail(empty, "proxy-config", "secrets")
     assert "cannot ask the Envoy at 127.0.0.1:1: " in fail(empty, "proxy-config", "secrets", "--envoy", "127.0.0.1:1")
 
 
@@ -400,25 +403,25 @@ def test_problems(run: Any, address: str) -> None:
 
 
 def test_an_unknown_proxy(fail: Any, address: str, empty: str) -> None:
-    sentence = "pilotctl: no proxy whose name contains 'milk' is connected to http://HERE"
+    sentence = "Error: no proxy whose name contains 'milk' is connected to http://HERE"
     assert fail(address, "proxy-config", "routes", "milk") == f"{sentence}; connected are tea-1.shop\n"
     assert fail(empty, "proxy-config", "routes", "milk") == f"{sentence}; none is\n"
 
 
 def test_an_unknown_resource(fail: Any, address: str) -> None:
-    assert fail(address, "explain", "tea", "x") == "pilotctl: tea-1.shop has no resource 'x'\n"
+    assert fail(address, "explain", "tea", "x") == "Error: tea-1.shop has no resource 'x'\n"
 
 
 def test_nobody_is_there(fail: Any) -> None:
     text = fail("127.0.0.1:1", "proxy-status")
-    assert text.startswith("pilotctl: cannot ask http://HERE: ")
+    assert text.startswith("Error: cannot ask http://HERE: ")
     assert text.endswith("; is pilot-discovery running there? (--address says where)\n")
     assert text.count("\n") == 1
 
 
 def test_it_is_not_for_us(fail: Any, closed: str) -> None:
     assert fail(closed, "problems") == (
-        "pilotctl: http://HERE answers to its own machine only: use its loopback address, for example through a port-forward\n"
+        "Error: http://HERE answers to its own machine only: use its loopback address, for example through a port-forward\n"
     )
 
 
@@ -426,11 +429,36 @@ def test_a_strange_address(fail: Any) -> None:
     assert "cannot ask" in fail("http://[nonsense", "problems")
 
 
-def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as wrong:
-        main(["proxy-config"])
-    assert wrong.value.code == 2
-    assert "WHAT" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["proxy-config", "clusters"], "say which proxy: PROXY, or --envoy URL"),
+        (["proxy-config", "cats", "tea"], "No such command 'cats'"),
+        (["problems", "--namespaces", "shop"], "Did you mean '--namespace'?"),
+        (["problems", "-o", "xml"], "'xml' is not one of 'table', 'json', 'yaml'"),
+    ],
+)
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert "--help' for help" in printed.err
+
+
+def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "proxy-status, ps" in capsys.readouterr().err
+
+
+def test_the_address_may_stand_after_the_command_too(capsys: pytest.CaptureFixture[str], address: str) -> None:
+    assert main(["problems", "--address", address]) == 0
+    assert "bad-regex" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+    assert main(["completion", shell]) == 0
+    assert "_PILOTCTL_COMPLETE" in capsys.readouterr().out
 
 
 def test_names_that_are_no_text_are_asked_for_and_shown(fail: Any, address: str) -> None:
@@ -441,10 +469,17 @@ def test_a_cell_cannot_begin_a_line_or_command_a_terminal() -> None:
     assert table(("A", "B"), [("x\ny\x1b[2J", os.fsdecode(b"\xe9"))]) == "A             B\nx\\ny\\x1b[2J   \\xe9"
 
 
-def test_a_problem_stays_on_its_line() -> None:
-    class Asked(Client):
-        def get(self, page: str, **query: str) -> Any:
-            return [{"severity": "error", "message": "a\nb.yaml: error: forged", "code": "bad"}]
+def test_a_problem_stays_on_its_line(run: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = [{"severity": "error", "message": "a\nb.yaml: error: forged", "code": "bad"}]
+    monkeypatch.setattr(Client, "get", lambda *_, **__: forged)
+    assert run(address, "problems") == "error: a\\nb.yaml: error: forged [bad]\n"
 
-    arguments = build_parser().parse_args(["problems"])
-    assert arguments.run(Asked("here"), arguments) == "error: a\\nb.yaml: error: forged [bad]"
+
+def test_on_a_terminal_states_have_colours_and_nothing_is_cut() -> None:
+    console = Console(force_terminal=True, color_system="standard", width=40, file=io.StringIO())
+    console.print(render(Table(("NAME", "CDS"), [("x" * 50, "SYNCED"), ("y\x1b[2J", "ERROR")])))
+    drawn = console.file.getvalue()
+    assert "\x1b[32mSYNCED" in drawn
+    assert "\x1b[1;31mERROR" in drawn
+    assert drawn.count("x") - drawn.count("\\x") == 50
+    assert "\x1b[2J" not in drawn

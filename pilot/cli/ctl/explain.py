@@ -1,37 +1,48 @@
 """pilotctl explain: from which objects was a resource made?"""
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator
 from typing import Any
 
+import click
+
 from pilot.cli.ctl.client import Client
-from pilot.cli.ctl.output import add_output, as_json, kind_of, table
+from pilot.cli.ctl.command import answers, asks
+from pilot.cli.ctl.output import Answer, Table, kind_of
 from pilot.lib.xds_types import BY_SHORT_NAME
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("explain", help="the objects that a resource of a proxy was made from")
-    parser.add_argument("proxy", metavar="PROXY", help="name of the proxy, <pod>.<namespace> or a part of it")
-    parser.add_argument("resource", metavar="RESOURCE", help="name of the resource as proxy-config shows it")
-    parser.add_argument("-t", "--type", default="", choices=["", *BY_SHORT_NAME], metavar="TYPE", help="cds, eds, lds or rds, where names repeat")
-    add_output(parser)
-    parser.set_defaults(run=run)
+@click.command()
+@click.argument("proxy")
+@click.argument("resource")
+@click.option("-t", "--type", "short_type", default="", type=click.Choice(["", *BY_SHORT_NAME]), metavar="TYPE", help=", ".join(BY_SHORT_NAME))
+@answers
+@asks
+def explain(client: Client, proxy: str, resource: str, short_type: str) -> Answer:
+    """The objects that a resource of a proxy was made from.
+
+    PROXY is its name, POD.NAMESPACE or a part of it; RESOURCE a name as proxy-config shows it, and --type is for names that repeat.
+    """
+    found = client.get("explain", proxyID=proxy, resource=resource, type=short_type)
+    return Answer(found, _parts(found))
 
 
-def run(client: Client, arguments: argparse.Namespace) -> str:
-    found = client.get("explain", proxyID=arguments.proxy, resource=arguments.resource, type=arguments.type)
-    return as_json(found) if arguments.output == "json" else "\n\n".join(_section(found, part) for part in found["explanations"])
+def _parts(found: dict[str, Any]) -> Iterator[str | Table]:
+    for number, part in enumerate(found["explanations"]):
+        yield from [""] if number else []
+        yield from _section(found, part)
 
 
-def _section(found: dict[str, Any], part: dict[str, Any]) -> str:
+def _section(found: dict[str, Any], part: dict[str, Any]) -> Iterator[str | Table]:
     rows = [(kind_of(o), o.get("namespace", ""), o["name"], " < ".join(map(_words, o["through"]))) for o in part["objects"]]
-    lines = [f"{found['resource']} ({part['type']}) of {found['proxy']} is made from"]
-    lines.append(table(("KIND", "NAMESPACE", "NAME", "THROUGH"), rows) if rows else "nothing that anybody configured.")
+    yield f"{found['resource']} ({part['type']}) of {found['proxy']} is made from"
+    yield Table(("KIND", "NAMESPACE", "NAME", "THROUGH"), rows) if rows else "nothing that anybody configured."
+    for patch in part.get("patches", ()):
+        yield f"and was patched by {patch['patch']} of EnvoyFilter {patch['namespace']}/{patch['name']}"
     if part["lists"]:
-        lines.append(f"and was looked up in: {', '.join(map(_words, part['lists']))}")
+        yield f"and was looked up in: {', '.join(map(_words, part['lists']))}"
     if part.get("proxy"):
-        lines.append(f"for a proxy that is what it is by: {', '.join(map(_name, part['proxy']))}")
-    return "\n".join(lines)
+        yield f"for a proxy that is what it is by: {', '.join(map(_name, part['proxy']))}"
 
 
 def _name(o: dict[str, Any]) -> str:

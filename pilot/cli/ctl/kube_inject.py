@@ -1,14 +1,15 @@
 """pilotctl kube-inject: add the proxy to workloads in a file."""
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
+import click
 import yaml
 
-from pilot.cli.ctl.client import Client, CommandError
+from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.output import write
 from pilot.ingest.documents import SyntaxFault, read_documents
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.flags import parse_bool
@@ -23,50 +24,56 @@ from webhook.profile.operator import mesh_config_of, values_of
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("kube-inject", help="add the proxy to the workloads of a file")
-    parser.add_argument("-f", "--filename", required=True, metavar="FILE", help="Kubernetes objects to read; - for standard input")
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to write; standard output where it is not said")
-    parser.add_argument("--injectConfigFile", metavar="FILE", help="the key config of the ConfigMap istio-sidecar-injector")
-    parser.add_argument("--valuesFile", metavar="FILE", help="its key values")
-    parser.add_argument("--meshConfigFile", metavar="FILE", help="the mesh config")
-    parser.add_argument("--operatorFileName", metavar="FILE", help="an IstioOperator, whose values and mesh config come before all others")
-    parser.add_argument("-r", "--revision", default="", help="revision of the control plane")
-    parser.set_defaults(run=run)
+class Sources(NamedTuple):
+    """Where the configuration of injection comes from, as the flags name it: files, and a revision."""
+
+    inject_config: str | None
+    values: str | None
+    mesh_config: str | None
+    operator: str | None
+    revision: str
 
 
-def run(_: Client, arguments: argparse.Namespace) -> str:
-    """Returns the objects with their workloads injected. CommandError where one cannot be."""
-    injector = _injector(arguments)
-    documents = _read(arguments.filename)
+@click.command()
+@click.option("-f", "--filename", required=True, metavar="FILE", help="Kubernetes objects to read; - for standard input")
+@click.option("-o", "--output", metavar="FILE", help="where to write; standard output where it is not said")
+@click.option("--injectConfigFile", "inject_config", metavar="FILE", help="the key config of the ConfigMap istio-sidecar-injector")
+@click.option("--valuesFile", "values", metavar="FILE", help="its key values")
+@click.option("--meshConfigFile", "mesh_config", metavar="FILE", help="the mesh config")
+@click.option("--operatorFileName", "operator", metavar="FILE", help="an IstioOperator, whose values and mesh config come before all others")
+@click.option("-r", "--revision", default="", help="revision of the control plane")
+def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
+    """Add the proxy to the workloads of a file."""
+    injector = _injector(Sources(**sources))
+    documents = _read(filename)
     try:
-        made = list(inject_documents(documents, injector, lambda text: print(text, file=sys.stderr)))
+        made = list(inject_documents(documents, injector, lambda text: click.echo(text, err=True)))
     except InjectionError as error:
         raise CommandError(str(error)) from error
     text = "---\n".join(yaml.dump(document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, width=2**20) for document in made)
-    if arguments.output:
-        with open(arguments.output, "w", encoding="utf-8") as file:
+    if output:
+        with open(output, "w", encoding="utf-8") as file:
             file.write(text)
-        return ""
-    return text.rstrip("\n")
+    else:
+        write(text.rstrip("\n"))
 
 
-def _injector(arguments: argparse.Namespace) -> Injector:
-    operator = _one(arguments.operatorFileName)
+def _injector(sources: Sources) -> Injector:
+    operator = _one(sources.operator)
     try:
-        config = _config(arguments, operator)
+        config = _config(sources, operator)
     except ConfigError as error:
         raise CommandError(str(error)) from error
-    mesh = _mesh([_one(arguments.meshConfigFile), mesh_config_of(operator)])
-    revision = "" if arguments.revision == "default" else arguments.revision or str(config.value("revision") or "")
+    mesh = _mesh([_one(sources.mesh_config), mesh_config_of(operator)])
+    revision = "" if sources.revision == "default" else sources.revision or str(config.value("revision") or "")
     native = os.environ.get("ENABLE_NATIVE_SIDECARS", "") or "false"
     return Injector(config, mesh, revision, native != "auto" and parse_bool(native), os.environ.get("COMPLIANCE_POLICY", ""))
 
 
-def _config(arguments: argparse.Namespace, operator: dict[str, Any]) -> InjectorConfig:
-    values = values_of(operator) if operator else _one(arguments.valuesFile)
-    if arguments.injectConfigFile:
-        return decode_config(_text(arguments.injectConfigFile), yaml.dump(values or {}, Dumper=_DUMPER))
+def _config(sources: Sources, operator: dict[str, Any]) -> InjectorConfig:
+    values = values_of(operator) if operator else _one(sources.values)
+    if sources.inject_config:
+        return decode_config(_text(sources.inject_config), yaml.dump(values or {}, Dumper=_DUMPER))
     return default_config(values)
 
 

@@ -1,26 +1,24 @@
 """pilotctl problems: what is wrong with the configuration?"""
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
+import click
+
 from pilot.cli.ctl.client import Client
-from pilot.cli.ctl.output import add_output, as_json, kind_of
+from pilot.cli.ctl.command import answers, asks
+from pilot.cli.ctl.output import Answer, kind_of
 from pilot.lib.text import one_line
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("problems", help="what is wrong with the configuration")
-    parser.add_argument("-n", "--namespace", help="only objects of a namespace")
-    add_output(parser)
-    parser.set_defaults(run=run)
-
-
-def run(client: Client, arguments: argparse.Namespace) -> str:
-    found = client.get("problemz", **({"namespace": arguments.namespace} if arguments.namespace is not None else {}))
-    if arguments.output == "json":
-        return as_json(found)
-    return "\n".join(one_line(_line(problem)) for problem in found) if found else "No problems."
+@click.command()
+@click.option("-n", "--namespace", help="only objects of a namespace")
+@answers
+@asks
+def problems(client: Client, namespace: str | None) -> Answer:
+    """What is wrong with the configuration, object by object."""
+    found = client.get("problemz", **({"namespace": namespace} if namespace is not None else {}))
+    return Answer(found, [one_line(_line(problem)) for problem in found] or ["No problems."])
 
 
 def _line(problem: dict[str, Any]) -> str:

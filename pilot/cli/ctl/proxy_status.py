@@ -1,32 +1,61 @@
-"""pilotctl proxy-status: is every proxy up to date?"""
+"""pilotctl proxy-status: is every proxy up to date, and does one's Envoy have what it is to have?"""
 from __future__ import annotations
 
-import argparse
+import difflib
+import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import click
+
 from pilot.cli.ctl.client import Client
-from pilot.cli.ctl.output import add_output, as_json, table
+from pilot.cli.ctl.command import answers, asks
+from pilot.cli.ctl.envoy import EnvoyDump
+from pilot.cli.ctl.output import Answer, Table, watch
+from pilot.cli.ctl.proxy import AskedProxy, of_envoy
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 
 _TYPES = ("cds", "lds", "eds", "rds")
+_COMPARED = {"Clusters": "cds", "Listeners": "lds", "Routes": "rds"}
+SECONDS = 1.0
+_AROUND = 7  # lines shown around a difference
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("proxy-status", aliases=["ps"], help="what each proxy was sent, and whether it took it")
-    parser.add_argument("-n", "--namespace", default="", help="only the proxies of a namespace")
-    add_output(parser)
-    parser.set_defaults(run=run)
+@click.command()
+@click.argument("proxy", required=False)
+@click.option("-n", "--namespace", default="", help="only the proxies of a namespace")
+@click.option("-w", "--watch", "again", is_flag=True, help="draw it again every second, until Ctrl-C")
+@answers
+@of_envoy
+@asks
+def proxy_status(client: Client, proxy: str | None, namespace: str, again: bool, envoy: EnvoyDump | None) -> Answer:
+    """What each proxy was sent, and whether it took it.
+
+    With PROXY (its name, POD.NAMESPACE or a part of it) that one, type by type; with --envoy or --file too, what the control plane has
+    for it is compared with what its Envoy has.
+    """
+    if envoy is not None:
+        if not proxy:
+            raise click.UsageError("say which PROXY of the control plane the Envoy is to be compared with")
+        return _comparison(client, proxy, envoy)
+    if again:
+        watch(lambda: _status(client, proxy, namespace).parts, SECONDS)
+    return _status(client, proxy, namespace)
 
 
-def run(client: Client, arguments: argparse.Namespace) -> str:
-    proxies = client.get("syncz", namespace=arguments.namespace)
-    if arguments.output == "json":
-        return as_json(proxies)
-    if not proxies:
-        return f"No proxy is connected to {client.address}."
-    rows = [_row(proxy) for proxy in proxies]
-    text = table(("NAME", "CLUSTER", "TYPE", *(name.upper() for name in _TYPES), "VERSION"), rows)
-    return "\n".join([text, *(line for proxy in proxies for line in _errors(proxy))])
+def _status(client: Client, proxy: str | None, namespace: str) -> Answer:
+    proxies = client.get("syncz", namespace=namespace)
+    if proxy:
+        client.get("config_dump", proxyID=proxy, types="nds")  # says which are connected where this one is not
+        found = [status for status in proxies if proxy in status["proxy"]]
+        return Answer(found, _details(found))
+    return Answer(proxies, _parts(proxies) if proxies else [f"No proxy is connected to {client.address}."])
+
+
+def _parts(proxies: list[dict[str, Any]]) -> Iterator[str | Table]:
+    yield Table(("NAME", "CLUSTER", "TYPE", *(name.upper() for name in _TYPES), "VERSION"), [_row(proxy) for proxy in proxies])
+    for proxy in proxies:
+        yield from _errors(proxy)
 
 
 def _row(proxy: dict[str, Any]) -> list[str]:
@@ -45,6 +74,47 @@ def state(resource: dict[str, Any] | None) -> str:
     return "SYNCED" if resource["sent"] == resource.get("acked") else "STALE"
 
 
+def _details(proxies: Iterable[dict[str, Any]]) -> Iterator[str | Table]:
+    for number, proxy in enumerate(proxies):
+        yield from [""] if number else []
+        yield f"{proxy['proxy']} ({proxy.get('proxy_type', '')}, {proxy.get('istio_version') or 'no version'}) in {proxy.get('cluster_id', '')}"
+        resources = sorted(proxy.get("resources", {}).items())
+        rows = [(short_name(url).upper(), state(r), r.get("sent") or "-", r.get("acked") or "-", r.get("sentTime") or "-") for url, r in resources]
+        yield Table(("TYPE", "STATE", "SENT", "ACKNOWLEDGED", "TIME"), rows)
+        yield from _errors(proxy)
+
+
 def _errors(proxy: dict[str, Any]) -> list[str]:
     resources = proxy.get("resources", {}).items()
     return [f"{proxy['proxy']} refuses its {short_name(url)}: {r['lastError']}" for url, r in sorted(resources) if r.get("lastError")]
+
+
+def _comparison(client: Client, proxy: str, envoy: EnvoyDump) -> Answer:
+    """Returns the differences between what the control plane has and what an Envoy has of a proxy, as lines of a unified diff by type."""
+    asked = AskedProxy(client, proxy, None)
+    found = {title: _difference(title, asked.resources(name), envoy.resources(name, dynamic=True)) for title, name in _COMPARED.items()}
+    return Answer({title: "\n".join(lines) for title, lines in found.items()}, _compared(found))
+
+
+def _compared(found: dict[str, list[str]]) -> Iterator[str]:
+    for title, lines in found.items():
+        yield f"{title} Don't Match" if lines else f"{title} Match"
+        yield from lines
+
+
+def _difference(title: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> list[str]:
+    return list(difflib.unified_diff(_lines(ours), _lines(theirs), f"Istiod {title}", f"Envoy {title}", lineterm="", n=_AROUND))
+
+
+def _lines(resources: list[dict[str, Any]]) -> list[str]:
+    plain = [_comparable({name: value for name, value in resource.items() if name != "@type"}) for resource in resources]
+    return json.dumps(sorted(plain, key=lambda r: str(r.get("name"))), indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+
+
+def _comparable(value: Any) -> Any:
+    """Returns JSON in which whole numbers are written in one way."""
+    if isinstance(value, dict):
+        return {name: _comparable(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_comparable(member) for member in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

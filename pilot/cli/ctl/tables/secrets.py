@@ -16,7 +16,7 @@ FORM = "%Y-%m-%dT%H:%M:%SZ"
 def rows(secrets: Iterable[dict[str, Any]], now: datetime.datetime | None = None) -> list[tuple[str, ...]]:
     """Returns a row for each certificate of each secret, the leaf of a chain first."""
     time = now or datetime.datetime.now(datetime.UTC)
-    return [row for secret in sorted(secrets, key=lambda s: str(s.get("name"))) for row in _rows(_camel(secret), time)]
+    return [row for secret in sorted(secrets, key=lambda s: str(s.get("name"))) for row in _rows(secret, time)]
 
 
 def _rows(secret: dict[str, Any], now: datetime.datetime) -> list[tuple[str, ...]]:
@@ -49,15 +49,3 @@ def _names(certificate: x509.Certificate) -> list[str]:
     except x509.ExtensionNotFound:
         return [certificate.subject.rfc4514_string()]
     return [str(name.value) for name in names]
-
-
-def _camel(value: Any) -> Any:
-    """Returns JSON with the field names that the control plane writes, of JSON as Envoy writes it."""
-    if isinstance(value, dict):
-        return {_camel_name(name): _camel(member) for name, member in value.items()}
-    return [_camel(member) for member in value] if isinstance(value, list) else value
-
-
-def _camel_name(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,35 @@
+"""Files that a command is given, by name, in folders, or on standard input."""
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+
+from pilot.cli.ctl.client import CommandError
+from pilot.ingest.folder import is_configuration, is_hidden
+
+STANDARD_INPUT = "-"
+
+
+def read_files(paths: Iterable[str]) -> dict[str, bytes]:
+    """Returns the contents of files by name, and of the configuration files in folders and below. CommandError where one cannot be read."""
+    return {path: _read(path) for given in paths for path in _below(given)}
+
+
+def _below(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield path
+        return
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not is_hidden(name))
+        yield from (os.path.join(folder, name) for name in sorted(names) if is_configuration(name))
+
+
+def _read(path: str) -> bytes:
+    try:
+        if path == STANDARD_INPUT:
+            return sys.stdin.buffer.read()
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror or error}") from error

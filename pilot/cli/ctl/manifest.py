@@ -1,0 +1,85 @@
+"""pilotctl manifest: what would an installation consist of?"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from deploy.operator.errors import SettingsError
+from deploy.operator.inputs import user_settings
+from deploy.operator.manifest import Installation, installation_of, manifest_text
+from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.object_diff import differences, objects_of
+from pilot.cli.ctl.output import write
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def operator_options(function: Function) -> Function:
+    """Gives a command the options that say what is to be installed, as `files`, `assignments`, `package`, `revision` and `force`."""
+    options = (
+        click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="an IstioOperator, laid over the ones before; - for stdin"),
+        click.option("-s", "--set", "assignments", multiple=True, metavar="PATH=VALUE", help="a setting, such as values.pilot.autoscaleMin=2"),
+        click.option("-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own"),
+        click.option("-r", "--revision", default="", help="name of this control plane beside others"),
+        click.option("--force", is_flag=True, help="go on in spite of wrong settings, where that is possible"),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def read_settings(files: tuple[str, ...], assignments: tuple[str, ...], package: str, revision: str) -> dict[str, Any]:
+    """Returns the IstioOperator that flags and files mean. CommandError where one cannot be read."""
+    more = [f"installPackagePath={package}"] if package else []
+    more += [f"revision={revision}"] if revision and revision != "default" else []
+    try:
+        return user_settings([(name, _text(name, name == files[-1])) for name in files], [*assignments, *more])
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
+
+
+def _text(name: str, is_last: bool) -> str:
+    if name == "-":
+        if not is_last:
+            raise CommandError("-f -: standard input can only be the last file")
+        return sys.stdin.read()
+    try:
+        return Path(name).read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise CommandError(f"cannot read {name}: {error}") from error
+
+
+def read_installation(settings: dict[str, Any], force: bool) -> Installation:
+    """Returns the installation of settings; what has no effect is said on standard error. CommandError where they are wrong."""
+    try:
+        return installation_of(settings, lambda text: click.echo(f"! {text}", err=True), force=force)
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
+
+
+@click.group()
+def manifest() -> None:
+    """The objects that an installation consists of."""
+
+
+@manifest.command()
+@click.argument("one")
+@click.argument("other")
+def diff(one: str, other: str) -> None:
+    """Compare two files of objects. The exit status is 1 where they differ."""
+    found = differences(objects_of(_text(one, True), one), objects_of(_text(other, True), other))
+    write("\n".join(found) or "The files have the same objects.")
+    click.get_current_context().exit(1 if found else 0)
+
+
+@manifest.command()
+@operator_options
+@click.option("--component", "components", multiple=True, metavar="NAME", help="only objects of a component: Base, Pilot, IngressGateways …")
+def generate(files: tuple[str, ...], assignments: tuple[str, ...], package: str, revision: str, force: bool, components: tuple[str, ...]) -> None:
+    """Print the objects of an installation as YAML, the same text for the same settings."""
+    installation = read_installation(read_settings(files, assignments, package, revision), force)
+    write(manifest_text(installation.objects(components)).rstrip("\n"))

@@ -1,0 +1,30 @@
+"""pilotctl translate: what would one tell Helm to install the same?"""
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from deploy.operator.errors import SettingsError
+from deploy.operator.translate import translated
+from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.manifest import operator_options, read_settings
+from pilot.cli.ctl.output import write
+
+
+@click.command()
+@operator_options
+@click.option("-o", "--output", "folder", metavar="FOLDER", help="write a file of values for each chart, instead of printing them")
+def translate(folder: str | None, force: bool, **where: Any) -> None:
+    """Turn an IstioOperator into values of Helm's charts.
+
+    What Helm has no value for is said: k8s settings and overlays that patch objects, for which one needs a post-renderer.
+    """
+    try:
+        releases = translated(read_settings(**where), lambda text: click.echo(f"! {text}", err=True), force)
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
+    if folder is not None:
+        for release in releases:
+            release.write(folder)
+    write("\n".join(line for release in releases for line in release.lines(folder)))

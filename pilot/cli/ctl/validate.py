@@ -1,0 +1,40 @@
+"""pilotctl validate: would these objects be accepted?"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from pilot.cli.ctl.files import read_files
+from pilot.cli.ctl.output import write
+from pilot.ingest.analysis import read_objects
+from pilot.lib.text import one_line
+from pilot.model.problem import Problem, Severity
+
+
+@click.command()
+@click.option("-f", "--filename", "files", multiple=True, required=True, metavar="FILE", help="file or folder of objects; - for standard input")
+@click.pass_context
+def validate(ctx: click.Context, files: Sequence[str]) -> None:
+    """Whether objects would be accepted, each alone, by the rules of the validating webhook.
+
+    The exit status is 1 where one would not be. `pilotctl analyze` looks at objects with each other too.
+    """
+    failed = False
+    for name, text in read_files(files).items():
+        problems = read_objects({name: text}).problems
+        errors = [p for p in problems if p.severity is Severity.ERROR]
+        warnings = [p for p in problems if p.severity is not Severity.ERROR]
+        failed |= bool(errors)
+        if warnings:
+            write("\n".join([f'"{name}" has warnings:', *map(_line, warnings)]))
+        if errors:
+            click.echo("\n".join([f'Error: "{name}" is not valid:', *map(_line, errors)]), err=True)
+        elif not warnings:
+            write(f'"{name}" is valid')
+    ctx.exit(int(failed))
+
+
+def _line(problem: Problem) -> str:
+    about = " ".join(part for part in (str(problem.object), problem.path) if part)
+    return one_line(f"  * {f'line {problem.line}: ' if problem.line else ''}{about}{': ' if about else ''}{problem.message}")

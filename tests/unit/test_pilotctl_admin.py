@@ -1,0 +1,62 @@
+"""pilotctl admin log: levels of a running control plane's log, by ControlZ."""
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from aiohttp.test_utils import TestServer
+from click.testing import CliRunner, Result
+
+from pilot.cli.pilotctl import pilotctl
+from pilot.controlz.application import application
+from pilot.controlz.control import Control
+from pilot.lib.build_info import build_info
+from pilot.lib.log import scope
+from pilot.lib.log_scopes import set_output_level, set_stack_trace_level
+
+
+async def run(*arguments: str) -> Result:
+    """The result of a command, on a ControlZ of this process."""
+    scope("ads")
+    control = Control("x", build_info(), (), {}, lambda: b"", lambda: None, lambda: None)
+    async with TestServer(application(control)) as site:
+        line = ["admin", "log", "--controlz", f"127.0.0.1:{site.port}", *arguments]
+        return await asyncio.to_thread(CliRunner().invoke, pilotctl, line)
+
+
+@pytest.fixture(autouse=True)
+def _levels_as_before() -> None:
+    for name in ("default", "ads"):
+        set_output_level(name, "info")
+        set_stack_trace_level(name, "none")
+
+
+async def test_scopes_are_listed_with_their_levels() -> None:
+    result = await run()
+    assert result.exit_code == 0, result.output
+    head, *rows = result.output.splitlines()
+    assert head.split("  ")[0] == "ACTIVE SCOPE"
+    assert [row.split()[-2:] for row in rows if row.startswith("ads ")] == [["info", "none"]]
+
+
+async def test_levels_are_changed_and_reset() -> None:
+    changed = json.loads((await run("--level", "ads:debug", "--stack-trace-level", "ads:error", "-o", "json")).output)
+    assert [(s["output_level"], s["stack_trace_level"]) for s in changed if s["name"] == "ads"] == [("debug", "error")]
+    again = json.loads((await run("--reset", "-o", "json")).output)
+    assert {(s["output_level"], s["stack_trace_level"]) for s in again} == {("info", "none")}
+    everywhere = json.loads((await run("--level", "warn", "-o", "json")).output)
+    assert {s["output_level"] for s in everywhere} == {"warn"}
+
+
+@pytest.mark.parametrize(("level", "text"), [("nothere:debug", "nothere"), ("ads:loud", "is not a log level")])
+async def test_what_is_not_there_is_refused(level: str, text: str) -> None:
+    result = await run("--level", level)
+    assert result.exit_code == 1
+    assert text in result.output
+
+
+async def test_an_address_where_nobody_answers_is_said() -> None:
+    result = await asyncio.to_thread(CliRunner().invoke, pilotctl, ["admin", "log", "--controlz", "127.0.0.1:1"])
+    assert result.exit_code == 1
+    assert "cannot ask http://127.0.0.1:1" in result.output

@@ -1,0 +1,163 @@
+"""What pilotctl prints of an Envoy: its own config_dump, compared with what the control plane has for it."""
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+import tarfile
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pilot.cli.ctl import bug_report, proxy_config
+from pilot.cli.ctl.client import Client, CommandError
+from pilot.cli.ctl.envoy import read_dump
+from pilot.cli.pilotctl import main
+from pilot.lib.xds_types import BY_SHORT_NAME
+
+ADMIN = "type.googleapis.com/envoy.admin.v3"
+CLUSTER = {"name": "outbound|80||tea.shop.svc.cluster.local", "type": "EDS", "connect_timeout": "10s"}
+OURS = {"name": CLUSTER["name"], "type": "EDS", "connectTimeout": "10s"}
+DUMP = {
+    "configs": [
+        {"@type": f"{ADMIN}.BootstrapConfigDump", "bootstrap": {"node": {"id": "n", "metadata": {"MESH_ID": "m"}}, "static_resources": {}}},
+        {
+            "@type": f"{ADMIN}.ClustersConfigDump",
+            "dynamic_active_clusters": [{"cluster": {"@type": "x", **CLUSTER}}],
+            "static_clusters": [{"cluster": {"name": "xds-grpc"}}],
+        },
+        {
+            "@type": f"{ADMIN}.ListenersConfigDump",
+            "dynamic_listeners": [{"name": "l", "active_state": {"listener": {"name": "l"}}}, {"name": "warm"}],
+        },
+        {"@type": f"{ADMIN}.SecretsConfigDump", "dynamic_warming_secrets": [{"name": "default"}]},
+        {
+            "@type": f"{ADMIN}.EcdsConfigDump",
+            "ecds_filters": [{"ecds_filter": {"name": "lua", "typed_config": {"@type": "type.googleapis.com/x.Lua"}}}],
+        },
+    ]
+}
+SYNCZ = [{"proxy": "tea-1.shop", "resources": {BY_SHORT_NAME["cds"]: {"sent": "a", "acked": "a", "sentTime": "T"}}}]
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> str:
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps(DUMP))
+    return str(path)
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The pages of a control plane, by path; a test may put others in. A page that is an exception is refused with it."""
+    found: dict[str, Any] = {
+        "version": "1", "metrics": "m", "debug/list": ["syncz", "adsz?push=true", "config_dump", "broken"], "debug/syncz": SYNCZ,
+        "debug/broken": CommandError("it is broken"), "debug/authz": {}, "debug/describe": {}, "cds": [OURS], "lds": [], "rds": [], "nds": [],
+    }  # fmt: skip
+
+    def text(_: Client, path: str, **query: str) -> str:
+        answer = found[path] if path != "debug/config_dump" else {"configs": found[query["types"]]} if "types" in query else {"key": KEY}
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, str) else json.dumps(answer)
+
+    monkeypatch.setattr(Client, "text", text)
+    return found
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def run(*words: str, status: int = 0) -> str:
+        assert main(words) == status
+        printed = capsys.readouterr()
+        return printed.err if status else printed.out
+
+    return run
+
+
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----"
+
+
+def test_names_are_as_the_control_plane_writes_them_but_those_that_users_chose() -> None:
+    dump = read_dump(json.dumps(DUMP), "here")
+    assert dump.resources("cds", dynamic=True) == [{"@type": "x", **OURS}]
+    assert dump.bootstrap()["node"]["metadata"] == {"MESH_ID": "m"}
+
+
+def test_static_resources_and_secrets_that_are_awaited_are_there(run: Callable[..., str], file: str) -> None:
+    assert "xds-grpc" in run("proxy-config", "cluster", "--file", file)
+    assert "default" in run("proxy-config", "secrets", "--file", file)
+    assert run("proxy-config", "ecds", "--file", file).splitlines()[1].split() == ["lua", "x.Lua", "-"]
+
+
+def test_all_has_a_table_of_each_kind(run: Callable[..., str], file: str) -> None:
+    text = run("proxy-config", "all", "--file", file)
+    assert [line for line in text.splitlines() if line in {name.upper() for name in proxy_config.KINDS}] == [n.upper() for n in proxy_config.KINDS]
+    assert set(json.loads(run("proxy-config", "all", "--file", file, "-o", "json"))) == set(proxy_config.KINDS)
+
+
+def test_bootstrap(run: Callable[..., str], file: str) -> None:
+    assert "MESH_ID" in run("proxy-config", "bootstrap", "--file", file)
+    assert "only an Envoy knows" in run("proxy-config", "bootstrap", status=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("{", "holds no JSON"), ("[]", "is no config_dump"), ('{"configs": {}}', "is no config_dump: it has no list named configs")]
+)
+def test_a_file_that_is_no_dump(run: Callable[..., str], tmp_path: pathlib.Path, text: str, said: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(text)
+    assert said in run("proxy-config", "clusters", "--file", str(path), status=1)
+
+
+def test_one_proxy_type_by_type(run: Callable[..., str], pages: dict[str, Any]) -> None:
+    text = run("proxy-status", "tea-1")
+    assert text.splitlines()[2].split() == ["CDS", "SYNCED", "a", "a", "T"]
+
+
+def test_equal_configuration_matches(run: Callable[..., str], pages: dict[str, Any], file: str) -> None:
+    pages["lds"] = [{"name": "l"}]
+    assert run("proxy-status", "tea-1", "--file", file) == "Clusters Match\nListeners Match\nRoutes Match\n"
+
+
+def test_a_difference_is_shown_from_ours_to_that_of_the_envoy(run: Callable[..., str], pages: dict[str, Any], file: str) -> None:
+    pages["cds"] = [OURS | {"connectTimeout": "1s"}]
+    lines = run("proxy-status", "tea-1", "--file", file).splitlines()
+    assert lines[:3] == ["Clusters Don't Match", "--- Istiod Clusters", "+++ Envoy Clusters"]
+    assert [line.split() for line in lines if "connectTimeout" in line] == [["-", '"connectTimeout":', '"1s",'], ["+", '"connectTimeout":', '"10s",']]
+
+
+def test_one_place_of_an_envoy_at_a_time(run: Callable[..., str], file: str) -> None:
+    assert "say one of them" in run("proxy-config", "clusters", "--file", file, "--envoy", "http://x", status=2)
+    assert "say which proxy" in run("proxy-config", "clusters", status=2)
+    assert "say which PROXY" in run("proxy-status", "--file", file, status=2)
+
+
+def test_a_level_that_does_not_exist(run: Callable[..., str]) -> None:
+    assert "'loud' is no level" in run("proxy-config", "log", "--envoy", "127.0.0.1:1", "--level", "http:loud", status=1)
+
+
+def test_version(run: Callable[..., str], pages: dict[str, Any]) -> None:
+    assert run("version").splitlines()[1:] == ["control plane version: 1", "data plane version: unknown (1 proxy)"]
+    assert "dataPlaneVersion" not in json.loads(run("version", "--no-remote", "-o", "json"))
+
+
+def test_any_page_as_it_is(run: Callable[..., str], pages: dict[str, Any]) -> None:
+    assert json.loads(run("internal-debug", "/debug/syncz?x=1")) == SYNCZ
+    assert run("internal-debug").splitlines() == pages["debug/list"]
+
+
+def test_a_bug_report_has_what_can_be_had_without_secrets(
+    pages: dict[str, Any], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bug_report, "ask", lambda address, page: f"{address} {page} bearer abcdefgh")
+    path = tmp_path / "report.tgz"
+    assert main(["bug-report", "-o", str(path), "--envoy", "http://10.0.0.1:15000"]) == 0
+    assert "not there: debug/broken.json: it is broken" in capsys.readouterr().err
+    with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as archive:
+        found = {entry.name.removeprefix("bug-report/"): (archive.extractfile(entry) or io.BytesIO()).read().decode() for entry in archive}
+    assert {"version.txt", "metrics.txt", "debug/syncz.json", "proxies/tea-1.shop/config_dump.json", "envoys/10-0-0-1-15000/stats.txt"} <= set(found)
+    assert not any("adsz" in name for name in found)  # it would push
+    assert "MIIB" not in "".join(found.values())
+    assert "abcdefgh" not in "".join(found.values())

@@ -4,6 +4,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import ipaddress
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,10 +14,10 @@ from aiohttp import web
 
 from pilot.controlz import site
 from pilot.controlz.control import Control
-from pilot.controlz.environment import shown_arguments, shown_environment
 from pilot.controlz.metric_list import metric_list
 from pilot.controlz.process import home, memory_statistics, process_facts
 from pilot.controlz.scopes import WrongRequestError, all_scopes, change_scope, one_scope
+from pilot.lib.shown_process import shown_arguments, shown_environment
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Make = Callable[[web.Request], Any]
@@ -28,7 +30,7 @@ SIGNAL = "SIGUSR1"
 
 def application(control: Control) -> web.Application:
     """Returns the site and its API."""
-    app = web.Application(middlewares=[_plain_errors], client_max_size=LARGEST_BODY)
+    app = web.Application(middlewares=[_known_hosts, _plain_errors], client_max_size=LARGEST_BODY)
     sources = _sources(control)
     app.router.add_get("/", _page(site.home_page, lambda request: home(control.name, _own_address(request))))
     _add_data(app, "home", lambda request: home(control.name, _own_address(request)))
@@ -117,6 +119,26 @@ async def _change_scope(request: web.Request) -> web.Response:
         return _text(408, "the body of the request does not arrive\n")
     change_scope(request.match_info["name"], body)
     return web.Response(status=202)
+
+
+@web.middleware
+async def _known_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuses requests for another name than this machine's: a page of a browser that has a name resolved to this address sends that name."""
+    if not is_own_name(request.headers.get("Host", "")):
+        return _text(403, "ControlZ answers to addresses, localhost and the name of its machine alone\n")
+    return await handler(request)
+
+
+def is_own_name(host: str) -> bool:
+    """Returns whether the Host of a request is an address, localhost or this machine's name, with or without a port; "" is."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
+    if name.lower() in ("", "localhost", socket.gethostname().lower()):
+        return True
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 @web.middleware

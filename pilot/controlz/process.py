@@ -4,7 +4,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import pathlib
 import socket
 import sys
 import tempfile
@@ -12,7 +11,8 @@ import threading
 import time
 from typing import Any
 
-_STATUS = pathlib.Path("/proc/self/status")
+from pilot.lib.process_status import process_status
+
 _GO_NAMES = (
     "Alloc", "TotalAlloc", "Sys", "Lookups", "Mallocs", "Frees", "HeapAlloc", "HeapSys", "HeapIdle", "HeapInuse", "HeapReleased", "HeapObjects",
     "StackInuse", "StackSys", "MSpanInuse", "MSpanSys", "MCacheInuse", "MCacheSys", "BuckHashSys", "GCSys", "OtherSys", "NextGC", "LastGC",
@@ -35,14 +35,14 @@ def process_facts() -> dict[str, Any]:
     return {
         "egid": os.getegid(), "euid": os.geteuid(), "gid": os.getgid(), "groups": os.getgroups() or None, "pid": os.getpid(), "ppid": os.getppid(),
         "uid": os.getuid(), "wd": _working_folder(), "hostname": socket.gethostname(), "tempdir": tempfile.gettempdir(),
-        "threads": _status().get("Threads", threading.active_count()), "goroutines": len(asyncio.all_tasks()),
+        "threads": process_status().get("Threads", threading.active_count()), "goroutines": len(asyncio.all_tasks()),
     }  # fmt: skip
 
 
 def memory_statistics() -> dict[str, Any]:
     """Returns bytes, and numbers of collections. Sys is what is resident; of it the heap is what belongs to no file. 0 where there is no such
     number of a Python process, such as Go's spans and caches, and everywhere without /proc."""
-    status = _status()
+    status = process_status()
     heap, stack = 1024 * status.get("RssAnon", 0), 1024 * status.get("VmStk", 0)
     counted: dict[str, Any] = {
         "Alloc": heap, "Sys": 1024 * status.get("VmRSS", 0), "HeapAlloc": heap, "HeapSys": heap, "HeapInuse": heap,
@@ -59,12 +59,3 @@ def _working_folder() -> str:
     except OSError:
         return ""  # it was removed
 
-
-def _status() -> dict[str, int]:
-    """Returns the numbers of /proc/self/status by name, sizes in KiB; none on a system without it."""
-    try:
-        lines = _STATUS.read_text().splitlines()
-    except OSError:
-        return {}
-    parts = (line.replace(":", " ").split() for line in lines)
-    return {words[0]: int(words[1]) for words in parts if len(words) >= 2 and words[1].isdigit()}

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.debug.page import Refused
 from pilot.debug.sources import Connection, Fleet, Sources
 from pilot.lib.spiffe import parse_identity
+from pilot.translate.resource import Resource
 
 OF_OWN_PROXIES = frozenset({"/debug/config_dump", "/debug/ndsz", "/debug/edsz"})
 
@@ -29,6 +30,12 @@ class _OwnFleet(NamedTuple):
         raise Refused(403, "")
 
     def disconnect(self, connection_id: str) -> None:
+        raise Refused(403, "")
+
+    def kept(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
+        raise Refused(403, "")
+
+    def forget(self) -> None:
         raise Refused(403, "")
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,12 +10,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 
 from pilot.debug.access import sources_for
+from pilot.debug.dashboard.routes import Dashboard
 from pilot.debug.index import render_index
-from pilot.debug.page import Answer, Later, Page, Refused, encode
+from pilot.debug.page import TEXT, Answer, Page, Refused, answer
 from pilot.debug.pages import sections
+from pilot.debug.profiles import UNKNOWN
 from pilot.debug.sources import Sources
 from pilot.lib.exposition import CONTENT_TYPE
 
+AT_ONCE = 16
+"""Pages that are made or read at once: a large one has tens of megabytes, for as long as somebody reads it."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -31,9 +36,14 @@ def add_debug(app: web.Application, sources: Sources) -> None:
     """Adds the pages below /debug, unless ENABLE_DEBUG_ON_HTTP is false. The index alone is for everybody."""
     if not sources.settings.pages:
         return
+    app.router.add_route("*", "/", _index(sources))
     app.router.add_route("*", "/debug", _index(sources))
+    Dashboard(sources, functools.partial(_seen, sources)).add_to(app)
+    room = asyncio.Semaphore(AT_ONCE)
     for page in (page for pages in sections(sources.settings).values() for page in pages):
-        app.router.add_route("*", page.path, _page(sources, page))
+        app.router.add_route("*", page.path, _page(sources, page, room))
+    if sources.settings.profiles:
+        app.router.add_route("*", UNKNOWN.path, _page(sources, UNKNOWN, room))
 
 
 @web.middleware
@@ -55,21 +65,25 @@ def is_loopback(request: web.Request) -> bool:
     return (mapped or address).is_loopback
 
 
-def _page(sources: Sources, page: Page) -> Handler:
+def _page(sources: Sources, page: Page, room: asyncio.Semaphore) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         try:
-            seen = sources if is_loopback(request) else sources_for(sources, page.path, await _identities(sources, request))
-            value = page.answer(seen, request.query)
-            if isinstance(value, Later):
-                make = value.make
-                answer = await asyncio.to_thread(lambda: encode(make(), request.query))
-            else:
-                answer = encode(value, request.query)
+            seen = await _seen(sources, request, page.path)
         except Refused as refused:
-            answer = Answer(refused.status, "text/plain; charset=utf-8", refused.text.encode(errors="backslashreplace"))
-        return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": answer.content_type})
+            return web.Response(status=refused.status, body=refused.text.encode(), headers={"Content-Type": TEXT})
+        async with room:
+            made: Answer = await answer(page, seen, request.query)
+            response = web.Response(status=made.status, body=made.body, headers={"Content-Type": made.content_type, **made.headers})
+            await response.prepare(request)
+            await response.write_eof()
+        return response
 
     return handle
+
+
+async def _seen(sources: Sources, request: web.Request, path: str) -> Sources:
+    """Returns what a request may see of a path; everything where it comes from this machine. Refused where it may see nothing."""
+    return sources if is_loopback(request) else sources_for(sources, path, await _identities(sources, request))
 
 
 async def _identities(sources: Sources, request: web.Request) -> Sequence[str]:

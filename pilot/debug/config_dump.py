@@ -11,7 +11,7 @@ from typing import Any
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2, json_format
 
-from pilot.debug.page import Later, Query, Refused, asked_connection
+from pilot.debug.page import Later, Query, asked_connection
 from pilot.debug.sources import Connection, Sources, WatchedType
 from pilot.derive import UNSET
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -44,14 +44,10 @@ def only(short_type: str) -> Callable[[Sources, Query], Any]:
 
 
 def typed_dump(sources: Sources, connection: Connection, short_types: Iterable[str]) -> Later:
-    """Returns the resources of some types, one list, without Envoy's envelopes."""
-    urls = []
-    for name in short_types:
-        if name.lower() not in BY_SHORT_NAME:
-            raise Refused(400, f"unknown type {name!r}; the types are {', '.join(BY_SHORT_NAME)}\n")
-        urls.append(BY_SHORT_NAME[name.lower()])
+    """Returns the resources of some types, one list, without Envoy's envelopes. A type that there is not has none."""
+    urls = [url for name in short_types if (url := BY_SHORT_NAME.get(name.lower())) is not None]
     found = [resource for url in dict.fromkeys(urls) for resource in resources_of(sources, connection, url)]
-    return Later(lambda: {"configs": [plain(resource) for resource in found]} if found else {})
+    return Later(lambda: {"configs": [_unwrapped(plain(resource)) for resource in found]} if found else {})
 
 
 def resources_of(sources: Sources, connection: Connection, type_url: str) -> list[Resource]:
@@ -95,9 +91,14 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
         _dump("ScopedRoutes"),
         _dump("Routes", dynamicRouteConfigs=[versioned | {"routeConfig": plain(r)} for r in resources["rds"]]),
         _dump("Secrets", dynamicActiveSecrets=[{"name": r.name} | versioned | {"secret": plain(r)} for r in resources["sds"]]),
-        _dump("Ecds", ecdsFilters=[versioned | {"ecdsFilter": plain(r)} for r in resources["ecds"]]),
+        _dump("Ecds", ecdsFilters=[versioned | {"ecdsFilter": _unwrapped(plain(r))} for r in resources["ecds"]]),
     ]
     return {"configs": configs}
+
+
+def _unwrapped(resource: Plain) -> Plain:
+    """Returns the filter that an extension configuration names, as istiod's pages show it; any other resource as it is."""
+    return resource["typedConfig"] if str(resource.get("@type", "")).endswith(".TypedExtensionConfig") and "typedConfig" in resource else resource
 
 
 def _dump(kind: str, **fields: Any) -> Plain:

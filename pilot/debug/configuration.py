@@ -1,17 +1,28 @@
 """What the users configured, and what is wrong with it: configz, resourcesz, mesh, problemz."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pilot.debug.page import Later, Query, Refused
-from pilot.debug.plain import plain
 from pilot.debug.sources import Sources
 from pilot.model.config.authorization_policy import AuthorizationPolicy
 from pilot.model.config.object import Object, age
-from pilot.model.problem import Problem
+from pilot.model.inputs import Mesh
+from pilot.model.plain import plain
+from pilot.model.problem import plain_problem
+from pilot.model.views.kinds.destination_rules import destination_rules
+from pilot.model.views.kinds.gateways import gateways
+from pilot.model.views.kinds.traffic_extensions import traffic_extensions
+from pilot.model.views.kinds.view import KindView
+from pilot.model.views.kinds.virtual_services import virtual_services
 from pilot.model.views.mesh import mesh_config
 
 _ISTIO = ".istio.io"
+# Tables of kinds of which some objects follow from those of other kinds
+_WITH_DERIVED: Mapping[str, KindView[Any]] = {
+    "gateways": gateways, "virtual_services": virtual_services, "destination_rules": destination_rules, "traffic_extensions": traffic_extensions,
+}  # fmt: skip
 
 
 def resourcesz(sources: Sources, query: Query) -> Any:
@@ -20,10 +31,17 @@ def resourcesz(sources: Sources, query: Query) -> Any:
 
 
 def configz(sources: Sources, query: Query) -> Any:
-    """Returns every object of Istio's kinds, as Kubernetes would show it."""
+    """Returns every object of Istio's kinds, as Kubernetes would show it; those too that follow from objects of other kinds."""
     ours = [kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)]
-    found = [(kind, [row for _, row in sorted(getattr(sources.db, kind.table).rows())]) for kind in ours]
-    return Later(lambda: [to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for o in rows])
+    found = [(kind, _rows(sources.db, kind.table)) for kind in ours]
+    return Later(lambda: [to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for _, o in sorted(rows)])
+
+
+def _rows(db: Mesh, table: str) -> list[tuple[Any, Object[Any]]]:
+    view = _WITH_DERIVED.get(table)
+    if view is None:
+        return list(getattr(db, table).rows())
+    return [(key, row) for key in view.all_keys(db) if (row := view.get(db, key)) is not None]
 
 
 def authorizationz(sources: Sources, query: Query) -> Any:
@@ -47,7 +65,7 @@ def mesh(sources: Sources, query: Query) -> Any:
 def problemz(sources: Sources, query: Query) -> Any:
     """Returns what is wrong with users' objects now, alone and with each other; with `namespace`, only with those in it."""
     namespace = query.get("namespace")
-    return [show_problem(p) for p in sources.problems() if namespace is None or p.object.namespace == namespace]
+    return [plain_problem(p) for p in sources.problems() if namespace is None or p.object.namespace == namespace]
 
 
 def inject(sources: Sources, _: Query) -> Any:
@@ -56,14 +74,6 @@ def inject(sources: Sources, _: Query) -> Any:
     if found is None:
         raise Refused(404, "404 page not found\n")
     return dict(found)
-
-
-def show_problem(p: Problem) -> dict[str, Any]:
-    """Returns what is known of a problem."""
-    group, kind = p.object.kind
-    subject = {"group": group, "kind": kind, "namespace": p.object.namespace, "name": p.object.name}
-    fields = {"severity": str(p.severity), "code": p.code, **subject, "path": p.path, "file": p.file, "line": p.line, "message": p.message}
-    return {name: value for name, value in fields.items() if value}
 
 
 def to_kubernetes(api_version: str, o: Object[Any]) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from pilot.derive import Node
 from pilot.derive.explain import Explanation, Reason, explain, find_origin
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.model.config.object import ObjectKey, RegistryKey
+from pilot.model.facets import PatchKey
 from pilot.model.kind import parse_kind
+from pilot.translate.envoy_filter.origin import find_patches
 from pilot.translate.profile import plan
 from pilot.translate.profile.plan import Group
 
@@ -47,7 +49,12 @@ def _explained(sources: Sources, connection: Connection, group: Group, name: str
     node = sources.db.find_node(group.fn, *group.args)
     if resource is not None and node is not None:
         shown = show(explain(sources.db, node, resource))
-        yield {"type": short_name(type_url)} | shown | {"proxy": _proxy_objects(sources, connection, group, shown["objects"])}
+        patched = {"patches": [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]}
+        yield {"type": short_name(type_url)} | shown | patched | {"proxy": _proxy_objects(sources, connection, group, shown["objects"])}
+
+
+def _patch(key: PatchKey) -> dict[str, Any]:
+    return {"namespace": key.filter.namespace, "name": key.filter.name, "patch": f"configPatches[{key.position}]"}
 
 
 def _proxy_objects(sources: Sources, connection: Connection, group: Group, known: list[dict[str, Any]]) -> list[dict[str, Any]]:

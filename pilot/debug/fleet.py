@@ -4,34 +4,36 @@ from __future__ import annotations
 from typing import Any
 
 from pilot.debug.page import Query, Text, asked_connection, find_connection
+from pilot.debug.slices import all_of
 from pilot.debug.sources import Connection, Sources, WatchedType
 from pilot.lib.clock import rfc3339
 from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.model.views.workloads import proxy_labels, proxy_locality
 
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 # The types that syncz names beside its table of all
 _NAMED = {"cluster": "cds", "listener": "lds", "route": "rds", "endpoint": "eds", "extensionconfig": "ecds"}
 
 
-def adsz(sources: Sources, query: Query) -> Any:
+async def adsz(sources: Sources, query: Query) -> Any:
     """Returns every connection, or that of proxyID, with what it watches. A `push` in the query sends everything again."""
     if query.get("push"):
         return Text(f"Pushed to {sources.fleet.push_all()} servers\n")
     proxy_id = query.get("proxyID")
     found = [find_connection(sources, proxy_id)] if proxy_id else _sorted(sources)
-    return _clients([_client(connection) | _described(connection) for connection in found])
+    return _clients(await all_of(_client(connection) | _described(sources, connection) for connection in found))
 
 
-def connections(sources: Sources, query: Query) -> Any:
+async def connections(sources: Sources, query: Query) -> Any:
     """Returns every connection, briefly."""
-    return _clients([_client(connection) for connection in _sorted(sources)])
+    return _clients(await all_of(_client(connection) for connection in _sorted(sources)))
 
 
-def syncz(sources: Sources, query: Query) -> Any:
+async def syncz(sources: Sources, query: Query) -> Any:
     """Returns what each proxy was sent and what it acknowledged, by nonce; with `namespace`, only of proxies in it."""
     namespace = query.get("namespace", "")
     shown = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
-    return [_status(c) for c in sorted(shown, key=lambda c: (c.proxy.cluster_id, c.proxy.namespace, c.proxy.id, c.id))]
+    return await all_of(_status(c) for c in sorted(shown, key=lambda c: (c.proxy.cluster_id, c.proxy.namespace, c.proxy.id, c.id)))
 
 
 def force_disconnect(sources: Sources, query: Query) -> Any:
@@ -52,14 +54,15 @@ def _client(connection: Connection) -> dict[str, Any]:
     return {"connectionId": connection.id, "connectedAt": format_time(connection.connected_at), "address": connection.address}
 
 
-def _described(connection: Connection) -> dict[str, Any]:
-    proxy = connection.proxy
-    levels = {"region": proxy.locality.region, "zone": proxy.locality.zone, "sub_zone": proxy.locality.subzone}
+def _described(sources: Sources, connection: Connection) -> dict[str, Any]:
+    """Returns what is known of a connected proxy, labels and locality by the registry where that knows it."""
+    proxy, locality = connection.proxy, proxy_locality(sources.db, connection.proxy_key)
+    levels = {"region": locality.region, "zone": locality.zone, "sub_zone": locality.subzone}
     parts: dict[str, Any] = {
-        "labels": dict(proxy.labels),
+        "labels": dict(proxy_labels(sources.db, connection.proxy_key)),
         "metadata": dict(proxy.metadata),
         "locality": {level: name for level, name in levels.items() if name},
-        "watches": {type_url: sorted(watch.names) for type_url, watch in connection.watches.items()},
+        "watches": {type_url: sorted(set(watch.names) - {"*"}) for type_url, watch in connection.watches.items()},
     }
     return {name: value for name, value in parts.items() if value}
 

@@ -4,9 +4,10 @@ https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/status/v3/csds.proto
 """
 from __future__ import annotations
 
+import asyncio
 import json
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from envoy.admin.v3 import config_dump_pb2, config_dump_shared_pb2
@@ -15,8 +16,9 @@ from google.protobuf import any_pb2, json_format
 
 from pilot.debug.access import seen_by, sources_for
 from pilot.debug.config_dump import config_dump
-from pilot.debug.page import Later, Refused, encode
+from pilot.debug.page import Refused, answer
 from pilot.debug.pages import sections
+from pilot.debug.slices import all_of
 from pilot.debug.sources import Connection, Sources, WatchedType
 from pilot.lib.xds_types import DEBUG, DEBUG_PAGE
 
@@ -32,22 +34,22 @@ class Found(NamedTuple):
     identifier: str = ""
 
 
-def ask(sources: Sources, type_url: str, names: Sequence[str], identities: Sequence[str]) -> Callable[[], Found]:
-    """Returns what makes the answer to a request of somebody with these identities, out of values that no longer change. Refused, with a status of
-    HTTP: 401 for nobody, 403 for a page that is not for them, 400 where another number of names is expected."""
+async def ask(sources: Sources, type_url: str, names: Sequence[str], identities: Sequence[str]) -> Found:
+    """Returns the answer to a request of somebody with these identities. Refused, with a status of HTTP: 401 for nobody, 403 for a page that is not
+    for them, 400 where another number of names is expected."""
     if not sources.settings.pages or type_url not in (SYNCZ, CONFIG_DUMP, DEBUG_PAGE):
-        return lambda: Found(())
+        return Found(())
     if type_url == DEBUG_PAGE:
-        return _page(sources, names, identities)
+        return await _page(sources, names, identities)
     seen = seen_by(sources, identities) if sources.settings.endpoint_auth else sources
     if type_url == CONFIG_DUMP:
-        return _dump(seen, names)
-    configs = [(c.id, client_config(c)) for c in seen.fleet.connections() if c.watches]
-    return lambda: Found([(name, _pack(config)) for name, config in configs], identifier(sources))
+        return await _dump(seen, names)
+    configs = await all_of((c.id, client_config(c)) for c in seen.fleet.connections() if c.watches)
+    return await asyncio.to_thread(lambda: Found([(name, _pack(config)) for name, config in configs], identifier(sources)))
 
 
-def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> Callable[[], Found]:
-    """Returns what gives the body of a page, as HTTP has it; what a page says where it cannot be shown is a body too."""
+async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> Found:
+    """Returns the body of a page, as HTTP has it; what a page says where it cannot be shown is a body too."""
     if not identities:
         raise Refused(401, "authentication required")
     if len(names) != 1:
@@ -56,29 +58,19 @@ def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> 
     query = dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
     seen = sources_for(sources, f"/debug/{path}", identities)
     page = next((page for pages in sections(sources.settings).values() for page in pages if page.path == f"/debug/{path}"), None)
-
-    def found(body: bytes) -> Found:
-        return Found([(names[0], any_pb2.Any(type_url=DEBUG_PAGE, value=body))])
-
-    if page is None:
-        return lambda: found(b"404 page not found\n")
-    try:
-        value = page.answer(seen, query)
-    except Refused as refused:
-        body = refused.text.encode(errors="backslashreplace")
-        return lambda: found(body)
-    return lambda: found(encode(value.make() if isinstance(value, Later) else value, query).body)
+    body = (await answer(page, seen, query)).body if page is not None else b"404 page not found\n"
+    return Found([(names[0], any_pb2.Any(type_url=DEBUG_PAGE, value=body))])
 
 
-def _dump(sources: Sources, names: Sequence[str]) -> Callable[[], Found]:
-    """Returns what gives the parts of Envoy's configuration dump of one proxy; nothing where there is no such proxy."""
+async def _dump(sources: Sources, names: Sequence[str]) -> Found:
+    """Returns the parts of Envoy's configuration dump of one proxy; nothing where there is no such proxy."""
     if len(names) != 1:
         raise Refused(400, "exactly one proxy is expected")
     try:
         made = config_dump(sources, {"proxyID": names[0]})
     except Refused:
-        return lambda: Found(())
-    return lambda: Found([(names[0], json_format.ParseDict(part, any_pb2.Any())) for part in made.make()["configs"]])
+        return Found(())
+    return await asyncio.to_thread(lambda: Found([(names[0], json_format.ParseDict(part, any_pb2.Any())) for part in made.make()["configs"]]))
 
 
 def client_config(connection: Connection) -> csds_pb2.ClientConfig:

@@ -1,15 +1,17 @@
 """What a debug page is: a function of what the process holds and of a query, without any web framework in it."""
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
+from pilot.debug.plain_json import encode_json
 from pilot.debug.sources import Connection, Sources
-from pilot.lib.text import one_line
 
 Query = Mapping[str, str]
+TEXT = "text/plain; charset=utf-8"
+_NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 NO_PROXY_ID = "You must provide a proxyID in the query string\n"
 # istioctl looks for this text, and then asks the next replica
 NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
@@ -29,6 +31,25 @@ class Text(NamedTuple):
     text: str
 
 
+class Indented(NamedTuple):
+    """Plain data that is indented whether the query asks for it or not."""
+
+    value: Any
+
+
+class Attachment(NamedTuple):
+    """An answer of bytes that browsers keep as a file of that name."""
+
+    name: str
+    body: bytes
+
+
+class Html(NamedTuple):
+    """An answer that is a page for people."""
+
+    text: str
+
+
 class Later(NamedTuple):
     """An answer that takes long to make, out of values that no longer change: it is made beside the event loop."""
 
@@ -36,40 +57,48 @@ class Later(NamedTuple):
 
 
 class Page(NamedTuple):
-    """`answer` gives plain data for JSON, `Text` or `Later`, or raises `Refused`. `examples`: queries worth a link.
-    `of_proxy`: it must be told a proxyID."""
+    """`answer` gives plain data for JSON, one of the answers above, or what is to be awaited for one of these, or raises `Refused`. `examples`:
+    queries worth a link. `of_proxy`: it must be told a proxyID. `listed`: it is in /debug/list."""
 
     path: str
     about: str
     answer: Callable[[Sources, Query], Any]
     examples: tuple[str, ...] = ()
     of_proxy: bool = False
+    listed: bool = True
 
 
 class Answer(NamedTuple):
+    """What goes out over HTTP. `headers`: beside the content type."""
+
     status: int
     content_type: str
     body: bytes
+    headers: Mapping[str, str] = {}
+
+
+async def answer(page: Page, sources: Sources, query: Query) -> Answer:
+    """Returns what a page says; what takes long is made in slices, or beside the event loop. A page that refuses to answer says so."""
+    try:
+        value = page.answer(sources, query)
+        if inspect.isawaitable(value):
+            value = await value
+        return await asyncio.to_thread(lambda: encode(value.make() if isinstance(value, Later) else value, query))
+    except Refused as refused:
+        return Answer(refused.status, TEXT, refused.text.encode(errors="backslashreplace"))
 
 
 def encode(value: Any, query: Query) -> Answer:
     """Returns plain data as JSON, compact, or indented by four where the query has `pretty`."""
     if isinstance(value, Text):
-        return Answer(200, "text/plain; charset=utf-8", value.text.encode(errors="backslashreplace"))
-    try:
-        body = msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        body = msgspec.json.encode(_as_text(msgspec.to_builtins(value)))
-    return Answer(200, "application/json", msgspec.json.format(body, indent=4) if "pretty" in query else body)
-
-
-def _as_text(value: Any) -> Any:
-    """Returns plain data with escapes for what is no text, such as the bytes of a file name that is no UTF-8."""
-    if isinstance(value, str):
-        return "".join(one_line(c) if 0xD800 <= ord(c) < 0xE000 else c for c in value)
-    if isinstance(value, Mapping):
-        return {_as_text(key): _as_text(item) for key, item in value.items()}
-    return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
+        return Answer(200, TEXT, value.text.encode(errors="backslashreplace"))
+    if isinstance(value, Html):
+        return Answer(200, "text/html; charset=utf-8", value.text.encode(errors="backslashreplace"))
+    if isinstance(value, Attachment):
+        return Answer(200, "application/octet-stream", value.body, {"Content-Disposition": f'attachment; filename="{value.name}"', **_NO_SNIFF})
+    if isinstance(value, Indented):
+        return Answer(200, "application/json", encode_json(value.value, pretty=True))
+    return Answer(200, "application/json", encode_json(value, pretty="pretty" in query))
 
 
 def find_connection(sources: Sources, proxy_id: str) -> Connection:

@@ -2,21 +2,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from pilot.debug.page import Later, Query
+from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
+from pilot.lib.labels import NETWORK
+from pilot.model.config.object import RegistryKey
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.facets import ServiceTarget
-from pilot.model.service import Port, Registry, Resolution, Service
+from pilot.model.inputs import Mesh
+from pilot.model.service import PUBLIC, Port, Registry, Resolution, Service, ServiceRef
+from pilot.model.views.aliases import aliases
 from pilot.model.views.clusters import service_clusters
 from pilot.model.views.endpoints import endpoints, service_accounts
-from pilot.model.views.networks import all_network_gateways
+from pilot.model.views.external_addresses import own_addresses
+from pilot.model.views.networks import NetworkGateway, all_network_gateways
 from pilot.model.views.service_targets import service_targets
 from pilot.model.views.services import service, service_refs
 
-_ZERO_TIME = "0001-01-01T00:00:00Z"
+ZERO_TIME = "0001-01-01T00:00:00Z"
+_NO_ADDRESS = "0.0.0.0"
 # istiod writes these as numbers
 _RESOLUTION = {
     Resolution.CLIENT_SIDE_LB: 0,
@@ -30,21 +37,23 @@ _HEALTH = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2, Health.DRA
 _DISTRIBUTION = {"": 0, "PreferSameZone": 1, "PreferSameNode": 2}
 
 
-def registryz(sources: Sources, query: Query) -> Any:
+async def registryz(sources: Sources, query: Query) -> Any:
     """Returns every service, oldest first."""
     db = sources.db
-    found = [(s, service_accounts(db, ref)) for ref in service_refs(db) if (s := service(db, ref)) is not None]
-    return Later(lambda: [show_service(s, accounts, db.settings.registry.cluster_id) for s, accounts in found])
+    found = await all_of(look_up(db, s) for ref in service_refs(db) if (s := service(db, ref)) is not None)
+    return Later(lambda: [show_service(looked_up) for looked_up in found])
 
 
-def endpoint_shardz(sources: Sources, query: Query) -> Any:
+async def endpoint_shardz(sources: Sources, query: Query) -> Any:
     """Returns host → namespace → the endpoints by where they come from."""
     db = sources.db
-    found = []
-    for ref in service_refs(db):
+
+    def looked_up(ref: ServiceRef) -> tuple[Service, list[Endpoint], tuple[str, ...]] | None:
         s = service(db, ref)
-        if s is not None:
-            found.append((s, [e for port in s.ports for e in endpoints(db, ref, port.number)], service_accounts(db, ref)))
+        its_endpoints = [e for port in s.ports for e in endpoints(db, ref, port.number)] if s is not None else []
+        return (s, its_endpoints, service_accounts(db, ref)) if s is not None and its_endpoints else None
+
+    found = [known for known in await all_of(map(looked_up, service_refs(db))) if known is not None]
 
     def make() -> dict[str, Any]:
         hosts: dict[str, Any] = defaultdict(dict)
@@ -55,10 +64,11 @@ def endpoint_shardz(sources: Sources, query: Query) -> Any:
     return Later(make)
 
 
-def instancesz(sources: Sources, query: Query) -> Any:
+async def instancesz(sources: Sources, query: Query) -> Any:
     """Returns the ports of services that each connected proxy stands for."""
-    db = sources.db
-    return {c.proxy.id: [_target(sources, target) for target in service_targets(db, c.proxy_key)] for c in sources.fleet.connections()}
+    db, connections = sources.db, sources.fleet.connections()
+    known = (c for c in connections if db.proxies.peek(c.proxy_key) is not None)  # it may have gone while others were looked at
+    return dict(await all_of((c.proxy.id, [_target(sources, target) for target in service_targets(db, c.proxy_key)]) for c in known))
 
 
 def clusterz(sources: Sources, query: Query) -> Any:
@@ -69,42 +79,78 @@ def clusterz(sources: Sources, query: Query) -> Any:
 
 def networkz(sources: Sources, query: Query) -> Any:
     """Returns the gateways between networks, those that have only a host name too."""
-    return [
-        {"Network": g.network, "Cluster": g.cluster, "Addr": g.address, "Port": g.port, "HBONEPort": g.hbone_port}
-        for g in all_network_gateways(sources.db).gateways
-    ]
+    return [show_network_gateway(g) for g in all_network_gateways(sources.db).gateways]
 
 
-def show_service(s: Service, accounts: Iterable[str], cluster_id: str) -> dict[str, Any]:
-    """Returns a service in istiod's words. `cluster_id`: the own cluster, which has the addresses of ServiceEntries."""
-    vips = {cluster: list(found) for cluster, found in s.cluster_addresses or ((cluster_id, s.addresses),) if found}
+def show_network_gateway(g: NetworkGateway) -> dict[str, Any]:
+    """Returns a gateway between networks. Its service account is never known: it is that of gateways of ambient mode."""
+    shown: dict[str, Any] = {"Network": g.network, "Cluster": g.cluster, "Addr": g.address, "Port": g.port, "HBONEPort": g.hbone_port}
+    return shown | {"ServiceAccount": {"Namespace": "", "Name": ""}}
+
+
+class LookedUp(NamedTuple):
+    """A service with what only its objects say: the type and the outside addresses of its Kubernetes Service by cluster, its aliases."""
+
+    service: Service
+    type: str
+    external: Mapping[str, tuple[str, ...]]
+    aliases: tuple[ServiceRef, ...]
+    own_cluster: str
+
+
+def look_up(db: Mesh, s: Service) -> LookedUp:
+    """Returns a service with what its objects say of it now."""
+    own = db.settings.registry.cluster_id
+    rows = {}
+    if s.registry is Registry.KUBERNETES:
+        clusters = dict.fromkeys((own, *(cluster for cluster, _ in s.cluster_addresses)))
+        rows = {c: row for c in clusters if (row := db.services.peek(RegistryKey(c, s.source.namespace, s.source.name))) is not None}
+    kind = next((row.spec.type or "ClusterIP" for row in rows.values()), "")
+    external = {cluster: addresses for cluster, row in rows.items() if (addresses := own_addresses(row.spec))}
+    return LookedUp(s, kind, external, aliases(db).get(s.hostname, ()), own)
+
+
+def show_service(found: LookedUp) -> dict[str, Any]:
+    """Returns a service in istiod's words. The resource version is not kept, and is "" here."""
+    s = found.service
+    vips = {cluster: list(addresses) for cluster, addresses in s.cluster_addresses or ((found.own_cluster, s.addresses),) if addresses}
+    if s.registry is Registry.KUBERNETES and not vips:
+        vips = {found.own_cluster: [_NO_ADDRESS]}
     fields: dict[str, Any] = {
-        "Attributes": _attributes(s),
+        "Attributes": _attributes(found),
         "ports": [_port(p) for p in s.ports],
-        "serviceAccounts": list(accounts),
-        "creationTime": s.created or _ZERO_TIME,
+        "serviceAccounts": list(s.service_accounts),
+        "creationTime": s.created or ZERO_TIME,
         "hostname": s.hostname,
-        "clusterVIPs": {"Addresses": vips or None},
-        "defaultAddress": s.addresses[0] if s.addresses else "0.0.0.0",
+        "clusterVIPs": {"Addresses": vips if s.registry is Registry.KUBERNETES else None},
+        "defaultAddress": s.addresses[0] if s.addresses else _NO_ADDRESS,
         "autoAllocatedIPv4Address": next((a for a in s.auto_addresses if ":" not in a), ""),
         "autoAllocatedIPv6Address": next((a for a in s.auto_addresses if ":" in a), ""),
     }
-    always = {"Resolution": _RESOLUTION[s.resolution], "MeshExternal": s.mesh_external}
+    always = {"Resolution": _RESOLUTION[s.resolution], "MeshExternal": s.mesh_external, "ResourceVersion": ""}
     return {name: value for name, value in fields.items() if value} | always
 
 
-def _attributes(s: Service) -> dict[str, Any]:
+def _attributes(found: LookedUp) -> dict[str, Any]:
+    s = found.service
     return {
         "ServiceRegistry": str(s.registry),
         "Name": s.name,
         "Namespace": s.namespace,
         "Labels": dict(s.labels) or None,
-        "ExportTo": _set(s.export_to),
+        "ExportTo": None if s.export_to == PUBLIC else _set(s.export_to),
+        "Visibility": 0,
         "LabelSelectors": dict(s.selector) or None,
+        "Aliases": [{"Hostname": alias.hostname, "Namespace": alias.namespace} for alias in found.aliases] or None,
+        "ClusterExternalAddresses": {"Addresses": {cluster: list(addresses) for cluster, addresses in found.external.items()} or None},
+        "ClusterExternalPorts": None,
+        "PassthroughTargetPorts": None,
+        "Type": found.type,
         "ExternalName": s.external_name,
         "NodeLocal": s.node_local,
         "TrafficDistribution": _DISTRIBUTION.get(s.traffic_distribution, 0),
-        "ObjectName": s.source.name,
+        "ObjectName": s.source.name if s.registry is Registry.EXTERNAL else "",
+        "DNSConnectStrategy": int(s.race_connect),
         "PublishNotReadyAddresses": s.publish_not_ready,
     }
 
@@ -117,32 +163,36 @@ def _shards(s: Service, its_endpoints: Iterable[Endpoint]) -> dict[str, list[dic
     provider = "External" if s.registry is Registry.EXTERNAL else "Kubernetes"
     shards: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for endpoint in its_endpoints:
-        shards[f"{provider}/{endpoint.cluster_id}"].append(_endpoint(endpoint))
+        shards[f"{provider}/{endpoint.cluster_id}"].append(_endpoint(endpoint, s.registry is Registry.KUBERNETES))
     return shards
 
 
-def _endpoint(e: Endpoint) -> dict[str, Any]:
+def _endpoint(e: Endpoint, of_kubernetes: bool) -> dict[str, Any]:
+    labels = dict(sorted(e.labels))
     return {
-        "Labels": dict(e.labels) or None,
+        "Labels": ({NETWORK: e.network} | labels if of_kubernetes else labels) or None,
         "Addresses": list(e.addresses),
         "ServicePortName": e.port_name,
+        "LegacyClusterPortKey": 0,
         "ServiceAccount": e.service_account,
         "Network": e.network,
-        "Locality": {"Label": str(e.locality), "ClusterID": e.cluster_id},
+        "Locality": {"Label": e.locality_text, "ClusterID": e.cluster_id},
         "EndpointPort": e.port,
         "LbWeight": e.weight,
         "TLSMode": e.tls_mode,
         "Namespace": e.namespace,
         "WorkloadName": e.workload,
         "HostName": e.hostname,
+        "SubDomain": e.subdomain,
         "HealthStatus": _HEALTH[e.health],
+        "SendUnhealthyEndpoints": of_kubernetes,
         "NodeName": e.node,
     }
 
 
 def _target(sources: Sources, target: ServiceTarget) -> dict[str, Any]:
     s = service(sources.db, target.ref)
-    shown = show_service(s, service_accounts(sources.db, target.ref), sources.db.settings.registry.cluster_id) if s is not None else None
+    shown = show_service(look_up(sources.db, s)) if s is not None else None
     return {"Service": shown, "Port": _port(target.port) | {"TargetPort": target.target_port}}
 
 

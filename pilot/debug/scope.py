@@ -1,52 +1,92 @@
-"""What a proxy sees of the mesh: sidecarz. Rules are named by "namespace/name"."""
+"""What a proxy sees of the mesh: sidecarz."""
 from __future__ import annotations
 
 from typing import Any
 
 from pilot.debug.page import Later, Query, asked_connection
-from pilot.debug.plain import plain
-from pilot.debug.registry import show_service
+from pilot.debug.registry import ZERO_TIME, look_up, show_service
+from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
+from pilot.model.config.destination_rule import DestinationRule
+from pilot.model.config.object import Object
+from pilot.model.inputs import Mesh
+from pilot.model.plain import plain
+from pilot.model.proxy import NodeType
 from pilot.model.service import ServiceRef
 from pilot.model.views.classify import outbound_facet, scope_of
-from pilot.model.views.destination_rules import merged_rule_key
-from pilot.model.views.endpoints import service_accounts
+from pilot.model.views.destination_rules import MergedRule, merged_rule, merged_rule_key
 from pilot.model.views.imports import egress_services, scope_services
 from pilot.model.views.services import service
 from pilot.model.views.sidecar_scope import egress_listeners, find_sidecar, outbound_traffic_policy
 
 _DEFAULT = "default-sidecar"
+_REGISTRY_ONLY = "REGISTRY_ONLY"
+"""What proto JSON leaves out, for it is the first of its enumeration."""
 
 
-def sidecarz(sources: Sources, query: Query) -> Any:
+async def sidecarz(sources: Sources, query: Query) -> Any:
     """Returns the scope of proxyID: which Sidecar applies, what it imports listener by listener, and what happens to the rest."""
     db = sources.db
-    node_id = asked_connection(sources, query).proxy_key
+    connection = asked_connection(sources, query)
+    node_id, is_gateway = connection.proxy_key, connection.proxy.type is NodeType.ROUTER
     scope, labels = scope_of(db, node_id), outbound_facet(db, node_id).labels
     listeners = [[i.ref for i in egress_services(db, scope, index)] for index in range(len(egress_listeners(db, scope)))]
     refs = [imported.ref for imported in scope_services(db, scope).values()]
-    known = {ref: (s, service_accounts(db, ref)) for ref in (*refs, *(r for refs in listeners for r in refs)) if (s := service(db, ref))}
-    rules = {ref.hostname: [f"{o.namespace}/{o.name}" for o in merged_rule_key(db, scope.namespace, ref, labels)] for ref in refs}
+    every = dict.fromkeys((*refs, *(r for refs in listeners for r in refs)))
+    known = dict(await all_of((ref, look_up(db, s)) for ref in every if (s := service(db, ref)) is not None))
+    merged = dict(await all_of((ref.hostname, merged_rule(db, merged_rule_key(db, scope.namespace, ref, labels))) for ref in refs))
+    rules = {host: (rule, first) for host, rule in merged.items() if rule is not None and (first := _first_source(db, rule)) is not None}
+    mode = outbound_traffic_policy(db, scope).mode
     head = {
         "version": sources.fleet.version,
         "name": scope.sidecar.name if scope.sidecar is not None else _DEFAULT,
         "namespace": scope.namespace,
-        "outboundTrafficPolicy": {"mode": outbound_traffic_policy(db, scope).mode},
+        "outboundTrafficPolicy": None if is_gateway else {"mode": mode} if mode != _REGISTRY_ONLY else {},
         "sidecar": plain(find_sidecar(db, scope.sidecar)),
-        "destinationRules": {host: names for host, names in rules.items() if names},
     }
-    cluster_id = db.settings.registry.cluster_id
+    version, domain = _rule_version(db), db.settings.registry.domain
 
     def make() -> dict[str, Any]:
-        shown = {ref: show_service(s, accounts, cluster_id) for ref, (s, accounts) in known.items()}
+        shown = {ref: show_service(looked_up) for ref, looked_up in known.items()}
 
         def services(of: list[ServiceRef]) -> list[dict[str, Any]]:
             return [shown[ref] for ref in of if ref in shown]
 
         return head | {
             "services": services(refs),
-            "egressListenerServices": [services(of) for of in listeners],
+            "egressListenerServices": [None] if is_gateway else [services(of) for of in listeners],
             "servicesByHostname": {ref.hostname: shown[ref] for ref in refs if ref in shown},
+            "destinationRules": {host: [_show_rule(rule, first, version, domain)] for host, (rule, first) in rules.items()},
         }
 
     return Later(make)
+
+
+def _first_source(db: Mesh, rule: MergedRule) -> Object[DestinationRule] | None:
+    """Returns the oldest of the objects that a rule is merged from, by whose name it goes; None where that is gone."""
+    return db.destination_rules.peek(rule.key)
+
+
+def _rule_version(db: Mesh) -> str:
+    """Returns the API version by which DestinationRules are shown."""
+    return next(kind.versions[0] for kind in db.catalogue if kind.table == "destination_rules")
+
+
+def _show_rule(rule: MergedRule, first: Object[DestinationRule], version: str, domain: str) -> dict[str, Any]:
+    """Returns the rules of a host as one, in istiod's words. What is not kept of their metadata is empty."""
+    group, kind = first.kind
+    shown = {
+        "type": {"group": group, "version": version, "kind": kind},
+        "uid": "",
+        "name": first.name,
+        "namespace": first.namespace,
+        "domain": domain,
+        "resourceVersion": "",
+        "creationTimestamp": first.created or ZERO_TIME,
+        "generation": 0,
+        "Spec": plain(rule.spec),
+        "Status": {},
+        "Extra": None,
+    }
+    sources = [{"Namespace": key.namespace, "Name": key.name} for key in rule.sources]
+    return {"exportTo": {name: {} for name in sorted(rule.spec.export_to)}, "from": sources, "rule": shown}

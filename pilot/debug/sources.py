@@ -10,8 +10,10 @@ from pilot.lib.metrics import Metrics
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
 from pilot.settings.process import DebugSettings
+from pilot.translate.resource import Resource
 
 if TYPE_CHECKING:
+    from pilot.debug.health_findings import Finding
     from pilot.model.problem import Problem
 
 
@@ -59,6 +61,10 @@ class Fleet(Protocol):
         """Sends everything to everybody again; returns the number of proxies."""
     def disconnect(self, connection_id: str) -> None:
         """Ends one stream."""
+    def kept(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
+        """Returns the serialized resources that are kept for the connected proxies: by type URL groups of them, by name."""
+    def forget(self) -> None:
+        """Gives up what is kept for proxies that are gone."""
 
 
 async def nobody(address: str, headers: Mapping[str, str]) -> Sequence[str]:
@@ -66,11 +72,16 @@ async def nobody(address: str, headers: Mapping[str, str]) -> Sequence[str]:
     return ()
 
 
+def _not_looked() -> None:
+    """Returns None: nobody looks at the health of the mesh."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Sources:
     """Everything that a page may read. `problems` gives the current ones of users' objects. `identify` returns the SPIFFE identities that a caller
     over HTTP has proved, by its address and its headers, whose names are in lower case. `pod` is this pod's name, "" where it has none.
-    `templates` returns the texts of injection by their names, None where there is no injection."""
+    `templates` returns the texts of injection by their names, None where there is no injection. `health` returns what was found by metric and
+    key when the mesh was looked at last, None before the first time."""
 
     db: Mesh
     metrics: Metrics
@@ -81,3 +92,4 @@ class Sources:
     pod: str = ""
     build: BuildInfo = dataclasses.field(default_factory=build_info)
     templates: Callable[[], Mapping[str, str] | None] = dict
+    health: Callable[[], Mapping[str, Mapping[str, Finding]] | None] = _not_looked

@@ -11,9 +11,9 @@ from pilot.debug.application import application
 from pilot.debug.pages import sections
 from pilot.settings.process import DebugSettings
 from tests.golden.test_golden import CASES, connect
-from tests.support.debug import FakeConnection, sources
+from tests.support.debug import FakeConnection, sources, with_health
 
-SETTINGS = DebugSettings(unsafe_admin=True)
+SETTINGS = DebugSettings(unsafe_admin=True, profiles=False)
 PAGES = [page for shown in sections(SETTINGS).values() for page in shown]
 
 
@@ -22,7 +22,7 @@ async def test_every_page_answers(case: pathlib.Path) -> None:
     world, node_ids = connect(case)
     resources = {node_id: world.resources(node_id) for node_id in node_ids}
     connections = [FakeConnection(id=f"{id_.split('~')[2]}-1", proxy_key=id_, proxy=world.mesh.proxies.peek(id_)) for id_ in node_ids]
-    shown = sources(world.mesh, *connections, settings=SETTINGS)
+    shown = await with_health(sources(world.mesh, *connections, settings=SETTINGS))
     async with TestClient(TestServer(application(shown))) as client:
         for page in PAGES:
             of_proxy = page.of_proxy or page.path == "/debug/force_disconnect"

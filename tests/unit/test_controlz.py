@@ -13,11 +13,11 @@ from aiohttp.test_utils import TestClient, TestServer
 from pilot.controlz import application as application_module
 from pilot.controlz.application import LARGEST_BODY, application
 from pilot.controlz.control import Control
-from pilot.controlz.environment import HIDDEN, shown_arguments, shown_environment
 from pilot.lib import log
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.log_scopes import find_scope, set_output_level
 from pilot.lib.metrics import Metrics
+from pilot.lib.shown_process import HIDDEN, shown_arguments, shown_environment
 from tests.support.logs import logging_as_before
 
 __all__ = ["logging_as_before"]
@@ -148,7 +148,7 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(site: Client, monke
     monkeypatch.setattr(application_module, "BODY_SECONDS", 0.0)
     assert site.port is not None
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
-    writer.write(f"PUT /scopej/{SCOPE} HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n{{".encode())
+    writer.write(f"PUT /scopej/{SCOPE} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{{".encode())
     assert b" 408 " in await reader.readline()
     writer.close()
 
@@ -282,3 +282,13 @@ def test_what_is_no_secret_is_shown(name: str, value: str) -> None:
 def test_values_of_secret_flags_are_hidden() -> None:
     shown = shown_arguments(ARGUMENTS)
     assert shown == ["/bin/pilot-discovery", "discovery", f"--password={HIDDEN}", "--token", HIDDEN, "--domain", "a<b"]
+
+
+@pytest.mark.parametrize(("host", "own"), [
+    ("localhost", True), ("localhost:9876", True), ("127.0.0.1:9876", True), ("[::1]:9876", True), ("10.1.2.3", True), ("", True),
+    ("rebound.example:9876", False), ("rebound.example", False), ("127.0.0.1.example", False), ("localhost.example:80", False), ("[x]:1", False),
+])  # fmt: skip
+async def test_only_requests_for_this_machine_are_answered(site: Client, host: str, own: bool) -> None:
+    async with site.get("/scopej/", headers={"Host": host}) as response:
+        assert (response.status == 200) is own
+        assert own or response.status == 403

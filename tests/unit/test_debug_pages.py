@@ -1,6 +1,7 @@
 """The pages of the monitoring port, over HTTP, on a mesh in memory."""
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,7 +33,7 @@ from pilot.model.proxy import NodeType, Proxy
 from pilot.settings.process import DebugSettings
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.resource import Resource
-from tests.support.debug import FakeConnection, FakeFleet, FakeWatch, sources
+from tests.support.debug import FakeConnection, FakeFleet, FakeWatch, sources, with_health
 from tests.support.world import parse_objects
 
 OBJECTS = """
@@ -224,7 +225,7 @@ async def test_pretty_is_indented_by_four(client: TestClient[web.Request, web.Ap
 
 async def test_unknown_paths(client: TestClient[web.Request, web.Application]) -> None:
     assert await refusal(client, "/debug/nonsense") == (404, "404 page not found\n")
-    assert await refusal(client, "/") == (404, "404 page not found\n")
+    assert await refusal(client, "/nonsense") == (404, "404 page not found\n")
 
 
 # -- who may look ----------------------------------------------------------------------------------------------------------
@@ -288,9 +289,9 @@ async def test_adsz(ask: Ask) -> None:
     tea = found["clients"][1]
     assert tea["connectedAt"] == "2023-11-14T22:13:20.000000Z"
     assert tea["address"] == "10.0.0.9:4444"
-    assert tea["labels"] == {"app": "tea"}
+    assert tea["labels"] == {"app": "tea", "topology.istio.io/cluster": "Kubernetes"}
     assert tea["metadata"]["NAMESPACE"] == "shop"
-    assert tea["watches"][BY_SHORT_NAME["cds"]] == ["*"]
+    assert tea["watches"][BY_SHORT_NAME["cds"]] == []  # all of them: it names none
 
 
 async def test_adsz_of_one(ask: Ask) -> None:
@@ -370,9 +371,9 @@ async def test_config_dump_by_types(ask: Ask) -> None:
     assert [c["@type"].rpartition(".")[2] for c in found["configs"]] == ["Cluster"] * 2 + ["ClusterLoadAssignment"] * 2
 
 
-async def test_config_dump_of_an_unknown_type(client: TestClient[web.Request, web.Application]) -> None:
-    status, text = await refusal(client, "/debug/config_dump?proxyID=tea&types=xds")
-    assert (status, text.split(";")[0]) == (400, "unknown type 'xds'")
+async def test_there_is_nothing_of_an_unknown_type(ask: Ask) -> None:
+    assert await ask("/debug/config_dump?proxyID=tea&types=xds") == {}
+    assert await ask("/debug/config_dump?proxyID=tea&types=xds,cds") == await ask("/debug/config_dump?proxyID=tea&types=cds")
 
 
 async def test_private_keys_are_redacted(ask: Ask, pages: Sources) -> None:
@@ -392,7 +393,10 @@ async def test_sidecarz(ask: Ask) -> None:
     assert [s["hostname"] for s in found["services"]] == hosts
     assert [[s["hostname"] for s in listener] for listener in found["egressListenerServices"]] == [hosts]
     assert sorted(found["servicesByHostname"]) == sorted(hosts)
-    assert found["destinationRules"] == {"tea.shop.svc.cluster.local": ["shop/tea"]}
+    (rule,) = found["destinationRules"]["tea.shop.svc.cluster.local"]
+    assert (rule["from"], rule["exportTo"]) == ([{"Namespace": "shop", "Name": "tea"}], {})
+    assert rule["rule"]["type"] == {"group": NETWORKING, "version": "v1", "kind": "DestinationRule"}
+    assert rule["rule"]["Spec"] == {"host": "tea", "trafficPolicy": {"connectionPool": {"tcp": {"connectTimeout": "1.5s"}}}}
 
 
 async def test_explain(ask: Ask) -> None:
@@ -460,10 +464,10 @@ async def test_registryz(ask: Ask) -> None:
     assert tea["ports"] == [{"name": "http", "port": 80, "protocol": "HTTP"}]
     assert tea["clusterVIPs"] == {"Addresses": {"Kubernetes": ["10.1.0.1"]}}
     assert (tea["defaultAddress"], tea["creationTime"]) == ("10.1.0.1", "2024-01-02T03:04:05Z")
-    assert tea["serviceAccounts"] == ["spiffe://cluster.local/ns/shop/sa/brewer"]
     attributes = tea["Attributes"]
+    assert (attributes["Type"], attributes["ObjectName"], attributes["ClusterExternalAddresses"]) == ("ClusterIP", "", {"Addresses": None})
     assert (attributes["ServiceRegistry"], attributes["Name"], attributes["Namespace"]) == ("Kubernetes", "tea", "shop")
-    assert (attributes["Labels"], attributes["LabelSelectors"], attributes["ExportTo"]) == ({"team": "leaves"}, {"app": "tea"}, {"*": {}})
+    assert (attributes["Labels"], attributes["LabelSelectors"], attributes["ExportTo"]) == ({"team": "leaves"}, {"app": "tea"}, None)
     assert (tea["Resolution"], tea["MeshExternal"]) == (0, False)
     assert cups["ports"][0]["protocol"] == "TCP"
 
@@ -477,7 +481,8 @@ async def test_endpoints(ask: Ask, page: str) -> None:
     assert (endpoint["Addresses"], endpoint["EndpointPort"], endpoint["ServicePortName"]) == (["10.2.0.1"], 8080, "http")
     assert (endpoint["HealthStatus"], endpoint["NodeName"], endpoint["Namespace"]) == (1, "node-1", "shop")
     assert endpoint["ServiceAccount"] == "spiffe://cluster.local/ns/shop/sa/brewer"
-    assert found["cups.shop.svc.cluster.local"]["shop"]["Shards"] == {}
+    assert (endpoint["SendUnhealthyEndpoints"], endpoint["Labels"]["topology.istio.io/network"]) == (True, "")
+    assert "cups.shop.svc.cluster.local" not in found
 
 
 async def test_instancesz(ask: Ask, pages: Sources) -> None:
@@ -494,8 +499,78 @@ async def test_networkz(ask: Ask) -> None:
     assert await ask("/debug/networkz") == []
 
 
-async def test_push_status(ask: Ask) -> None:
-    assert await ask("/debug/push_status") == {
+async def test_push_status_is_empty_before_the_mesh_was_looked_at(client: TestClient[web.Request, web.Application]) -> None:
+    async with client.get("/debug/push_status") as response:
+        assert (response.status, await response.text()) == (200, "")
+
+
+async def test_push_status(pages: Sources) -> None:
+    looked_at = await with_health(pages)
+    async with TestClient(TestServer(application(looked_at))) as client, client.get("/debug/push_status") as response:
+        text = await response.text()
+    assert text.startswith('{\n    "pilot_no_ip"')
+    assert json.loads(text) == {
         "pilot_eds_no_instances": {"outbound|90||cups.shop.svc.cluster.local": {}},
         "pilot_no_ip": {"cup-1.mugs": {"proxy": "cup-1.mugs"}},
     }
+
+
+async def test_pushcontext(ask: Ask) -> None:
+    found = await ask("/debug/pushcontext")
+    assert found["AuthorizationPolicies"] == (await ask("/debug/authorizationz"))["authorization_policies"]
+    assert (found["NetworkGateways"], found["UnresolvedGateways"]) == (None, None)
+
+
+async def test_pages_of_what_there_is_none_of(ask: Ask) -> None:
+    assert await ask("/debug/mcsz") is None
+    assert await ask("/debug/ambientz") == {"workloads": None, "services": None, "policies": None}
+
+
+async def test_cachez(ask: Ask, pages: Sources) -> None:
+    assert isinstance(pages.fleet, FakeFleet)
+    one, two, other = Resource("one", "t/a", b"x" * 200), Resource("two", "t/a", b"y" * 900), Resource("one", "t/a", b"z" * 100)
+    pages.fleet.resources = {"t/a": [{"one": one, "two": two}, {"one": other, "two": two}], "t/b": [{}]}
+    assert await ask("/debug/cachez") == {"t/a": ["one", "two", "one", "two"]}
+    sizes = await ask("/debug/cachez?sizes=true")
+    assert sizes == {"total": "1.2kB", "t/a": "1.2kB"}
+    assert pages.fleet.forgets == 0
+
+
+async def test_clearing_the_cache(client: TestClient[web.Request, web.Application], pages: Sources) -> None:
+    async with client.get("/debug/cachez?clear=true") as response:
+        assert (response.status, await response.text()) == (200, "Cache cleared\n")
+    assert isinstance(pages.fleet, FakeFleet)
+    assert pages.fleet.forgets == 1
+
+
+async def test_krtz_names_derivations_with_how_many_values_they_have(ask: Ask) -> None:
+    await ask("/debug/registryz")
+    found = {shown["name"]: shown["state"] for shown in await ask("/debug/krtz")}
+    assert {state["inputCollection"] for state in found.values()} == {"table", "derived"}
+    assert found["service"]["outputs"] == {"count": 2}
+    values = found["service"]["inputs"]
+    assert "service(tea.shop.svc.cluster.local/shop)" in values
+    assert all(value["dependencies"] for value in values.values())
+
+
+async def test_only_so_many_pages_are_made_at_once(pages: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, most, go_on = 0, 0, asyncio.Event()
+
+    async def slow(*_: Any) -> application_module.Answer:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go_on.wait()
+        running -= 1
+        return application_module.Answer(200, "text/plain", b"")
+
+    monkeypatch.setattr(application_module, "AT_ONCE", 2)
+    monkeypatch.setattr(application_module, "answer", slow)
+    async with TestClient(TestServer(application(pages))) as client:
+        asked = [asyncio.create_task(client.get("/debug/connections")) for _ in range(5)]
+        async with asyncio.timeout(10):
+            while running < 2:
+                await asyncio.sleep(0)
+            go_on.set()
+            assert {(await response).status for response in asked} == {200}
+    assert most == 2

@@ -1,0 +1,184 @@
+"""The page of the mesh in a real Chromium: it is clicked through, and how long the first picture, an update and a change take is printed.
+
+    python bench/page.py --proxies 2000 --shots /tmp/shots
+
+It needs `pip install playwright` and a Chromium (--chromium says where); the tests of the page's server side are tests/unit/test_dashboard.py.
+A control plane is started on a mesh of its own, and so many streams are opened that acknowledge everything.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from typing import Any
+
+import grpc
+from envoy.config.core.v3 import base_pb2
+from envoy.service.discovery.v3 import discovery_pb2
+
+ADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+TYPES = ("type.googleapis.com/envoy.config.cluster.v3.Cluster", "type.googleapis.com/envoy.config.listener.v3.Listener")
+GRPC, HTTP, MONITORING = 25410, 25480, 25414
+PAGE = f"http://127.0.0.1:{MONITORING}/debug/dashboard"
+OBJECT = """apiVersion: networking.istio.io/v1
+kind: {kind}
+metadata: {{name: {name}, namespace: {namespace}}}
+spec: {spec}
+---
+"""
+
+
+def write_mesh(folder: pathlib.Path, namespaces: int, services: int) -> None:
+    for n in range(namespaces):
+        texts = []
+        for s in range(services):
+            host = f"s{s}.ns-{n}.example"
+            ports, endpoints = "[{name: http, number: 80, protocol: HTTP}]", f"[{{address: 10.1.{n}.{s}}}]"
+            spec = f"{{hosts: [{host}], resolution: STATIC, ports: {ports}, endpoints: {endpoints}}}"
+            texts.append(OBJECT.format(kind="ServiceEntry", name=f"s{s}", namespace=f"ns-{n}", spec=spec))
+        (folder / f"ns-{n}.yaml").write_text("".join(texts))
+
+
+async def stand_in(number: int, namespaces: int) -> None:
+    """Keeps the stream of one proxy open, and acknowledges whatever comes, until it is cancelled."""
+    namespace = f"ns-{number % namespaces}"
+    node = base_pb2.Node(id=f"sidecar~10.2.{number // 250}.{number % 250 + 1}~web-{number}.{namespace}~{namespace}.svc.cluster.local")
+    node.metadata.update({"NAMESPACE": namespace, "ISTIO_VERSION": "1.32.0"})
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{GRPC}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        request = discovery_pb2.DiscoveryRequest
+        while True:
+            call = channel.stream_stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()
+            with contextlib.suppress(grpc.RpcError):
+                for url in TYPES:
+                    await call.write(request(node=node, type_url=url))
+                while (response := await call.read()) is not grpc.aio.EOF:
+                    await call.write(request(type_url=response.type_url, response_nonce=response.nonce, version_info=response.version_info))
+
+
+async def wait_ready(process: subprocess.Popen[bytes]) -> None:
+    while process.poll() is None:
+        try:
+            with await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{HTTP}/ready", timeout=5):
+                return
+        except OSError:
+            await asyncio.sleep(0.2)
+    raise SystemExit("pilot-discovery has ended")
+
+
+async def wait_connected(proxies: int) -> None:
+    def connected() -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{MONITORING}/debug/connections", timeout=60) as answer:
+            found: int = json.load(answer)["totalClients"]
+            return found
+
+    while await asyncio.to_thread(connected) < proxies:
+        await asyncio.sleep(0.5)
+
+
+async def look(options: argparse.Namespace, folder: pathlib.Path) -> None:
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as played:
+        browser = await played.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
+        for width in (1280, 390):
+            for scheme in ("light", "dark"):
+                page = await browser.new_page(viewport={"width": width, "height": 1400}, color_scheme=scheme, bypass_csp=True)
+                page.on("pageerror", lambda error: print("error on the page:", error))
+                await page.add_init_script(SCRIPT)
+                await first_picture(page, f"{width} {scheme}", options.proxies)
+                if (width, scheme) == (1280, "light"):
+                    await click_through(page, folder)
+                if options.shots:
+                    options.shots.mkdir(parents=True, exist_ok=True)
+                    await page.screenshot(path=options.shots / f"{width}-{scheme}.png", full_page=True)
+                await page.close()
+        await browser.close()
+
+
+# Sums the time of the page's own scripts that handle events, by wrapping what the page listens with
+SCRIPT = """
+window.spent = [];
+const timed = (action) => (given) => { const start = performance.now(); action(given); window.spent.push(performance.now() - start); };
+const listen = EventSource.prototype.addEventListener, frame = window.requestAnimationFrame;
+EventSource.prototype.addEventListener = function (name, action) { listen.call(this, name, timed(action)); };
+window.requestAnimationFrame = (action) => frame(timed(action));
+"""
+WRONG = OBJECT.format(kind="VirtualService", name="wrong", namespace="ns-1", spec="{hosts: [s0.ns-1.example], http: [{}]}")
+LIMIT = "{host: s0.ns-1.example, trafficPolicy: {connectionPool: {tcp: {maxConnections: 7}}}}"
+
+
+async def first_picture(page: Any, name: str, proxies: int) -> None:
+    started = time.monotonic()
+    await page.goto(PAGE)
+    await page.wait_for_selector("#picture svg")
+    picture = time.monotonic() - started
+    await page.wait_for_function(f"document.querySelector('#facts').textContent.includes('{proxies}proxies')")
+    print(f"{name}: first picture {picture:.2f} s, all proxies {time.monotonic() - started:.2f} s")
+
+
+async def click_through(page: Any, folder: pathlib.Path) -> None:
+    """Searches, unfolds, chooses by keyboard and changes the theme; then changes the mesh and waits for the page to say so."""
+    await page.keyboard.press("/")
+    await page.keyboard.type("ns-1")
+    await page.wait_for_function("[...document.querySelectorAll('#proxies summary b')].every((b) => b.textContent.includes('ns-1'))")
+    await page.fill("#query", "")
+    await page.focus("[data-place='namespace ns-1']")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("[data-place='service s0.ns-1.example']")
+    await page.focus("[data-place='service s0.ns-1.example']")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("#detail:not([hidden]) dl")
+    await page.keyboard.press("Escape")
+    await page.click("#theme")
+    assert await page.evaluate("document.documentElement.dataset.theme") == "dark"
+    await page.click("#theme")
+    await page.evaluate("window.spent.length = 0")
+    started = time.monotonic()
+    (folder / "wrong.yaml").write_text(WRONG)
+    await page.wait_for_function("document.querySelector('#problems').textContent.includes('ns-1/wrong')")
+    told = time.monotonic() - started
+    (folder / "limit.yaml").write_text(OBJECT.format(kind="DestinationRule", name="r", namespace="ns-1", spec=LIMIT))
+    await asyncio.sleep(6)
+    spent = await page.evaluate("window.spent")
+    (folder / "wrong.yaml").unlink()
+    (folder / "limit.yaml").unlink()
+    print(f"a problem is on the page after {told:.2f} s; script of an update: at most {max(spent):.0f}, mean {sum(spent) / len(spent):.1f} ms")
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--proxies", type=int, default=2000)
+    parser.add_argument("--namespaces", type=int, default=20)
+    parser.add_argument("--services", type=int, default=20, help="in each namespace")
+    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    parser.add_argument("--shots", type=pathlib.Path, help="folder for screenshots")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write_mesh(folder, options.namespaces, options.services)
+        flags = {"configDir": name, "grpcAddr": f"127.0.0.1:{GRPC}", "httpAddr": f"127.0.0.1:{HTTP}", "monitoringAddr": f"127.0.0.1:{MONITORING}"}
+        command = [str(pathlib.Path(sys.executable).parent / "pilot-discovery"), "discovery", "--secureGRPCAddr=", "--httpsAddr=", "--ctrlz_port=0"]
+        process = subprocess.Popen([*command, *(f"--{flag}={value}" for flag, value in flags.items())], stdout=subprocess.DEVNULL)
+        streams: list[asyncio.Task[None]] = []
+        try:
+            await wait_ready(process)
+            streams = [asyncio.create_task(stand_in(number, options.namespaces)) for number in range(options.proxies)]
+            await wait_connected(options.proxies)
+            await look(options, folder)
+        finally:
+            for stream in streams:
+                stream.cancel()
+            await asyncio.gather(*streams, return_exceptions=True)
+            process.terminate()
+            process.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,1 @@
+"""One page for people: the mesh as a picture, proxies, problems, pushes and certificates, live by server-sent events."""

@@ -1,0 +1,99 @@
+"""The page over HTTP: its files, the picture of the mesh, and the events."""
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib.resources
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+
+from pilot.debug.dashboard.mesh import Picture, look_around, show_picture, take_picture
+from pilot.debug.dashboard.stream import Stream
+from pilot.debug.page import Refused
+from pilot.debug.sources import Sources
+
+PATH = "/debug/dashboard"
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_FILES = ("page.html", "page.css", "page.js", "picture.js", "lists.js", "plots.js")
+# Nothing is fetched from anywhere else, and no other page may show this one in a frame.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
+    "Cache-Control": "no-cache",
+    "X-Content-Type-Options": "nosniff",
+}
+REST = 20
+"""A look at the whole mesh is followed by a rest of so many times the time that it took."""
+
+Access = Callable[[web.Request, str], Awaitable[Sources]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Dashboard:
+    """The page of one control plane. `access` returns what a request may see of a path, or raises Refused."""
+
+    def __init__(self, sources: Sources, access: Access) -> None:
+        self._sources, self._access = sources, access
+        self._stream = Stream(sources)
+        self._looking = asyncio.Lock()
+        self._picture: Picture | None = None
+        self._revision: int | None = None
+        self._not_before = 0.0
+
+    def add_to(self, app: web.Application) -> None:
+        """Adds the page, its files and what it asks for."""
+        app.router.add_get(PATH, self._guarded(functools.partial(_file, _FILES[0])))
+        for name in _FILES[1:]:
+            app.router.add_get(f"{PATH}/{name}", self._guarded(functools.partial(_file, name)))
+        app.router.add_get(f"{PATH}/mesh", self._guarded(self._mesh))
+        app.router.add_get(f"{PATH}/events", self._guarded(self._events))
+        app.on_shutdown.append(self._stop)
+
+    async def _stop(self, _: web.Application) -> None:
+        self._stream.close()
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                await self._access(request, PATH)
+            except Refused as refused:
+                return web.Response(status=refused.status, text=refused.text)
+            return await handler(request)
+
+        return handle
+
+    async def _mesh(self, request: web.Request) -> web.StreamResponse:
+        """Answers with the picture; `namespace`, which may be repeated, names those whose services are to be in it."""
+        async with self._looking:
+            if self._picture is None or (self._revision != self._sources.db.revision and time.monotonic() >= self._not_before):
+                started, self._revision = time.monotonic(), self._sources.db.revision
+                self._picture = await take_picture(self._sources.db)
+                self._not_before = time.monotonic() + REST * (time.monotonic() - started)
+            picture = self._picture
+        asked, around = frozenset(request.query.getall("namespace", [])), look_around(self._sources)
+        body = await asyncio.to_thread(lambda: msgspec.json.encode(show_picture(picture, around, asked)))
+        return web.Response(body=body, content_type="application/json", headers=_HEADERS)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        events = self._stream.events()
+        try:
+            async for event in events:
+                await response.write(event)
+        except ConnectionError:  # the page was closed
+            pass
+        finally:
+            await events.aclose()  # type: ignore[attr-defined]
+        return response
+
+
+async def _file(name: str, _: web.Request) -> web.StreamResponse:
+    return web.Response(body=_content(name), content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8", headers=_HEADERS)
+
+
+@functools.cache
+def _content(name: str) -> bytes:
+    return importlib.resources.files("pilot.debug.dashboard").joinpath("static", name).read_bytes()

@@ -1,0 +1,141 @@
+"""What changed since a moment ago, once a second, for every page that is open: made once, sent to all of them."""
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import time
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pilot.debug.dashboard import certificates
+from pilot.debug.dashboard.fleet import ProxyRow, difference, proxy_rows
+from pilot.debug.slices import all_of
+from pilot.debug.sources import Sources
+from pilot.lib.log import scope
+from pilot.model.problem import plain_problem
+
+SECONDS = 1.0
+PROBLEMS = 1_000
+SLOWEST = 30
+"""Events that wait for a page before it is let go; it will come back and get the state of then."""
+_STATM = pathlib.Path("/proc/self/statm")
+_log = scope("default")
+
+
+class Counts(NamedTuple):
+    """What has been counted until a moment: responses, their bytes, and the seconds of CPU of the process."""
+
+    responses: float
+    bytes: float
+    cpu: float
+
+
+class Stream:
+    """The events of the page. Nothing is looked at while no page is open. A `Stream` is for those who may see everything."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._pages: set[asyncio.Queue[bytes]] = set()
+        self._looking = asyncio.Lock()
+        self._ticking: asyncio.Task[None] | None = None
+        self._rows: dict[str, ProxyRow] = {}
+        self._counts = Counts(0, 0, 0)
+        self._problems: list[dict[str, Any]] = []
+        self._revision: Any = None
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yields events in the form of text/event-stream: first a `state`, then a `change` every second."""
+        queue: asyncio.Queue[bytes] = asyncio.Queue(SLOWEST)
+        try:
+            async with self._looking:
+                if not self._pages:
+                    await self._look()
+                self._pages.add(queue)
+                state = _event("state", await self._state())
+            if self._ticking is None:
+                self._ticking = asyncio.create_task(self._tick(), name="tell open pages of the mesh what changed")
+            yield state
+            while queue in self._pages or not queue.empty():
+                yield await queue.get()
+        finally:
+            self._pages.discard(queue)
+            if not self._pages and self._ticking is not None:
+                self._ticking.cancel()
+                self._ticking = None
+
+    async def tell(self) -> None:
+        """Tells every page what changed since the last time. A page that has not read the last `SLOWEST` events is let go."""
+        async with self._looking:
+            event = _event("change", await self._change())
+            for queue in list(self._pages):
+                if queue.full():
+                    self._pages.discard(queue)
+                else:
+                    queue.put_nowait(event)
+
+    def close(self) -> None:
+        """Ends the events of every page, which will try to come back."""
+        for queue in self._pages:
+            while queue.full():
+                queue.get_nowait()
+            queue.put_nowait(b"")
+        self._pages.clear()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(SECONDS)
+            try:
+                await self.tell()
+            except Exception:
+                _log.exception("cannot look at the mesh for open pages")
+
+    async def _state(self) -> dict[str, Any]:
+        """Returns everything that the page needs to begin with."""
+        held = await asyncio.to_thread(certificates.validity, certificates.material(self._sources.db))
+        valid = [*certificates.of_authority(self._sources.metrics), *held]
+        return {
+            "time": time.time(), "build": str(self._sources.build), "pod": self._sources.pod, "revision": self._sources.db.revision,
+            "proxies": [row.plain() for row in self._rows.values()], "problems": self._problems,
+            "certificates": [certificate._asdict() for certificate in valid],
+        }  # fmt: skip
+
+    async def _change(self) -> dict[str, Any]:
+        before, counts, problems, revision = self._rows, self._counts, self._problems, self._revision
+        await self._look()
+        changed, gone = difference(before, self._rows)
+        told: dict[str, Any] = {
+            "time": time.time(), "memory": _memory(), "cpu": self._counts.cpu - counts.cpu,
+            "responses": self._counts.responses - counts.responses, "bytes": self._counts.bytes - counts.bytes,
+            "waiting": sum(row.state == "waiting" for row in self._rows.values()), "reached": len(changed),
+        }  # fmt: skip
+        if changed or gone:
+            told |= {"proxies": [row.plain() for row in changed], "gone": gone}
+        if self._problems != problems:
+            told["problems"] = self._problems
+        if self._revision != revision:
+            told["revision"] = self._revision
+        return told
+
+    async def _look(self) -> None:
+        metrics = self._sources.metrics
+        self._rows = {row.id: row for row in await all_of(proxy_rows(self._sources.fleet.connections()))}
+        sent, size = metrics.total("pilot_xds_pushes", "_total"), metrics.total("pilot_xds_config_size_bytes", "_sum")
+        self._counts = Counts(sent, size, time.process_time())
+        if self._revision != self._sources.db.revision or len(self._problems) < PROBLEMS:
+            self._problems = [plain_problem(p) for _, p in zip(range(PROBLEMS), self._sources.problems(), strict=False)]
+        self._revision = self._sources.db.revision
+
+
+def _memory() -> int:
+    """Returns the bytes of memory that this process uses; 0 where the system does not say."""
+    try:
+        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _event(name: str, value: dict[str, Any]) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(value))

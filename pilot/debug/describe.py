@@ -1,0 +1,63 @@
+"""One proxy in short: what it serves, by which routes and rules others reach it, and which policies it has."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pilot.debug.page import Query, asked_connection
+from pilot.debug.sources import Connection, Sources
+from pilot.model.config.object import ObjectKey
+from pilot.model.facets import ServiceTarget
+from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType
+from pilot.model.views.classify import inbound_facet
+from pilot.model.views.destination_rules import inbound_merged_rule_key, merged_rule
+from pilot.model.views.gateways import gateway_selection_key
+from pilot.model.views.policies import proxy_policies
+from pilot.model.views.service_targets import service_targets
+from pilot.model.views.virtual_services import ViewerKey, virtual_services_for, virtual_services_of
+from pilot.model.views.workloads import proxy_labels
+from pilot.translate.listener.inbound_specs import accepted_mtls
+
+Plain = dict[str, Any]
+
+
+def describe(sources: Sources, query: Query) -> Any:
+    """Returns the services of proxyID with what applies to each, or the Gateways of a router with their VirtualServices, and its policies by kind."""
+    db, connection = sources.db, asked_connection(sources, query)
+    node_id, proxy = connection.proxy_key, connection.proxy
+    head = {"proxy": proxy.id, "type": str(proxy.type), "version": proxy.version, "namespace": proxy.namespace, "labels": _labels(db, connection)}
+    policies = {kind: _names(keys) for kind, keys in proxy_policies(db, node_id).applied}
+    if proxy.type is NodeType.ROUTER:
+        return {**head, "gateways": [_gateway(db, connection, key) for key in gateway_selection_key(db, node_id).gateways], "policies": policies}
+    services = [_service(db, connection, target) for target in service_targets(db, node_id)]
+    return {**head, "services": services, "policies": policies}
+
+
+def _service(db: Mesh, connection: Connection, target: ServiceTarget) -> Plain:
+    """Returns a port of a service of the proxy, as clients of its own namespace reach it."""
+    namespace, labels = connection.proxy.namespace, proxy_labels(db, connection.proxy_key)
+    rules = inbound_merged_rule_key(db, namespace, target.ref)
+    merged = merged_rule(db, rules)
+    subsets = merged.spec.subsets if merged is not None else ()
+    mode = accepted_mtls(db, inbound_facet(db, connection.proxy_key)).at(target.target_port)
+    return {
+        "host": target.ref.hostname, "port": target.port.number, "name": target.port.name, "protocol": target.port.protocol.name,
+        "targetPort": target.target_port, "mutualTls": mode,
+        "virtualServices": _names(virtual_services_of(db, target.ref.hostname, target.ref.namespace, ViewerKey(namespace))),
+        "destinationRules": _names(rules),
+        "subsets": [s.name for s in subsets if s.labels.items() <= labels.items()],
+    }  # fmt: skip
+
+
+def _gateway(db: Mesh, connection: Connection, key: ObjectKey) -> Plain:
+    found = virtual_services_for(db, connection.proxy.namespace, f"{key.namespace}/{key.name}")
+    return {"gateway": f"{key.namespace}/{key.name}", "virtualServices": _names(found)}
+
+
+def _names(keys: Iterable[ObjectKey]) -> list[str]:
+    return [f"{key.namespace}/{key.name}" for key in keys]
+
+
+def _labels(db: Mesh, connection: Connection) -> Plain:
+    return dict(sorted(proxy_labels(db, connection.proxy_key).items()))

@@ -1,0 +1,46 @@
+"""Frames of Python as the calls of a stack."""
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from types import FrameType
+
+from pilot.pprof.stacks import Call, Stack
+
+DEPTH = 100
+_ROOTS = ("/site-packages/", "/dist-packages/", "/lib/python")
+
+
+@functools.lru_cache(10_000)
+def module_of(file: str) -> str:
+    """Returns the module of a file as programs name it: pilot.serve.pusher, asyncio.events."""
+    for root in _ROOTS:
+        if (at := file.rfind(root)) >= 0:
+            file = file[at + len(root) :]
+            break
+    else:
+        parts = file.split("/")
+        ours = next((n for n, part in enumerate(parts) if part in ("pilot", "webhook", "ca", "protos")), max(0, len(parts) - 1))
+        file = "/".join(parts[ours:])
+    if file[:1].isdigit():  # the rest of /lib/python3.11/
+        file = file.partition("/")[2]
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def call_of(frame: FrameType) -> Call:
+    """Returns the call that a frame is."""
+    code = frame.f_code
+    name = getattr(code, "co_qualname", code.co_name)
+    return Call(f"{module_of(code.co_filename)}.{name}", code.co_filename, frame.f_lineno or 0, code.co_firstlineno)
+
+
+def stack_from(frame: FrameType | None) -> Stack:
+    """Returns the stack whose innermost call is a frame."""
+    return tuple(call_of(found) for found in itertools.islice(_outwards(frame), DEPTH))
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

@@ -1,0 +1,103 @@
+"""Stacks with values, as the profile.proto that `go tool pprof` opens and as text."""
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from protos import profile_pb2
+
+
+class Call(NamedTuple):
+    """One call of a stack: the function with its module or class, its file, the line that it is at, and the one that it begins at."""
+
+    function: str
+    file: str
+    line: int = 0
+    begins: int = 0
+
+
+Stack = tuple[Call, ...]
+"""Calls, the innermost first."""
+
+
+class Kind(NamedTuple):
+    """What a value is, such as ("cpu", "nanoseconds")."""
+
+    type: str
+    unit: str
+
+
+class Profile(NamedTuple):
+    """Values by stack, one for each of `kinds`. `shown`: the index of the kind that is shown first. `period`: what one sample stands for.
+    `seconds`: how long it took; 0 for a state at one moment."""
+
+    kinds: Sequence[Kind]
+    samples: Mapping[Stack, Sequence[int]]
+    period_kind: Kind
+    period: int = 1
+    seconds: float = 0.0
+    shown: int = 0
+
+
+def encode(profile: Profile) -> bytes:
+    """Returns the gzipped bytes of a profile."""
+    return gzip.compress(_Builder(profile).made.SerializeToString(), 6)
+
+
+class _Builder:
+    """A message in the making: each text, function and location has one number."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.made = profile_pb2.Profile(period=profile.period, time_nanos=time.time_ns(), duration_nanos=round(profile.seconds * 1e9))
+        self._texts: dict[str, int] = {}
+        self._functions: dict[tuple[str, str, int], int] = {}
+        self._locations: dict[Call, int] = {}
+        self._text("")
+        for kind in profile.kinds:
+            self.made.sample_type.add(type=self._text(kind.type), unit=self._text(kind.unit))
+        self.made.period_type.type, self.made.period_type.unit = self._text(profile.period_kind.type), self._text(profile.period_kind.unit)
+        self.made.default_sample_type = self._text(profile.kinds[profile.shown].type)
+        for stack, values in profile.samples.items():
+            self.made.sample.add(location_id=[self._location(call) for call in stack], value=values)
+
+    def _text(self, text: str) -> int:
+        number = self._texts.get(text)
+        if number is None:
+            number = self._texts[text] = len(self._texts)
+            self.made.string_table.append(text.encode("utf-8", "replace").decode())
+        return number
+
+    def _function(self, call: Call) -> int:
+        key = call.function, call.file, call.begins
+        number = self._functions.get(key)
+        if number is None:
+            number = self._functions[key] = len(self._functions) + 1
+            name = self._text(call.function)
+            self.made.function.add(id=number, name=name, system_name=name, filename=self._text(call.file), start_line=call.begins)
+        return number
+
+    def _location(self, call: Call) -> int:
+        number = self._locations.get(call)
+        if number is None:
+            number = self._locations[call] = len(self._locations) + 1
+            self.made.location.add(id=number).line.add(function_id=self._function(call), line=call.line)
+        return number
+
+
+def as_text(head: str, profile: Profile) -> str:
+    """Returns a profile as text: a head, then each stack below its values, the largest first."""
+    ordered = sorted(profile.samples.items(), key=lambda sample: sample[1][profile.shown], reverse=True)
+    return "\n".join([head, *(line for stack, values in ordered for line in _stack_lines(stack, values)), ""])
+
+
+def _stack_lines(stack: Stack, values: Sequence[int]) -> Iterable[str]:
+    yield " ".join(map(str, values)) + " @"
+    yield from call_lines(stack)
+    yield ""
+
+
+def call_lines(stack: Stack) -> Iterable[str]:
+    """Yields the lines of a stack, a call each."""
+    return (f"#\t{call.function}\t{call.file}:{call.line}" for call in stack)

@@ -1,0 +1,248 @@
+"""The page of the mesh: what it is told of services, callers, proxies and certificates, and who may see it."""
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from ca.csr import decode_csr
+from ca.pem import certificate_pem
+from pilot.debug import application as debug_application
+from pilot.debug.application import application
+from pilot.debug.dashboard import certificates, routes, stream
+from pilot.debug.dashboard.fleet import difference, proxy_rows
+from pilot.debug.dashboard.mesh import WHOLE, look_around, show_picture, take_picture
+from pilot.debug.dashboard.stream import Stream
+from pilot.lib.metrics import Metrics
+from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.model.kind import NETWORKING, GroupKind
+from pilot.model.problem import ObjectRef, Problem
+from tests.support import certificates as issued
+from tests.support.debug import FakeConnection, FakeFleet, FakeWatch, sources
+from tests.support.listeners import service
+from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
+from tests.support.world import World, proxy
+
+HOST = "web.a.svc.cluster.local"
+WEB_POD = pod("web-0", "10.0.0.1", labels="{app: web}")
+WEB = service("web", "[{name: http, port: 80, targetPort: 8080}]")
+IDLE = service("idle", "[{name: http, port: 80}]")
+
+
+SLICE = endpoint_slice("web", at("10.0.0.1", "web-0"))
+
+
+def policy(name: str, rules: str, action: str = "ALLOW") -> Plain:
+    return make("AuthorizationPolicy", name, f"{{action: {action}, rules: [{rules}]}}", "a")
+
+
+def route(gateways: str) -> Plain:
+    return make("VirtualService", "r", f"{{hosts: [shop.example], gateways: {gateways}, http: [{{route: [{{destination: {{host: web}}}}]}}]}}", "a")
+
+
+async def shown(made: World, *asked: str, problems: tuple[Problem, ...] = (), connected: tuple[FakeConnection, ...] = ()) -> dict[str, Any]:
+    picture = await take_picture(made.mesh)
+    found = show_picture(picture, look_around(sources(made.mesh, *connected, problems=problems)), frozenset(asked))
+    as_told: dict[str, Any] = json.loads(msgspec.json.encode(found))
+    return as_told
+
+
+def services(found: dict[str, Any]) -> dict[str, Any]:
+    return {s["host"]: s for namespace in found["namespaces"] for s in namespace["services"]}
+
+
+async def test_services_are_there_by_namespace_with_their_endpoints_and_problems() -> None:
+    wrong = Problem(code="c", object=ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web"), message="m")
+    found = await shown(world(WEB, WEB_POD, SLICE, IDLE), problems=(wrong,), connected=(connection("web-0.a"),))
+    (namespace,) = found["namespaces"]
+    assert {name: namespace[name] for name in ("name", "count", "unready", "problems", "proxies")} == {
+        "name": "a", "count": 2, "unready": 1, "problems": 1, "proxies": 1,
+    }  # fmt: skip
+    facts = services(found)[HOST]
+    assert (facts["ready"], facts["total"], facts["ports"], facts["problems"], facts["callers"]) == (1, 1, [80], 1, None)
+
+
+@pytest.mark.parametrize(
+    ("policies", "callers"),
+    [
+        ((), None),
+        ((policy("p", "{}", "DENY"),), None),
+        ((policy("p", "{from: [{source: {namespaces: [shop]}}]}"),), [["shop", ""]]),
+        ((policy("p", "{from: [{source: {principals: [cluster.local/ns/b/sa/c, '*']}}]}"),), [["b", "c"]]),
+        ((policy("p", "{from: [{source: {serviceAccounts: [x/y, z]}}]}"),), [["x", "y"], ["a", "z"]]),
+        ((policy("p", "{from: [{source: {namespaces: [b]}}]}"), policy("q", "{to: [{operation: {methods: [GET]}}]}")), None),
+        ((policy("p", ""),), []),
+    ],
+)
+async def test_callers_are_those_that_policies_let_in(policies: tuple[Plain, ...], callers: list[list[str]] | None) -> None:
+    found = services(await shown(world(WEB, WEB_POD, SLICE, *policies)))[HOST]
+    assert found["callers"] == callers
+    assert found["policies"] == [f"{p['spec']['action']} a/{p['metadata']['name']}" for p in policies]
+
+
+async def test_routes_lead_from_gateways_and_hosts_to_services() -> None:
+    entry = make("ServiceEntry", "shop", "{hosts: [shop.example], ports: [{name: http, number: 80}], resolution: NONE}", "a")
+    gateway = make("Gateway", "g", "{servers: [{hosts: ['*'], port: {name: http, number: 80, protocol: HTTP}}]}", "a")
+    found = await shown(world(WEB, entry, gateway, route("[g, mesh]")))
+    assert found["gateways"] == [{"namespace": "a", "name": "g", "problems": 0}]
+    assert [(link["from"], link["to"], link["by"]) for link in found["links"]] == [
+        ("gateway a/g", f"service {HOST}", "a/r"), ("service shop.example", f"service {HOST}", "a/r"),
+    ]  # fmt: skip
+
+
+async def test_of_many_services_those_of_the_namespaces_that_are_asked_for() -> None:
+    many = [service(f"s{number}", "[{name: http, port: 80}]") for number in range(WHOLE)]
+    caller = make("ServiceEntry", "b", "{hosts: [b.example], ports: [{name: http, number: 80}], resolution: NONE}", "b")
+    mesh = world(WEB, WEB_POD, SLICE, caller, policy("p", "{from: [{source: {namespaces: [b]}}]}"), *many)
+    folded = await shown(mesh)
+    assert services(folded) == {}
+    assert [(link["from"], link["to"], link["kind"]) for link in folded["links"]] == [("namespace b", "namespace a", "policy")]
+    assert set(services(await shown(mesh, "b"))) == {"b.example"}
+
+
+def connection(name: str, **watches: FakeWatch) -> FakeConnection:
+    namespace = name.partition(".")[2]
+    known = proxy("sidecar", name.partition(".")[0], namespace, "10.0.0.1")
+    return FakeConnection(f"{name}-1", name, known, watches={BY_SHORT_NAME[t]: w for t, w in watches.items()})
+
+
+@pytest.mark.parametrize(
+    ("watch", "state", "error"),
+    [
+        (FakeWatch(), "synced", ""),
+        (FakeWatch(nonce_sent="n2"), "waiting", ""),
+        (FakeWatch(nonce_sent="", nonce_acked="", sent_at=0.0), "synced", ""),
+        (FakeWatch(nonce_sent="n2", last_error="no"), "error", "cds: no"),
+    ],
+)
+def test_a_proxy_is_synced_waiting_or_refusing(watch: FakeWatch, state: str, error: str) -> None:
+    (row,) = proxy_rows([connection("web-0.a", cds=watch)])
+    assert (row.name, row.namespace, row.state, row.error) == ("web-0", "a", state, error)
+
+
+def test_only_what_changed_is_told() -> None:
+    a, b = proxy_rows([connection("a.x", cds=FakeWatch()), connection("b.x", cds=FakeWatch())])
+    changed = a._replace(error="e")
+    assert difference({a.id: a, b.id: b}, {a.id: changed}) == ([changed], [b.id])
+
+
+def test_certificates_of_secrets_are_there_without_their_keys() -> None:
+    leaf = issued.root().issue(decode_csr(issued.csr()), [issued.IDENTITY], issued.DAY, issued.NOW)
+    data = {"tls.crt": certificate_pem(leaf), "tls.key": b"SECRET", "ca.crt": b"no certificate"}
+    coded = {name: base64.b64encode(value).decode() for name, value in data.items()}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web", "namespace": "a"}, "data": coded}
+    made = world(secret)
+    held = certificates.material(made.mesh)
+    begins, ends = leaf.not_valid_before_utc.timestamp(), leaf.not_valid_after_utc.timestamp()
+    assert certificates.validity(held) == [certificates.Validity("Secret a/web", begins, ends)]
+    assert b"SECRET" not in b"".join(item.pem for item in held)
+
+
+def test_the_root_is_there_once_this_process_signs() -> None:
+    metrics = Metrics()
+    assert certificates.of_authority(metrics) == []
+    metrics.root_expires(1_900_000_000.0)
+    assert certificates.of_authority(metrics) == [certificates.Validity("root of the mesh", 0.0, 1_900_000_000.0)]
+
+
+@pytest.fixture(autouse=True)
+def told_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are told what changed when a test says so."""
+    monkeypatch.setattr(stream, "SECONDS", 3600.0)
+
+
+async def test_events_begin_with_the_state_and_go_on_with_what_changed() -> None:
+    made = world(WEB)
+    seen = sources(made.mesh, connection("web-0.a", cds=FakeWatch()))
+    tells = Stream(seen)
+    events = tells.events()
+    kind, told = event(await anext(events))
+    assert (kind, [row["state"] for row in told["proxies"]]) == ("state", ["synced"])
+    assert isinstance(seen.fleet, FakeFleet)
+    seen.fleet.connected = []
+    made.apply_objects(IDLE)
+    await tells.tell()
+    kind, told = event(await anext(events))
+    assert (kind, told["gone"], told["proxies"], told["revision"]) == ("change", ["web-0.a-1"], [], made.mesh.revision)
+    await tells.tell()
+    kind, told = event(await anext(events))
+    assert kind == "change"
+    assert not {"proxies", "problems", "revision"} & told.keys()
+    await events.aclose()
+
+
+async def test_a_second_page_takes_nothing_from_the_first() -> None:
+    seen = sources(world().mesh)
+    tells = Stream(seen)
+    first = tells.events()
+    await anext(first)
+    assert isinstance(seen.fleet, FakeFleet)
+    seen.fleet.connected = [connection("web-0.a", cds=FakeWatch())]
+    second = tells.events()
+    await anext(second)
+    await tells.tell()
+    assert [len(event(await anext(events))[1]["proxies"]) for events in (first, second)] == [1, 1]
+    await first.aclose()
+    await second.aclose()
+
+
+async def test_nothing_is_looked_at_while_no_page_is_open() -> None:
+    tells = Stream(sources(world().mesh))
+    first, second = tells.events(), tells.events()
+    await anext(first)
+    await anext(second)
+    await first.aclose()
+    assert tells._ticking is not None
+    await second.aclose()
+    assert tells._ticking is None
+
+
+async def test_a_page_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SLOWEST", 2)
+    tells = Stream(sources(world().mesh))
+    slow, quick = tells.events(), tells.events()
+    await anext(slow)
+    await anext(quick)
+    for _ in range(3):
+        await tells.tell()
+        await anext(quick)
+    assert [event(e)[0] async for e in slow] == ["change", "change"]
+    await quick.aclose()
+
+
+async def test_closing_ends_every_page() -> None:
+    tells = Stream(sources(world().mesh))
+    events = tells.events()
+    await anext(events)
+    tells.close()
+    assert [e async for e in events] == [b""]
+
+
+def event(text: bytes) -> tuple[str, dict[str, Any]]:
+    head, data = text.decode().strip().split("\n")
+    return head.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+async def test_the_page_and_its_files_need_nothing_from_elsewhere() -> None:
+    async with TestClient(TestServer(application(sources(world().mesh)))) as client:
+        for path in (routes.PATH, *(f"{routes.PATH}/{name}" for name in routes._FILES[1:])):
+            async with client.get(path) as response:
+                text = await response.text()
+                assert response.status == 200
+                assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+                assert "://" not in text.replace("http://www.w3.org/2000/svg", "")
+        async with client.get(f"{routes.PATH}/mesh") as response:
+            assert await response.json() == {"namespaces": [], "gateways": [], "links": [], "services": 0}
+        async with client.get("/") as response:
+            assert routes.PATH in await response.text()
+
+
+@pytest.mark.parametrize("path", ["", "/mesh", "/events", "/page.js"])
+async def test_others_must_say_who_they_are(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr(debug_application, "is_loopback", lambda request: False)
+    async with TestClient(TestServer(application(sources(world().mesh)))) as client, client.get(routes.PATH + path) as response:
+        assert response.status == 401

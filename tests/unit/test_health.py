@@ -1,0 +1,97 @@
+"""What is odd about a mesh: found in the background, counted by istiod's metrics."""
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pilot.debug.health import Health
+from pilot.debug.health_findings import METRICS
+from pilot.model.inputs import Mesh
+from pilot.model.kind import NETWORKING, GroupKind
+from pilot.model.problem import ObjectRef, Problem
+from tests.support.debug import FakeFleet
+from tests.support.world import World
+
+SERVICE = "{{kind: Service, apiVersion: v1, metadata: {{name: {0}, namespace: a}}, spec: {{clusterIP: {1}, ports: [{{name: tcp, port: 90}}]}}}}"
+CASES = [
+    ("endpoint_no_pod", ["api.a.svc.cluster.local"], """
+kind: EndpointSlice
+apiVersion: discovery.k8s.io/v1
+metadata: {name: api-1, namespace: a, labels: {kubernetes.io/service-name: api}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1], targetRef: {kind: Pod, name: gone, namespace: a}}]
+"""),
+    ("pilot_eds_no_instances", ["outbound|90||api.a.svc.cluster.local"], SERVICE.format("api", "10.1.0.1")),
+    ("pilot_dns_cluster_without_endpoints", ["outbound|80||x.example"], """
+kind: ServiceEntry
+apiVersion: networking.istio.io/v1
+metadata: {name: x, namespace: a}
+spec: {hosts: [x.example], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: x}}}
+"""),
+    ("pilot_conflict_outbound_listener_tcp_over_current_tcp", ["10.1.0.1:90"], SERVICE.format("api", "10.1.0.1") + "\n---\n" + SERVICE.format(
+        "twin", "10.1.0.1")),
+]  # fmt: skip
+VIRTUAL_SERVICE = """
+kind: VirtualService
+apiVersion: networking.istio.io/v1
+metadata: {name: late, namespace: a}
+spec: {hosts: [one.example, api], http: [{route: [{destination: {host: api}}]}]}
+"""
+
+
+def of(documents: str) -> Mesh:
+    made = World()
+    made.apply(documents)
+    return made.mesh
+
+
+async def looked_at(mesh: Mesh, *problems: Problem) -> tuple[Health, dict[str, int]]:
+    told: dict[str, int] = {}
+    health = Health(mesh, FakeFleet(), list(problems), told.__setitem__)
+    await health.look()
+    return health, told
+
+
+@pytest.mark.parametrize(("metric", "keys", "documents"), CASES, ids=[case[0] for case in CASES])
+async def test_findings(metric: str, keys: list[str], documents: str) -> None:
+    health, told = await looked_at(of(documents))
+    assert health.found is not None
+    assert list(health.found[metric]) == keys
+    assert told[metric] == len(keys)
+
+
+async def test_every_metric_is_told_also_where_nothing_is_odd() -> None:
+    _, told = await looked_at(of(""))
+    assert told == dict.fromkeys(METRICS, 0)
+
+
+async def test_problems_of_hosts_and_subsets_count() -> None:
+    late = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", "late")
+    claimed = Problem(code="host-claimed", object=late, path="spec.hosts[1]", message="an older one has it")
+    rule = ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "api")
+    shadowed = Problem(code="subset-shadowed", object=rule, path="spec.subsets[0].name", message="an older one has it")
+    health, told = await looked_at(of(VIRTUAL_SERVICE + "---\n" + SERVICE.format("api", "10.1.0.1")), claimed, shadowed)
+    assert health.found is not None
+    assert list(health.found["pilot_vservice_dup_domain"]) == ["api.a.svc.cluster.local:90"]
+    assert told["pilot_destrule_subsets"] == 1
+
+
+async def test_a_mesh_is_looked_at_again_only_where_it_changed() -> None:
+    looks: list[str] = []
+    mesh = of("")
+    health = Health(mesh, FakeFleet(), [], lambda metric, count: looks.append(metric), now=lambda: 0.0)
+    for _ in range(3):
+        health.check()
+        await settled()
+    assert len(looks) == len(METRICS)
+    mesh.commit([(mesh.proxies, "x", None)])
+    health.check()
+    await settled()
+    assert len(looks) == 2 * len(METRICS)
+    await health.stop()
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)

@@ -1,0 +1,1 @@
+"""What installs the control plane: charts and profiles, and what renders them."""

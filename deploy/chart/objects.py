@@ -1,0 +1,58 @@
+"""What templates see beside the values: the release, the chart's files, what the cluster can do."""
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable
+from typing import Any
+
+from webhook.template.values import GoStruct
+
+KUBERNETES = "v1.33.0"
+"""The version that templates see; it is not asked of a cluster, so that what is rendered does not depend on one."""
+
+
+class Files(GoStruct):
+    """The files of a chart that are no templates."""
+
+    type_name = "engine.files"
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self._texts = texts
+
+    def member(self, name: str) -> Any:
+        return {"AsConfig": "\n".join(f"{path.rpartition('/')[2]}: |\n{_indented(text)}" for path, text in self._texts.items())}[name]
+
+    def method(self, name: str) -> Callable[..., Any] | None:
+        """Returns Get (the text of a file, "" where there is none), Lines, or Glob (the files of a pattern)."""
+        return {
+            "Get": lambda path: self._texts.get(path, ""),
+            "Lines": lambda path: self._texts.get(path, "").removesuffix("\n").split("\n"),
+            "Glob": lambda pattern: Files({path: text for path, text in self._texts.items() if fnmatch.fnmatch(path, pattern)}),
+        }.get(name)
+
+
+def _indented(text: str) -> str:
+    return "".join(f"  {line}\n" for line in text.splitlines())
+
+
+class Versions(GoStruct):
+    """The versions of the API that are taken to be there: those that every supported cluster has."""
+
+    type_name = "chartutil.VersionSet"
+    _KNOWN = frozenset({"v1", "apps/v1", "autoscaling/v2", "policy/v1", "rbac.authorization.k8s.io/v1", "discovery.k8s.io/v1",
+                        "admissionregistration.k8s.io/v1", "apiextensions.k8s.io/v1", "networking.k8s.io/v1"})  # fmt: skip
+
+    def method(self, name: str) -> Callable[..., Any] | None:
+        return (lambda version: version in self._KNOWN) if name == "Has" else None
+
+
+def capabilities() -> dict[str, Any]:
+    """Returns `.Capabilities`."""
+    major, minor = KUBERNETES.removeprefix("v").split(".")[:2]
+    version = {"Version": KUBERNETES, "GitVersion": KUBERNETES, "Major": major, "Minor": minor}
+    return {"KubeVersion": version, "APIVersions": Versions(), "HelmVersion": {"Version": "v3"}}
+
+
+def release(name: str, namespace: str) -> dict[str, Any]:
+    """Returns `.Release` of a first installation. Its Service is that of Helm, so that objects are the ones that Helm makes of the chart."""
+    return {"Name": name, "Namespace": namespace, "Service": "Helm", "IsInstall": True, "IsUpgrade": False, "Revision": 1}

@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions, made from the structs that configuration is decoded into."""

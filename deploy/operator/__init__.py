@@ -1,0 +1,1 @@
+"""The IstioOperator: what its settings mean for the charts and the objects that they give."""

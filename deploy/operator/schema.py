@@ -1,0 +1,89 @@
+"""Whether an IstioOperator is what its fields may be: every place where it is not, with what to write instead."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from deploy.operator.fields import FIELDS
+from pilot.model.problem import Problem, error
+from webhook.pod.quantity import canonical
+from webhook.pod.schema import TYPES as POD_TYPES
+from webhook.pod.schema import Field, Type, read_types
+
+TYPES = {**POD_TYPES, **read_types(FIELDS)}
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_int(value) or (isinstance(value, str) and value.isdecimal())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_SCALARS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "string": ("text (string)", lambda value: isinstance(value, str)),
+    "bool": ("true or false (bool)", lambda value: isinstance(value, bool)),
+    "int": ("a whole number (int)", _is_int),
+    "count": ("a whole number (int)", _is_count),
+    "number": ("a number", _is_number),
+    "tag": ("text or a number", lambda value: isinstance(value, str) or _is_number(value)),
+    "port": ("a number or text", lambda value: isinstance(value, str) or _is_int(value)),
+    "quantity": ("a quantity such as 100m or 128Mi", lambda value: isinstance(value, str) or _is_number(value)),
+    "map": ("a mapping", lambda value: isinstance(value, dict)),
+    "maps": ("a list of mappings", lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value)),
+}
+
+
+def check(value: Any, name: str, path: str = "") -> Iterator[Problem]:
+    """Yields what is wrong with a value of a type: a wrong type, or a field that there is not. Null is nothing."""
+    if name == "any" or value is None:
+        return
+    if name in TYPES:
+        yield from _check_fields(value, TYPES[name], path)
+        return
+    expected, fits = _SCALARS[name]
+    if not fits(value):
+        yield error("wrong-type", path, f"expected {expected}, got {_said(value)}")
+    elif name == "quantity":
+        try:
+            canonical(str(value))
+        except ValueError as wrong:
+            yield error("bad-quantity", path, str(wrong))
+
+
+def _check_fields(value: Any, kind: Type, path: str) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield error("wrong-type", path, f"expected a mapping, got {_said(value)}")
+        return
+    for key, item in value.items():
+        place = f"{path}.{key}" if path else str(key)
+        if key in kind.fields:
+            yield from _check_field(item, kind.fields[key], place)
+        else:
+            close = get_close_matches(str(key), kind.fields, 1)
+            yield error("unknown-field", place, f"unknown field {key}" + (f"; is {close[0]} meant?" if close else ""))
+
+
+def _check_field(value: Any, field: Field, path: str) -> Iterator[Problem]:
+    if value is None or not field.shape:
+        yield from check(value, field.type, path)
+    elif not isinstance(value, list if field.shape == "[" else dict):
+        yield error("wrong-type", path, f"expected a {'list' if field.shape == '[' else 'mapping'}, got {_said(value)}")
+    else:
+        for key, item in enumerate(value) if isinstance(value, list) else value.items():
+            yield from check(item, field.type, f"{path}[{key}]")
+
+
+def _said(value: Any) -> str:
+    """Returns a value as its author wrote it; with advice where only the quotes are wrong."""
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return f'the text "{value}": write {value.lower()} without quotes'
+    return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,109 @@
+"""What an IstioOperator may not say although its fields are of the right types, and what it should not say."""
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from deploy.operator.inputs import STANDARD_GATEWAYS
+from deploy.operator.schema import check
+from deploy.operator.tree import Plain, at
+from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.model.problem import Problem, Severity, error, warning
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_NAME = re.compile(r"[a-z0-9.-]+", re.ASCII)
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_HUB = re.compile(r"[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*", re.ASCII)
+
+
+def problems_of(operator: Plain) -> list[Problem]:
+    """Returns what is wrong with an IstioOperator, errors and warnings. Where its fields are wrong, only that."""
+    wrong = list(check(operator, "IstioOperator"))
+    if wrong:
+        return wrong
+    spec = operator.get("spec") or {}
+    return [*_names(spec), *_mesh(spec), *_proxies(spec), *_ports(spec), *_replicas(spec)]
+
+
+def _names(spec: Plain) -> Iterator[Problem]:
+    revision, hub, tag = spec.get("revision"), spec.get("hub"), spec.get("tag")
+    if revision and not _LABEL.fullmatch(revision):
+        yield error("bad-revision", "spec.revision", f"invalid revision {revision}: expected a DNS label: lower case letters, digits and -, no dots")
+    if hub and not _HUB.fullmatch(hub):
+        yield error("bad-hub", "spec.hub", f"bad hub {hub}: expected a registry, with folders or without")
+    if tag is not None and tag != "" and not _TAG.fullmatch(str(tag)):
+        yield error("bad-tag", "spec.tag", f"bad tag {tag}: expected letters, digits, . _ and -")
+    for component in STANDARD_GATEWAYS:
+        for index, gateway in enumerate(at(spec, f"components.{component}", [])):
+            if not _NAME.fullmatch(gateway.get("name") or ""):
+                path = f"spec.components.{component}[{index}].name"
+                yield error("bad-name", path, f"invalid name {gateway.get('name')}: expected lower case letters, digits, . and -")
+
+
+def _mesh(spec: Plain) -> Iterator[Problem]:
+    """Yields what is wrong with the mesh config. Fields that are not known are passed on."""
+    path = "spec.meshConfig" if spec.get("meshConfig") else "spec.values.meshConfig"
+    _, problems = decode_mesh_config([at(spec, "values.meshConfig", {})])
+    for problem in problems:
+        if problem.severity is Severity.ERROR and problem.code != "unknown-field":
+            yield error(problem.code, f"{path}.{problem.path}", problem.message)
+
+
+def _proxies(spec: Plain) -> Iterator[Problem]:
+    proxy = at(spec, "values.global.proxy", {})
+    for name in ("includeIPRanges", "excludeIPRanges"):
+        for text in _listed(proxy.get(name)):
+            if not _is_range(text):
+                yield error("bad-range", f"spec.values.global.proxy.{name}", f"invalid range {text}: expected CIDR blocks with commas, or *")
+    for name in ("includeInboundPorts", "excludeInboundPorts"):
+        for text in _listed(proxy.get(name)):
+            if not (text.isdecimal() and int(text) <= 65535):
+                yield error("bad-port", f"spec.values.global.proxy.{name}", f"invalid port {text}: expected numbers up to 65535 with commas, or *")
+
+
+def _listed(text: Any) -> list[str]:
+    return [] if not text or text == "*" else [part.strip() for part in str(text).split(",")]
+
+
+def _is_range(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return "/" in text
+
+
+def _ports(spec: Plain) -> Iterator[Problem]:
+    """Yields the ports of gateways that only root could listen on, where the gateway does not run as root."""
+    for component, standard in STANDARD_GATEWAYS.items():
+        if at(spec, f"values.gateways.{standard}.runAsRoot"):
+            continue
+        for index, gateway in enumerate(at(spec, f"components.{component}", [])):
+            for place, port in enumerate(at(gateway, "k8s.service.ports", [])):
+                path = f"spec.components.{component}[{index}].k8s.service.ports[{place}]"
+                yield from _low(port, path, f"{port.get('name')}/" if port.get("name") else "", standard)
+    if not at(spec, "values.gateways.istio-ingressgateway.runAsRoot"):
+        for place, port in enumerate(at(spec, "values.gateways.istio-ingressgateway.ingressPorts", [])):
+            yield from _low(port, f"spec.values.gateways.istio-ingressgateway.ingressPorts[{place}]", "", "istio-ingressgateway")
+
+
+def _low(port: Plain, path: str, name: str, standard: str) -> Iterator[Problem]:
+    number, target = port.get("port"), port.get("targetPort")
+    if isinstance(target, str) or not isinstance(number, int):
+        return
+    bound = target or number
+    if bound < 1024 or (not target and number <= 1024):
+        advice = f"set targetPort to one above 1024, or values.gateways.{standard}.runAsRoot=true"
+        yield error("low-port", path, f"port {name}{number}: targetPort {bound} needs root (runAsRoot): {advice}")
+
+
+def _replicas(spec: Plain) -> Iterator[Problem]:
+    if at(spec, "values.pilot.autoscaleEnabled") and at(spec, "components.pilot.k8s.replicaCount", 0) > 1:
+        yield warning("no-effect", "spec.components.pilot.k8s.replicaCount", "it should not be set while values.pilot.autoscaleEnabled is true")
+    for component, standard in STANDARD_GATEWAYS.items():
+        for index, gateway in enumerate(at(spec, f"components.{component}", [])):
+            if at(spec, f"values.gateways.{standard}.autoscaleEnabled") and at(gateway, "k8s.replicaCount"):
+                path = f"spec.components.{component}[{index}].k8s.replicaCount"
+                yield warning("no-effect", path, f"it should not be set while values.gateways.{standard}.autoscaleEnabled is true")

@@ -1,0 +1,91 @@
+"""Which requests the control plane makes of API servers, and the rules that grant these and no others.
+
+A request that is not in a table here is refused in a cluster: whoever writes code that makes one adds its row.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from pilot.model.catalogue import CATALOGUE, Catalogue
+from pilot.model.kind import plural_of
+
+Plain = dict[str, Any]
+
+
+class Request(NamedTuple):
+    """Requests of one resource: `plural` or `plural/subresource` of an API group, "" for the core one. `why` is for people."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+
+
+FOLLOW = ("list", "watch")
+_ADMISSION, _NETWORKING = "admissionregistration.k8s.io", "networking.istio.io"
+ANYWHERE = (
+    Request("", "configmaps", ("create", "patch"), "the root certificate in every namespace"),
+    Request("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
+    Request(_ADMISSION, "mutatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of injection"),
+    Request(_ADMISSION, "validatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of validation"),
+    Request(_NETWORKING, "serviceentries/status", ("patch",), "addresses that are allocated"),
+    Request(_NETWORKING, "workloadentries", ("get", "create", "patch", "delete"), "workloads that register themselves"),
+    Request(_NETWORKING, "workloadentries/status", ("patch",), "their health"),
+    Request(_NETWORKING, "workloadgroups", ("get",), "the group that a workload registers with"),
+    Request("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy has"),
+    Request("authorization.k8s.io", "subjectaccessreviews", ("create",), "which Secrets a proxy may be given"),
+)
+OWN_NAMESPACE = (
+    Request("", "secrets", ("get", "create", "update"), "the key of the authority"),
+    Request("coordination.k8s.io", "leases", ("get", "create", "update"), "which replica leads"),
+    Request(_NETWORKING, "gateways", ("create",), "a dry run that tells whether validation is called"),
+)
+OF_OTHER_CLUSTERS = (
+    Request("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
+    Request("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy of that cluster has"),
+    Request("authorization.k8s.io", "subjectaccessreviews", ("create",), "which of its Secrets a gateway of that cluster may be given"),
+)
+
+
+def read(catalogue: Catalogue = CATALOGUE, every: bool = True) -> Iterator[Request]:
+    """Yields the requests that follow the kinds of the catalogue; unless `every`, of those that each cluster has its own of."""
+    for kind in catalogue:
+        if every or kind.per_cluster:
+            yield Request(kind.id.group, plural_of(kind.id), FOLLOW, "configuration" if not kind.per_cluster else "what runs in the cluster")
+
+
+def statuses(catalogue: Catalogue = CATALOGUE) -> Iterator[Request]:
+    """Yields the requests that write what is wrong with configuration into its status, which is off unless an installation asks for it."""
+    for kind in catalogue:
+        if kind.id.group.endswith(".istio.io"):
+            yield Request(kind.id.group, f"{plural_of(kind.id)}/status", ("patch",), "what is wrong with an object, for its author")
+            yield Request(kind.id.group, plural_of(kind.id), ("get",), "whether an object is still the one that the messages are about")
+
+
+def rules(requests: Iterable[Request]) -> list[Plain]:
+    """Returns the rules of a role that grants requests, resources of one group with equal verbs together."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for request in requests:
+        verbs.setdefault((request.group, request.resource), set()).update(request.verbs)
+    rows = sorted((group, tuple(sorted(granted)), resource) for (group, resource), granted in verbs.items())
+    return [
+        {"apiGroups": [group], "resources": [resource for _, _, resource in found], "verbs": list(granted)}
+        for (group, granted), found in groupby(rows, key=lambda row: row[:2])
+    ]
+
+
+def roles() -> dict[str, list[Plain]]:
+    """Returns the rules of each role of the chart: `cluster`, `namespace`, `reader` (of another cluster), `gateways`, and `analysis`, which
+    `cluster` has too where analysis is switched on.
+
+    Nothing deploys gateways yet, so that role, which other tools look for, grants nothing.
+    """
+    return {
+        "cluster": rules([*read(), *ANYWHERE]),
+        "namespace": rules(OWN_NAMESPACE),
+        "reader": rules([*read(every=False), *OF_OTHER_CLUSTERS]),
+        "gateways": [],
+        "analysis": rules(statuses()),
+    }

@@ -1,0 +1,1 @@
+"""Messages of Istio's configuration on the wire, as `protos`."""

@@ -20,6 +20,9 @@ _COUNTERS = {
     "istiod_connection_failures": ("Streams to the control plane that never began.", ()),
     "istiod_connection_terminations": ("Streams to the control plane that ended.", ("type",)),
     "envoy_connection_terminations": ("Streams that Envoy ended.", ("type",)),
+    "wasm_cache_lookup_count": ("Modules of Wasm that were looked for.", ("hit",)),
+    "wasm_remote_fetch_count": ("Fetches of modules of Wasm.", ("result",)),
+    "wasm_config_conversion_count": ("Configurations of extensions on their way to Envoy.", ("result",)),
     "dns_requests_total": ("Questions for names.", ()),
     "dns_upstream_requests_total": ("Questions that went on to another resolver.", ()),
     "dns_upstream_failures_total": ("Questions that no other resolver answered.", ()),
@@ -35,6 +38,7 @@ class AgentMetrics:
         self._counters = {name: self._counter(name, about, labels) for name, (about, labels) in _COUNTERS.items()}
         self._expiry = Gauge(f"{PREFIX}cert_expiry_seconds", "Time left of a certificate.", ["resource_name"], registry=self._registry)
         self._startup = Gauge(f"{PREFIX}startup_duration_seconds", "Time from the start until the proxy was ready.", registry=self._registry)
+        self._modules = Gauge(f"{PREFIX}wasm_cache_entries", "Modules of Wasm that are kept.", registry=self._registry)
         ProcessCollector(registry=self._registry, namespace="istio_agent")
 
     def _counter(self, name: str, about: str, labels: tuple[str, ...]) -> Counter:
@@ -56,6 +60,22 @@ class AgentMetrics:
         """A new certificate counts from now on."""
         ends = certificate.ends.timestamp()
         self._expiry.labels("default").set_function(lambda: ends - self._wall())
+
+    def module_looked_up(self, hit: bool) -> None:
+        """A module was looked for among those that are kept."""
+        self._counters["wasm_cache_lookup_count"].labels("true" if hit else "false").inc()
+
+    def module_fetched(self, result: str) -> None:
+        """A module was fetched, or could not be had."""
+        self._counters["wasm_remote_fetch_count"].labels(result).inc()
+
+    def modules_kept(self, count: int) -> None:
+        """So many modules are kept."""
+        self._modules.set(count)
+
+    def module_converted(self, result: str) -> None:
+        """The configuration of an extension went on to Envoy."""
+        self._counters["wasm_config_conversion_count"].labels(result).inc()
 
     def asked_authority(self) -> None:
         self._counters["num_outgoing_requests"].labels("csr").inc()

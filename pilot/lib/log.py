@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from pilot.lib.clock import rfc3339
+from pilot.lib.log_repeats import Repeats
 from pilot.lib.outlet import Outlet, open_target
 from pilot.lib.text import cut, one_line
 
@@ -37,6 +38,7 @@ def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
     root.handlers[:] = [Outlet(open_target(target)) for target in targets]
     for handler in root.handlers:
         handler.setFormatter(formatter)
+        handler.addFilter(Repeats())
     root.setLevel(parsed.pop("default", logging.INFO))
     everywhere = parsed.pop("all", None)
     for name, level in parsed.items():

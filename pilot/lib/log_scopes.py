@@ -17,6 +17,7 @@ _DESCRIPTIONS = {
     "ca": "certificates that are signed",
     "config": "configuration that is read, and what is wrong with it",
     "default": "the process, and whatever has no scope of its own",
+    "delta": "streams of proxies that are sent differences",
     "http": "the ports of HTTP",
     "jwks": "key sets of issuers of tokens",
     "kube": "API servers, and what is followed there",

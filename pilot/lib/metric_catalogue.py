@@ -22,6 +22,9 @@ class Declared(NamedTuple):
 
 _PUSH = (0.01, 0.1, 0.5, 1, 3, 5, 10, 20, 30)
 _SIZES = (1, 1e4, 1e6, 4e6, 1e7, 4e7)
+_WORKER = (0.01, 0.1, 0.2, 0.5, 1, 3, 5)
+_CALLS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_CALL = ("grpc_method", "grpc_service", "grpc_type")
 _QUEUE = (0.1, 0.5, 1, 3, 5, 10, 20, 30)
 
 _DECLARED = (
@@ -30,6 +33,18 @@ _DECLARED = (
     Declared("pilot_info", "gauge", "Always 1; the label is the version of the control plane.", ("version",)),
     Declared("pilot_log_lines_dropped", "counter", "Lines of logs that were not written, because nobody read them."),
     Declared("istio_build", "gauge", "Always 1; the labels are the component and its tag.", ("component", "tag")),
+    Declared("go_goroutines", "gauge", "Tasks of the event loop and threads."),
+    Declared("go_threads", "gauge", "Threads of the process."),
+    Declared("go_memstats_alloc_bytes", "gauge", "Resident bytes that belong to no file."),
+    Declared("go_memstats_alloc_bytes_total", "counter", "Bytes by which that grew between readings of the metrics."),
+    Declared("go_memstats_mallocs_total", "counter", "Pieces by which Python's memory grew between readings of the metrics."),
+    Declared("go_memstats_heap_alloc_bytes", "gauge", "The same as go_memstats_alloc_bytes."),
+    Declared("go_memstats_heap_inuse_bytes", "gauge", "The same as go_memstats_alloc_bytes."),
+    Declared("go_memstats_heap_sys_bytes", "gauge", "The same as go_memstats_alloc_bytes."),
+    Declared("go_memstats_heap_objects", "gauge", "Pieces of memory that Python's allocator has handed out."),
+    Declared("go_memstats_stack_inuse_bytes", "gauge", "Bytes of the main thread's stack."),
+    Declared("go_memstats_stack_sys_bytes", "gauge", "The same as go_memstats_stack_inuse_bytes."),
+    Declared("go_memstats_sys_bytes", "gauge", "Resident bytes."),
     # connections
     Declared("pilot_xds", "gauge", "Proxies that are connected, by their version.", ("version",), foreign=("version",), limit=100),
     Declared("pilot_total_xds_internal_errors", "counter", "Streams that ended by an error of ours."),
@@ -50,6 +65,11 @@ _DECLARED = (
     Declared("citadel_server_root_cert_expiry_seconds", "gauge", "Seconds until the first root ends; negative once it has."),
     Declared("citadel_server_cert_chain_expiry_timestamp", "gauge", "When the plugged-in signing chain ends, in seconds since 1970."),
     Declared("citadel_server_cert_chain_expiry_seconds", "gauge", "Seconds until the plugged-in signing chain ends; negative once it has."),
+    Declared("grpc_server_started_total", "counter", "Calls with one answer that began.", _CALL),
+    Declared("grpc_server_handled_total", "counter", "Calls with one answer that ended, by status.", ("grpc_code", *_CALL)),
+    Declared("grpc_server_msg_received_total", "counter", "Requests of calls with one answer.", _CALL),
+    Declared("grpc_server_msg_sent_total", "counter", "Answers of calls with one answer.", _CALL),
+    Declared("grpc_server_handling_seconds", "histogram", "Seconds that calls with one answer took.", _CALL, _CALLS),
     # pushes
     Declared("pilot_xds_pushes", "counter", "Responses sent, by type, and sends that failed (<type>_senderr).", ("type",), (), ("type",), 50),
     Declared("pilot_xds_push_time", "histogram", "Seconds to make and send one response.", ("type",), _PUSH, ("type",), 50),
@@ -62,6 +82,13 @@ _DECLARED = (
     Declared("pilot_proxy_convergence_time", "histogram", "Seconds from a change to one proxy having all of it.", (), _QUEUE),
     Declared("pilot_push_triggers", "counter", "Reasons of pushes, counted once a proxy.", ("type",)),
     Declared("pilot_inbound_updates", "counter", "Updates received, by kind.", ("type",)),
+    Declared("pilot_worker_queue_depth", "gauge", "What waits in a queue.", ("queueID",)),
+    Declared("pilot_worker_queue_latency", "histogram", "Seconds that something waited in a queue.", ("queueID",), _WORKER),
+    Declared("pilot_worker_queue_duration", "histogram", "Seconds that it took to do what waited in a queue.", ("queueID",), _WORKER),
+    Declared("xds_cache_size", "gauge", "Serialized resources that are kept."),
+    Declared("xds_cache_dependent_config_size", "gauge", "Rows of configuration that what is kept depends on."),
+    Declared("xds_cache_reads", "counter", "How often what was to be sent was made already (hit), or not (miss).", ("type",)),
+    Declared("xds_cache_evictions", "counter", "How often what is kept was given up, and why.", ("type",)),
     # configuration
     Declared("pilot_services", "gauge", "Services known."),
     Declared("pilot_virt_services", "gauge", "VirtualServices known."),
@@ -75,11 +102,42 @@ _DECLARED = (
     ),
     Declared("remote_cluster_sync_timeouts_total", "counter", "Clusters that could not be read in time.", ("cluster",), foreign=("cluster",)),
     Declared("remote_cluster_secret_events_total", "counter", "Events of Secrets that name other clusters.", ("event",)),
+    Declared("controller_sync_errors_total", "counter", "Collections of a cluster that could not be followed.", ("cluster",), foreign=("cluster",)),
+    Declared("webhook_patch_attempts_total", "counter", "Webhook configurations that were to be written.", ("name",)),
+    Declared("webhook_patch_retries_total", "counter", "Webhook configurations that were to be written again.", ("name",), foreign=("name",)),
+    Declared(
+        "webhook_patch_failures_total", "counter", "Webhook configurations that could not be written.", ("name", "reason"), foreign=("name",)
+    ),
+    Declared("galley_validation_config_updates", "counter", "Configurations of validating webhooks that were written."),
+    Declared(
+        "galley_validation_config_update_error", "counter", "Configurations of validating webhooks that could not be written.", ("reason",),
+        foreign=("reason",),
+    ),
+    Declared("auto_registration_success_total", "counter", "Workloads that registered themselves."),
+    Declared("auto_registration_updates_total", "counter", "Workloads that were registered already and came back."),
+    Declared("auto_registration_unregister_total", "counter", "Workloads that left."),
+    Declared("auto_registration_deletes_total", "counter", "Entries of workloads that were deleted after they had left."),
+    Declared("auto_registration_errors_total", "counter", "Workloads that could not be registered, or whose entry could not be deleted."),
     # objects
     Declared("pilot_total_rejected_configs", "counter", "Objects that were refused or ignored.", ("name", "type"), foreign=("name",), limit=10_000),
     Declared("pilot_config_problems", "gauge", "Problems of users' objects, by what is wrong and how bad it is.", ("code", "severity")),
+    Declared(
+        "pilot_envoy_filter_status", "gauge", "Status of Envoy filters whether it was applied or errored.", ("name", "patch", "result"),
+        foreign=("name",), limit=10_000,
+    ),
     Declared("pilot_jwks_resolver_network_fetch_success_total", "counter", "Key sets of issuers that were fetched."),
     Declared("pilot_jwks_resolver_network_fetch_fail_total", "counter", "Fetches of key sets of issuers that failed."),
+    # health: how many different things were found when the mesh was looked at last
+    Declared("endpoint_no_pod", "gauge", "Services with endpoints whose Pod is not there."),
+    Declared("pilot_no_ip", "gauge", "Proxies that no service selects."),
+    Declared("pilot_endpoint_not_ready", "gauge", "Proxies whose own endpoint is not ready."),
+    Declared("pilot_conflict_outbound_listener_tcp_over_current_tcp", "gauge", "Addresses that several services of TCP have."),
+    Declared("pilot_conflict_inbound_listener", "gauge", "Ports of workloads that services speak different protocols with."),
+    Declared("pilot_duplicate_envoy_clusters", "gauge", "Clusters that a proxy would get twice: always 0."),
+    Declared("pilot_dns_cluster_without_endpoints", "gauge", "Ports of services that have no endpoints for DNS to resolve."),
+    Declared("pilot_eds_no_instances", "gauge", "Ports of services without endpoints."),
+    Declared("pilot_vservice_dup_domain", "gauge", "Hosts of VirtualServices that an older one has."),
+    Declared("pilot_destrule_subsets", "gauge", "Subsets of DestinationRules that an older one has."),
     # webhooks
     Declared("sidecar_injection_requests_total", "counter", "Requests to inject a pod."),
     Declared("sidecar_injection_success_total", "counter", "Reviews of pods that were answered, whatever the answer."),

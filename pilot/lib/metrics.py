@@ -1,48 +1,34 @@
-"""What the process counts: one observer whose methods say what happened.
-
-An observation costs about a microsecond. A series appears with its first observation; names, labels and numbers are written
-exactly as in the catalogue (`pilot.lib.exposition`).
-"""
+"""What the process counts: one observer whose methods say what happened. An observation costs about a microsecond."""
 from __future__ import annotations
 
 import time
-from collections import Counter as Counters
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from typing import Literal
 
 from pilot.lib.build_info import BuildInfo, build_info
-from pilot.lib.exposition import render
-from pilot.lib.metric_catalogue import CATALOGUE, Declared
+from pilot.lib.call_metrics import CallMetrics, go_name
+from pilot.lib.kubernetes_metrics import KubernetesMetrics
+from pilot.lib.metric_catalogue import CATALOGUE
+from pilot.lib.runtime_metrics import RuntimeMetrics
+from pilot.lib.series import Series
 from pilot.lib.xds_types import short_name
 
-OTHER = "other"
-LABEL_LENGTH = 200
+CHANGES, PUSHES = "changes", "pushes"
+"""The queues: changes of configuration that wait to be committed, and proxies that wait for their push."""
 Update = Literal["config", "eds", "svc", "svcdelete"]
 Event = Literal["add", "update", "updatesame", "delete"]
-_FACTORIES: dict[str, Any] = {"counter": Counter, "gauge": Gauge}
-# https://grpc.github.io/grpc/core/md_doc_statuscodes.html, spelt as Go does
-_CODES = (
-    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
-    "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss",
-    "Unauthenticated",
-)  # fmt: skip
-
 
 class Metrics:
     """All metrics of one control plane. Times are seconds, sizes bytes, types full type URLs."""
 
     def __init__(self, build: BuildInfo | None = None, now: Callable[[], float] = time.monotonic) -> None:
         build = build or build_info()
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._families: dict[str, Any] = {}
-        self._series: dict[tuple[str, ...], Any] = {}
-        self._sizes: Counters[str] = Counters()
-        self._exact: dict[str, str] = {}
+        self._series = Series()
+        self._at = self._series.at
         self._largest_request = -1
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=self._registry)
+        self._queues = False
+        self.kubernetes, self.calls = KubernetesMetrics(self._series), CallMetrics(self._series)
+        RuntimeMetrics(self._series)
         started = now()
         self._at("istiod_uptime_seconds").set_function(lambda: now() - started)
         self._at("pilot_info", str(build)).set(1)
@@ -51,6 +37,31 @@ class Metrics:
     def count_nodes(self, count: Callable[[], int]) -> None:
         """Asks `count` for the number of derived values whenever the metrics are read."""
         self._at("pyistiod_graph_nodes").set_function(count)
+
+    def count_queues(self, depths: Mapping[str, Callable[[], int]]) -> None:
+        """Counts the queues too: `depths` has how many wait in each, which is asked whenever the metrics are read."""
+        self._queues = True
+        for queue, depth in depths.items():
+            self._at("pilot_worker_queue_depth", queue).set_function(depth)
+
+    def count_cache(self, resources: Callable[[], int], rows: Callable[[], int], reads: Callable[[], tuple[int, int]]) -> None:
+        """Counts what is kept of serialized resources too: how many there are, how many rows they depend on, how often they were there when they
+        were to be sent and how often not; which is asked whenever the metrics are read."""
+        self._at("xds_cache_size").set_function(resources)
+        self._at("xds_cache_dependent_config_size").set_function(rows)
+        told = [0, 0]
+
+        def tell() -> None:
+            for index, kind in enumerate(("hit", "miss")):
+                if (count := reads()[index]) > told[index]:
+                    self._at("xds_cache_reads", kind).inc(count - told[index])
+                    told[index] = count
+
+        self._series.before_reading(tell)
+
+    def cache_evicted(self, cause: Literal["clear", "size"]) -> None:
+        """What was kept of serialized resources was given up, because somebody said so or because it was too much."""
+        self._at("xds_cache_evictions", cause).inc()
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -72,8 +83,7 @@ class Metrics:
         name = short_name(type_url)
         self._at("pilot_total_xds_rejects", name).inc()
         if (counted := f"pilot_xds_{name}_reject") in CATALOGUE:
-            text = _CODES[code] if 0 <= code < len(_CODES) else f"Code({code})"
-            self._at(counted, text, proxy).set(1)
+            self._at(counted, go_name(code), proxy).set(1)
 
     def expired_nonce(self, type_url: str) -> None:
         """A request answered an older response than the last one."""
@@ -117,6 +127,8 @@ class Metrics:
     def dequeued(self, waited: float, reasons: Mapping[str, int]) -> None:
         """A proxy's push got its turn. `reasons`: config, endpoint, service, proxy, global, secret … → how many were merged."""
         self._at("pilot_proxy_queue_time").observe(waited)
+        if self._queues:
+            self._at("pilot_worker_queue_latency", PUSHES).observe(waited)
         for reason, count in reasons.items():
             self._at("pilot_push_triggers", reason).inc(count)
 
@@ -142,6 +154,8 @@ class Metrics:
     def converged(self, took: float) -> None:
         """One proxy has everything of a push, `took` after the push was queued."""
         self._at("pilot_proxy_convergence_time").observe(took)
+        if self._queues:
+            self._at("pilot_worker_queue_duration", PUSHES).observe(took)
 
     # -- configuration -------------------------------------------------------------------------------------------------
 
@@ -152,10 +166,14 @@ class Metrics:
     def debounced(self, waited: float) -> None:
         """A batch starts to be pushed, `waited` after its first event."""
         self._at("pilot_debounce_time").observe(waited)
+        if self._queues:
+            self._at("pilot_worker_queue_latency", CHANGES).observe(waited)
 
     def committed(self, took: float) -> None:
         """A batch is in the tables and what it reaches is known."""
         self._at("pilot_pushcontext_init_seconds").observe(took)
+        if self._queues:
+            self._at("pilot_worker_queue_duration", CHANGES).observe(took)
 
     def counted(self, services: int, virtual_services: int) -> None:
         """There are that many after a commit."""
@@ -186,6 +204,10 @@ class Metrics:
         if status == "timeout":
             self._at("remote_cluster_sync_timeouts_total", cluster).inc()
 
+    def envoy_filter(self, name: str, patch: str, result: str, value: int) -> None:
+        """A patch of an EnvoyFilter ("namespace/name") was applied to something, or left out of it ("error"); 0: is so no more."""
+        self._at("pilot_envoy_filter_status", name, patch, result).set(value)
+
     def rejected_config(self, kind: str, name: str) -> None:
         """An object ("namespace/name") was refused or ignored; `kind` in lower case, "gateway"."""
         self._at("pilot_total_rejected_configs", name, kind).inc()
@@ -197,6 +219,10 @@ class Metrics:
     def config_problems(self, code: str, severity: str, count: int) -> None:
         """There are that many problems of a code now."""
         self._at("pilot_config_problems", code, severity).set(count)
+
+    def health(self, metric: str, count: int) -> None:
+        """So many different things of a metric of health were found in the last look at the mesh."""
+        self._at(metric).set(count)
 
     def key_set_fetched(self, success: bool) -> None:
         """A key set of an issuer was fetched, or could not be."""
@@ -239,39 +265,11 @@ class Metrics:
 
     # -- exposition ----------------------------------------------------------------------------------------------------
 
+    def total(self, name: str, part: str = "") -> float:
+        """Returns the sum of a metric over its labels, 0.0 before the first observation; `part` is "_total" of a counter, "_sum" or "_count" of a
+        histogram."""
+        return self._series.total(name, part)
+
     def exposition(self) -> bytes:
         """Returns everything observed so far, as text (`pilot.lib.exposition.CONTENT_TYPE`)."""
-        return render(self._registry.collect(), self._exact)
-
-    def _at(self, *series: str) -> Any:
-        """Returns the series of a name and its label values, in the catalogue's order; it is created with its first use.
-
-        Label values are cut. Beyond the limit of a metric, the values that clients and users choose are `OTHER`.
-        """
-        found = self._series.get(series)
-        if found is None:
-            series = (series[0], *(label[:LABEL_LENGTH] for label in series[1:]))
-            if series not in self._series and self._sizes[series[0]] >= CATALOGUE[series[0]].limit:
-                series = _folded(CATALOGUE[series[0]], series)
-            found = self._series.get(series)
-        if found is None:
-            self._sizes[series[0]] += 1
-            found = self._series[series] = self._create(series[0], series[1:])
-        return found
-
-    def _create(self, name: str, labels: tuple[str, ...]) -> Any:
-        family = self._families.get(name)
-        if family is None:
-            declared = CATALOGUE[name]
-            if declared.kind == "histogram":
-                family = Histogram(name, declared.help, declared.labels, registry=self._registry, buckets=declared.buckets)
-            else:
-                family = _FACTORIES[declared.kind](name, declared.help, declared.labels, registry=self._registry)
-            self._families[name] = family
-            self._exact[name.removesuffix("_total") if declared.kind == "counter" else name] = name
-        return family.labels(*labels) if labels else family
-
-
-def _folded(declared: Declared, series: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the series that counts for all others with the same values of our own."""
-    return (series[0], *(OTHER if label in declared.foreign else value for label, value in zip(declared.labels, series[1:], strict=True)))
+        return self._series.exposition()

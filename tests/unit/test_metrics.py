@@ -171,3 +171,24 @@ def test_what_is_ours_alone_is_never_folded(metrics: Metrics) -> None:
     for number in range(1200):
         metrics.derivation_failed(f"derivation_{number}")
     assert len(lines(metrics, "pilot_derivation_failures{")) == 1200
+
+
+def test_queues_are_counted_only_where_that_is_asked_for(metrics: Metrics) -> None:
+    metrics.dequeued(0.2, {})
+    assert not lines(metrics, "pilot_worker_queue")
+    metrics.count_queues({"pushes": lambda: 7})
+    metrics.dequeued(0.2, {})
+    metrics.converged(2)
+    assert lines(metrics, "pilot_worker_queue_depth") == ['pilot_worker_queue_depth{queueID="pushes"} 7']
+    assert 'pilot_worker_queue_latency_sum{queueID="pushes"} 0.2' in lines(metrics)
+    assert 'pilot_worker_queue_duration_bucket{queueID="pushes",le="3"} 1' in lines(metrics)
+
+
+def test_reads_of_the_cache_are_counted_as_they_are_when_metrics_are_read(metrics: Metrics) -> None:
+    reads = (3, 0)
+    metrics.count_cache(lambda: 5, lambda: 9, lambda: reads)
+    assert lines(metrics, "xds_cache_reads") == ['xds_cache_reads{type="hit"} 3']
+    reads = (4, 2)
+    assert lines(metrics, "xds_cache_reads") == ['xds_cache_reads{type="hit"} 4', 'xds_cache_reads{type="miss"} 2']
+    assert lines(metrics, "xds_cache_size") == ["xds_cache_size 5"]
+    assert lines(metrics, "xds_cache_dependent") == ["xds_cache_dependent_config_size 9"]

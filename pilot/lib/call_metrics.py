@@ -1,0 +1,50 @@
+"""What is counted of calls of gRPC that have one answer, by the names of Go's gRPC middleware."""
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from pilot.lib.series import Series
+
+UNARY = "unary"
+# https://grpc.github.io/grpc/core/md_doc_statuscodes.html, spelt as Go does
+_CODES = (
+    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
+    "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss",
+    "Unauthenticated",
+)  # fmt: skip
+
+
+def go_name(code: int) -> str:
+    """Returns the name of a gRPC status code as Go spells it."""
+    return _CODES[code] if 0 <= code < len(_CODES) else f"Code({code})"
+
+
+class CallMetrics:
+    """Observes calls. A method is named by its service and its own name."""
+
+    def __init__(self, series: Series) -> None:
+        self._at = series.at
+
+    @contextlib.contextmanager
+    def unary(self, service: str, method: str) -> Iterator[list[str]]:
+        """Counts one call around its handling. The caller puts the name of its status, as Go spells it, into the list that it is given; "OK" where
+        it puts none in, "Unknown" where it raises without having done so."""
+        labels = method, service, UNARY
+        codes: list[str] = []
+        self._at("grpc_server_started_total", *labels).inc()
+        self._at("grpc_server_msg_received_total", *labels).inc()
+        started = time.monotonic()
+        try:
+            yield codes
+        except BaseException:
+            self._handled(labels, codes[-1] if codes else "Unknown", started)
+            raise
+        self._handled(labels, codes[-1] if codes else "OK", started)
+        if not codes:
+            self._at("grpc_server_msg_sent_total", *labels).inc()
+
+    def _handled(self, labels: tuple[str, str, str], code: str, started: float) -> None:
+        self._at("grpc_server_handled_total", code, *labels).inc()
+        self._at("grpc_server_handling_seconds", *labels).observe(time.monotonic() - started)

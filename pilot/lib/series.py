@@ -1,0 +1,86 @@
+"""The series of all metrics: each appears with its first observation, under exactly the name and labels of the catalogue."""
+from __future__ import annotations
+
+from collections import Counter as Counters
+from collections.abc import Callable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, PlatformCollector, ProcessCollector
+
+from pilot.lib.exposition import render
+from pilot.lib.metric_catalogue import CATALOGUE, Declared
+
+OTHER = "other"
+LABEL_LENGTH = 200
+_FACTORIES: dict[str, Any] = {"counter": Counter, "gauge": Gauge}
+
+
+class Series:
+    """All series of one process."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._families: dict[str, Any] = {}
+        self._series: dict[tuple[str, ...], Any] = {}
+        self._sizes: Counters[str] = Counters()
+        self._exact: dict[str, str] = {}
+        self._before: list[Callable[[], None]] = []
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+
+    def before_reading(self, tell: Callable[[], None]) -> None:
+        """Calls `tell` whenever the metrics are read, for counts that somebody else keeps."""
+        self._before.append(tell)
+
+    def exposition(self) -> bytes:
+        """Returns everything observed so far, as text (`pilot.lib.exposition.CONTENT_TYPE`)."""
+        for tell in self._before:
+            tell()
+        return render(self._registry.collect(), self._exact)
+
+    def total(self, name: str, part: str = "") -> float:
+        """Returns the sum of a metric over its labels, 0.0 before the first observation; `part` is "_total" of a counter, "_sum" or "_count" of a
+        histogram."""
+        family = self._families.get(name)
+        samples = (sample for found in family.collect() for sample in found.samples) if family is not None else ()
+        wanted = name.removesuffix("_total") + part
+        return float(sum(sample.value for sample in samples if sample.name == wanted))
+
+    def at(self, *series: str) -> Any:
+        """Returns the series of a name and its label values, in the catalogue's order; it is created with its first use.
+
+        Label values are cut. Beyond the limit of a metric, the values that clients and users choose are `OTHER`.
+        """
+        found = self._series.get(series)
+        if found is None:
+            series = (series[0], *(label[:LABEL_LENGTH] for label in series[1:]))
+            if series not in self._series and self._sizes[series[0]] >= CATALOGUE[series[0]].limit:
+                series = _folded(CATALOGUE[series[0]], series)
+            found = self._series.get(series)
+        if found is None:
+            self._sizes[series[0]] += 1
+            found = self._series[series] = self._create(series[0], series[1:])
+        return found
+
+    def _create(self, name: str, labels: tuple[str, ...]) -> Any:
+        family = self._families.get(name)
+        if family is None:
+            declared = CATALOGUE[name]
+            if declared.kind == "histogram":
+                family = Histogram(name, declared.help, declared.labels, registry=self._registry, buckets=declared.buckets)
+            else:
+                family = _FACTORIES[declared.kind](_inner(declared), declared.help, declared.labels, registry=self._registry)
+            self._families[name] = family
+            self._exact[_inner(declared)] = name
+        return family.labels(*labels) if labels else family
+
+
+def _inner(declared: Declared) -> str:
+    """Returns the name of a family in prometheus-client, where counters end in no _total, and where a gauge of the same name is in its way."""
+    base = declared.name.removesuffix("_total")
+    return declared.name if declared.kind != "counter" else f"{base}_counted" if base != declared.name and base in CATALOGUE else base
+
+
+def _folded(declared: Declared, series: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the series that counts for all others with the same values of our own."""
+    return (series[0], *(OTHER if label in declared.foreign else value for label, value in zip(declared.labels, series[1:], strict=True)))

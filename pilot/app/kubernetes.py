@@ -2,17 +2,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from pilot.app.authentication import own_names
 from pilot.app.reviewers import ClusterReviewers
 from pilot.app.secret_store import SecretStore
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import Origin
-from pilot.ingest.kube_kinds import read_kinds
 from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
@@ -21,11 +23,13 @@ from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.ingest.remote_clusters import Options, RemoteClusters
 from pilot.kube.access import Credentials, InCluster, KubeconfigFile
 from pilot.kube.client import Client
-from pilot.kube.errors import ConfigurationError
+from pilot.kube.errors import ConfigurationError, KubeError, NotFound
 from pilot.kube.follow import Pace
 from pilot.kube.throttle import Throttle
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
+from pilot.mcp.stream import CannotConnectError
+from pilot.model.catalogue import Catalogue
 from pilot.model.inputs import Mesh
 from pilot.settings import Settings
 from pilot.settings.kubernetes import KubernetesSettings
@@ -46,10 +50,15 @@ def mesh_file_paths(settings: Settings) -> tuple[str, str]:
     return mesh if not used or os.path.exists(mesh) else "", networks if not used or os.path.exists(networks) else ""
 
 
+class _Secret(msgspec.Struct):
+    data: dict[str, bytes] = {}
+
+
 class Target(NamedTuple):
-    """Where what is read goes, and who counts."""
+    """Where what is read goes, and who counts. `read` has the kinds that are read, of whatever source."""
 
     mesh: Mesh
+    read: Catalogue
     batch: Batch
     ledger: Ledger
     problems: ProblemStore
@@ -60,15 +69,16 @@ class Kubernetes:
     """The API servers of the own cluster and of others. `start` returns when all of the own one has been read, and of the others what could be
     read in time; `reviewers` asks them about tokens and rights.
 
-    `folders` is how many folders of configuration come before what is read here, `aliases` are further names of clusters.
+    `rank` is that of its objects among sources, `aliases` are further names of clusters.
     """
 
     def __init__(
-        self, credentials: Credentials, settings: Settings, target: Target, folders: int, aliases: Mapping[str, str], pace: Pace | None = None
+        self, credentials: Credentials, settings: Settings, target: Target, rank: int, aliases: Mapping[str, str], pace: Pace | None = None
     ) -> None:
-        self._credentials, self._settings, self._target, self._rank = credentials, settings, target, folders
+        self._credentials, self._settings, self._target, self._rank = credentials, settings, target, rank
+        self.problems = target.problems
         self.pace = pace or Pace(streams=settings.kubernetes.watch_lists)
-        self._choose = random.Random()
+        self.counts, self._choose = target.metrics.kubernetes, random.Random()
         self.client = self._client(credentials)
         registry, revision = settings.mesh.registry, settings.ingest.revision
         self.source = self._source(self.client, registry.cluster_id)
@@ -86,32 +96,43 @@ class Kubernetes:
         return Client(credentials, Throttle(self._settings.kubernetes.qps, self._settings.kubernetes.burst))
 
     def _source(self, client: Client, cluster: str) -> KubeSource:
-        """Returns what reads a cluster. Beside folders of configuration only what runs in it is read."""
+        """Returns what reads a cluster."""
         settings, target = self._settings, self._target
         own = cluster == settings.mesh.registry.cluster_id
-        kinds = [
-            kind for kind in read_kinds(target.mesh.catalogue, settings.kubernetes.ignored, settings.kubernetes.included)
-            if kind.per_cluster or not self._rank
-        ]  # fmt: skip
         origin = Origin(cluster, own, settings.ingest.revision)
-        return KubeSource(client, target.batch, target.ledger, self._rank + (not own), origin, kinds, self.pace, self._choose)
+        pace = self.pace._replace(failed=functools.partial(target.metrics.kubernetes.sync_failed, cluster))
+        return KubeSource(client, target.batch, target.ledger, self._rank + (not own), origin, target.read, pace, self._choose)
 
     def _join(self, cluster: str, credentials: Credentials) -> RemoteCluster:
         client = self._client(credentials)
         return RemoteCluster(client, self._source(client, cluster), self.pace, self._choose, self._target.metrics.cluster_status)
 
+    async def read_secret(self, name: str) -> Mapping[str, bytes]:
+        """Returns the data of a Secret in the namespace of the control plane, none where it is not there. CannotConnectError where that cannot be
+        told."""
+        try:
+            found = await self.client.call("GET", f"/api/v1/namespaces/{self._settings.mesh.registry.namespace}/secrets/{name}")
+        except NotFound:
+            return {}
+        except KubeError as error:
+            raise CannotConnectError(f"Secret {name}: {error}") from error
+        return msgspec.json.decode(found, type=_Secret).data
+
     def keep_root(self) -> SecretStore:
         """Returns where a self-signed root is kept."""
         return SecretStore(self.client, self._settings.mesh.registry.namespace, asyncio.get_running_loop())
 
-    async def start(self) -> None:
-        """Reads everything, and follows it from then on. StartError where the configuration of the access cannot be used."""
+    async def start(self, reads_configuration: Callable[[], bool]) -> None:
+        """Reads everything, and follows it from then on. StartError where the configuration of the access cannot be used.
+
+        `reads_configuration` is called once the mesh config is there: False where only what runs in the own cluster is to be read.
+        """
         try:
             await self._credentials.load()
             await self._mesh.start()
-            await self.source.start()
-            await self.remote.start()
             await self._mesh.synced()
+            await self.source.start(reads_configuration())
+            await self.remote.start()
             await self.source.synced()
             await self.remote.synced()
         except ConfigurationError as error:

@@ -8,16 +8,18 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.kubernetes import Kubernetes
 from pilot.ingest.batch import Commit
+from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Backoff
 from pilot.kube.follow import Pace
 from pilot.kube.lease import Election, Terms
 from pilot.kube.tasks import end_tasks
 from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.object import ObjectKey
+from pilot.model.config.object import Object, ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.views.visibility import NAMESPACE_NAME_LABEL, selects
 from pilot.settings import Settings
+from pilot.writers.analysis import Analysis
 from pilot.writers.auto_addresses import AutoAddresses
 from pilot.writers.ca_bundles import MUTATING, VALIDATING, CaBundles
 from pilot.writers.root_certificates import RootCertificates
@@ -26,6 +28,8 @@ from pilot.writers.workload_entries import WorkloadEntries
 
 SERVICE_ENTRY = GroupKind(NETWORKING, "ServiceEntry")
 ROOTS_LEASE, ADDRESSES_LEASE = "istio-namespace-controller-election", "istio-ip-autoallocate"
+ANALYSIS_LEASE = "istio-analyze-leader"
+SHORTEST_INTERVAL, USUAL_INTERVAL = 1.0, 10.0
 
 
 class Writers:
@@ -35,23 +39,33 @@ class Writers:
     def __init__(
         self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: CertificateAuthority | None, terms: Terms = Terms()  # noqa: B008
     ) -> None:
-        self._client, self._source, pace = kubernetes.client, kubernetes.source, kubernetes.pace
+        self._client, self._source, pace, self._counts = kubernetes.client, kubernetes.source, kubernetes.pace, kubernetes.counts
         self._settings, self._db, self._authority = settings, db, authority
         self._terms, self._choose = terms, random.Random()
         self._replica = settings.process.pod_name or f"pyistiod-{self._choose.getrandbits(48):012x}"
         self._roots = RootCertificates(self._client, self._wanted_roots, self._selected, pace, self._choose) if authority is not None else None
-        owns = settings.mesh.registry.ip_autoallocate and not settings.ingest.config_dirs
-        self._addresses = AutoAddresses(self._client, db, self._path_of_entry, pace.backoff, self._choose) if owns else None
+        owns_configuration = not settings.ingest.config_dirs
+        allocates = settings.mesh.registry.ip_autoallocate and owns_configuration
+        self._addresses = AutoAddresses(self._client, db, self._path_of_entry, pace.backoff, self._choose) if allocates else None
+        self._analysis = self._make_analysis(kubernetes.problems, pace.backoff) if settings.kubernetes.analysis and owns_configuration else None
         self._bundles = self._make_bundles(pace) if authority is not None else None
         self.entries = self._make_entries(pace.backoff) if settings.kubernetes.registration and not settings.ingest.config_dirs else None
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_analysis(self, problems: ProblemStore, backoff: Backoff) -> Analysis:
+        asked = self._settings.kubernetes.analysis_interval.seconds
+        interval = asked if asked >= SHORTEST_INTERVAL else USUAL_INTERVAL
+        source = self._source
+        return Analysis(self._client, problems, lambda ref: source.path_of(*ref), lambda: tuple(source.followed), interval, backoff, self._choose)
 
     def _make_bundles(self, pace: Pace) -> CaBundles | None:
         """Returns what writes the roots into webhook configurations; None where that is switched off."""
         kubernetes, namespace = self._settings.kubernetes, self._settings.mesh.registry.namespace
         wanted = ((MUTATING, kubernetes.injection_webhook), (VALIDATING, kubernetes.validation_webhook))
         kinds = [kind for kind, name in wanted if name]
-        return CaBundles(self._client, self._settings.ingest.revision, namespace, self._roots_pem, kinds, pace, self._choose) if kinds else None
+        if not kinds:
+            return None
+        return CaBundles(self._client, self._settings.ingest.revision, namespace, self._roots_pem, kinds, pace, self._choose, self._counts)
 
     def _roots_pem(self) -> str:
         """Returns the roots of the authority, "" before there is one."""
@@ -61,7 +75,7 @@ class Writers:
     def _make_entries(self, backoff: Backoff) -> WorkloadEntries:
         kubernetes = self._settings.kubernetes
         terms = EntryTerms(self._replica, kubernetes.registration_grace.seconds, identity_check=kubernetes.registration_identity)
-        return WorkloadEntries(self._client, self._db, self._source.path_of, terms, backoff, self._choose)
+        return WorkloadEntries(self._client, self._db, self._source.path_of, terms, backoff, self._choose, self._counts)
 
     async def start(self) -> None:
         """Begins to wait for leadership."""
@@ -87,12 +101,16 @@ class Writers:
             self._roots.changed()
         if self._addresses is not None and "service_entries" in tables:
             self._addresses.changed()
+        if self._analysis is not None:
+            self._analysis.edited(row.ref for _, _, row in commit.edits if isinstance(row, Object))
 
     def _matters(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
         if self._roots is not None:
             yield ROOTS_LEASE, self._roots.run
         if self._addresses is not None:
             yield ADDRESSES_LEASE, self._addresses.run
+        if self._analysis is not None:
+            yield ANALYSIS_LEASE, self._analysis.run
 
     async def _leading(self, name: str, lead: Callable[[], Awaitable[None]]) -> None:
         if not self._settings.kubernetes.leader_election:

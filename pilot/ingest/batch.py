@@ -16,6 +16,10 @@ SLICES = (1_000, 4_000)
 """Edits of a slice, at first and at most."""
 LONG = 0.15
 """Seconds of a slice after which the next is larger: most of them went into what every slice pays again."""
+ENDPOINTS = frozenset({"endpoint_slices", "pods"})
+ENDPOINTS_WAIT = 0.25
+"""Seconds that changes of these tables wait at most for quiet: a large mesh always has some, and a caller needs to know who is there. They
+cost what they reach, so that a commit of a few of them is cheap."""
 TURN = 0.001
 """Seconds between two slices, so that everything that waits for the loop has its turn."""
 
@@ -45,7 +49,8 @@ class Commit(NamedTuple):
 
 
 class Batch:
-    """Gathers edits, and commits them after `quiet` without a new one, but at most `longest` after the first one.
+    """Gathers edits, and commits them after `quiet` without a new one, but at most `longest` after the first one; where endpoints are among them
+    `ENDPOINTS_WAIT` after the first of those, or `quiet` where that is longer.
 
     Thousands of edits are committed in slices, between which whoever waits for the event loop has it. `on_commit` is told once, after the
     last of them, so that nobody is pushed what is between.
@@ -58,6 +63,7 @@ class Batch:
         self._edits: Edits = {}
         self._arrivals = 0
         self._first = self._last = 0.0
+        self._first_of_endpoints: float | None = None
         self._timer: Timer | None = None
         self._committing: _Committing | None = None
 
@@ -65,17 +71,25 @@ class Batch:
         """Takes edits. An empty iterable is no event."""
         before = len(self._edits)
         empty = True
+        endpoints = False
         for table, key, row in edits:
             self._edits[table, key] = row
             empty = False
+            endpoints = endpoints or table in ENDPOINTS
         if empty:
             return
         self._last = self._clock.time()
         self._arrivals += 1
         if not before:
             self._first = self._last
+        if endpoints and self._first_of_endpoints is None:
+            self._first_of_endpoints = self._last
         if self._timer is None:
             self._timer = self._clock.call_later(min(self._quiet, self._longest), self._ripe)
+
+    def waiting(self, table: str, key: Hashable) -> Any:
+        """Returns the row that an edit which waits sets; None where none does."""
+        return self._edits.get((table, key))
 
     def _ripe(self) -> None:
         """Called by the timer: goes on committing, begins to, or waits on for what came in since."""
@@ -90,7 +104,10 @@ class Batch:
 
     def _rest(self) -> float:
         """Returns the seconds until the edits that wait are due."""
-        return min(self._last + self._quiet, self._first + self._longest) - self._clock.time()
+        due = min(self._last + self._quiet, self._first + self._longest)
+        if self._first_of_endpoints is not None:
+            due = min(due, self._first_of_endpoints + max(ENDPOINTS_WAIT, self._quiet))
+        return due - self._clock.time()
 
     def flush(self) -> None:
         """Commits all edits that wait, in one piece, now."""
@@ -106,7 +123,7 @@ class Batch:
         """Returns the edits that wait as what is committed from now on; those that come later wait for the next commit."""
         edits = list(self._edits.items())
         self._committing = _Committing(edits, self._arrivals, self._first, self._last)
-        self._edits, self._arrivals = {}, 0
+        self._edits, self._arrivals, self._first_of_endpoints = {}, 0, None
         return self._committing
 
     def _go_on(self, committing: _Committing, whole: bool = False) -> bool:

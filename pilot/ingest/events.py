@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from pilot.ingest.batch import Commit
 from pilot.lib.metrics import Metrics, Update
+from pilot.lib.text import one_line
 from pilot.model.catalogue import Catalogue
 
 
@@ -30,3 +32,16 @@ def count_events(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None
             metrics.registry_event(kind.registry_event, event, count)
         elif kind is not None:
             metrics.config_event(catalogue.short_name(kind.id), event, count)
+
+
+def first_and_more(catalogue: Catalogue, commit: Commit) -> str:
+    """Returns the first of the objects of a batch, in the order of their names, as kind/namespace/name, and how many more there are."""
+    named = sorted(_named(catalogue, table, key) for table, key, _ in commit.edits)
+    more = f" and {len(named) - 1} more configs" if len(named) > 1 else ""
+    return one_line(named[0]) + more if named else "nothing"
+
+
+def _named(catalogue: Catalogue, table: str, key: Any) -> str:
+    kind = catalogue.find_by_table(table)
+    name = catalogue.short_name(kind.id) if kind is not None else table
+    return "/".join((name, *map(str, key))) if isinstance(key, tuple) else f"{name}/{key}"

@@ -215,16 +215,18 @@ class FileSource:
         refused = {row for part in decoded for row in part.refused}
         edits = self._restore(path) if refused else []
         self._remember(path, signature)
-        edits += self._ledger.replace(path, [*decoded, Decoded(problems=self._old_versions(path, refused))])
+        old = self._old_versions(path, refused)
+        # Kept before anybody is told that they are: a process that is killed in between would have promised too much
         self._keep(path, {row: o for row, o in self._ledger.objects(path).items() if row in refused} if refused else {})
-        return edits
+        return edits + self._ledger.replace(path, [*decoded, Decoded(problems=old)])
 
     def _failed(self, path: str, signature: folders.Signature, code: str, message: str, line: int = 0) -> list[Edit]:
         edits = self._restore(path)
         self._remember(path, signature)
         problem = Problem(code=code, message=f"{message}; what the file declared before stays", file=shown(path), line=line)
-        self._ledger.fail(path, problem, *self._old_versions(path, self._restored.get(path, {})))
+        old = self._old_versions(path, self._restored.get(path, {}))
         self._keep(path, self._ledger.objects(path))
+        self._ledger.fail(path, problem, *old)
         return edits
 
     # -- over restarts -------------------------------------------------------------------------------------------------

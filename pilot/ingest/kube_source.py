@@ -41,8 +41,11 @@ class KubeSource:
         self.followed: dict[GroupKind, KubeKind] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Begins to read, and follows from then on."""
+    async def start(self, configuration: bool = True) -> None:
+        """Begins to read, and follows from then on. Without `configuration` only what runs in the cluster is read."""
+        if not configuration:
+            self._built_in = [kind for kind in self._built_in if kind.per_cluster]
+            self._defined = {name: kind for name, kind in self._defined.items() if kind.per_cluster}
         for kind in self._built_in:
             self._follow(kind)
         self._begin()

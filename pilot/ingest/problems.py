@@ -18,7 +18,8 @@ Place = tuple[str, str]
 
 
 def log_problem(problem: Problem) -> None:
-    (_log.error if problem.severity is Severity.ERROR else _log.warning)("%s", cut(one_line(str(problem)), _SHOWN))
+    log = {Severity.ERROR: _log.error, Severity.WARNING: _log.warning, Severity.NOTICE: _log.info}[problem.severity]
+    log("%s", cut(one_line(str(problem)), _SHOWN))
 
 
 def _ignore(code: str, severity: Severity, count: int) -> None:
@@ -29,7 +30,8 @@ class ProblemStore:
     """All problems that there are: of files, of objects alone, and between objects.
 
     They come from places: a document of a source, or an object that was looked at. `on_new` is told of those that no place had before,
-    at most `TOLD` at once; `on_count` of how many there are of a code and severity, whenever that changed.
+    at most `TOLD` at once; `on_count` of how many there are of a code and severity, whenever that changed. `revision` is another number after each
+    change.
     """
 
     def __init__(self, on_new: Callable[[Problem], None] = log_problem, on_count: Callable[[str, Severity, int], None] = _ignore) -> None:
@@ -37,11 +39,13 @@ class ProblemStore:
         self._holders: dict[Problem, int] = {}  # by how many places
         self._counts: Counter[tuple[str, Severity]] = Counter()
         self._on_new, self._on_count = on_new, on_count
+        self.revision = 0
 
     def replace(self, place: Place, problems: Iterable[Problem]) -> None:
         """Sets what a place has from now on. It takes a step a problem, for one call for all would hold up other threads."""
         found = tuple({problem: None for problem in problems})  # noqa: C420
         old = self._by_place.get(place, ())
+        self.revision += found != old
         if found:
             self._by_place[place] = found
         else:

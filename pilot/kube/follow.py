@@ -45,12 +45,18 @@ class Collection(NamedTuple):
         return METADATA_ALONE % what if self.metadata_alone else JSON
 
 
+def _ignore() -> None:
+    """Does nothing: nobody counts failures."""
+
+
 class Pace(NamedTuple):
-    """`streams`: first ask for a stream of all objects instead of pages. `watch`: the seconds after which a watch is begun anew, at least."""
+    """`streams`: first ask for a stream of all objects instead of pages. `watch`: the seconds after which a watch is begun anew, at least.
+    `failed` is called for each attempt that failed."""
 
     backoff: Backoff = Backoff()
     streams: bool = False
     watch: int = 300
+    failed: Callable[[], None] = _ignore
 
 
 class Follower:
@@ -90,6 +96,7 @@ class Follower:
                 self._attempts.failed += 1
             except KubeError as error:
                 wait = self._attempts.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
+                self._pace.failed()
                 self._note(str(error))
             except Exception as error:  # a bug of ours, or nonsense from the server: it must not end the following
                 wait = self._attempts.wait()

@@ -50,4 +50,8 @@ class KubernetesSettings:
     validation_webhook: str = setting(
         "istio-istio-system", "Empty: do not write the roots into webhook configurations for validation.", env="VALIDATION_WEBHOOK_CONFIG_NAME"
     )
+    analysis: bool = setting(False, "Write what is wrong with objects into their status.", env="PILOT_ENABLE_ANALYSIS")
+    analysis_interval: Duration = setting(
+        parse_duration("10s"), "Time between two such writings; less than a second counts as ten.", env="PILOT_ANALYSIS_INTERVAL"
+    )
     watch_lists: bool = setting(True, "Read all objects of a kind as a stream where the API server can.", env="PILOT_KUBERNETES_WATCH_LIST")

@@ -17,6 +17,7 @@ from pilot.kube.errors import ApiError, KubeError, NotFound
 from pilot.kube.follow import Collection, Follower, Pace
 from pilot.kube.tasks import end_tasks
 from pilot.kube.wire import Change
+from pilot.lib.kubernetes_metrics import KubernetesMetrics
 from pilot.writers.upkeep import Upkeep
 
 JSON_PATCH = "application/json-patch+json"
@@ -60,8 +61,9 @@ class CaBundles:
 
     def __init__(
         self, client: Client, revision: str, namespace: str, bundle: Callable[[], str], kinds: Sequence[WebhookKind], pace: Pace,
-        choose: random.Random,
+        choose: random.Random, counts: KubernetesMetrics,
     ) -> None:  # fmt: skip
+        self._counts = counts
         self._client, self._revision, self._namespace, self._bundle = client, revision or "default", namespace, bundle
         self._there: dict[tuple[WebhookKind, str], _Configuration] = {}
         self._upkeep: Upkeep[tuple[WebhookKind, str]] = Upkeep("webhooks of", self._settle, pace.backoff, choose)
@@ -115,13 +117,32 @@ class CaBundles:
     async def _patch(self, key: tuple[WebhookKind, str], operations: list[dict[str, Any]]) -> None:
         if not operations:
             return
+        kind, name = key
+        if not kind.strict:
+            self._counts.webhook_patched(kind.suffix)
         try:
             body = msgspec.json.encode(operations)
-            answer = await self._client.call("PATCH", f"{_BASE}/{key[0].plural}/{key[1]}", body=body, content_type=JSON_PATCH)
+            answer = await self._client.call("PATCH", f"{_BASE}/{kind.plural}/{name}", body=body, content_type=JSON_PATCH)
         except NotFound:
             self._there.pop(key, None)
+            self._count_failure(key, "webhook_config_not_found", "NotFound")
             return
+        except KubeError as error:
+            self._count_failure(key, "webhook_update_failure", getattr(error, "reason", "") or type(error).__name__)
+            raise
         self._there[key] = msgspec.json.decode(answer, type=_Configuration)
+        if kind.strict:
+            self._counts.validation_updated()
+
+    def _count_failure(self, key: tuple[WebhookKind, str], cause: str, reason: str) -> None:
+        """Counts what could not be written: `cause` in istiod's words, `reason` in the API server's. It is tried again unless it is gone."""
+        kind, name = key
+        if kind.strict:
+            self._counts.validation_update_failed(reason)
+            return
+        self._counts.webhook_failed(name, cause)
+        if cause != "webhook_config_not_found":
+            self._counts.webhook_retried(name)
 
     async def _see_it_deny(self) -> None:
         """Returns when the webhook denies a Gateway that is wrong. NotDenied where it does not; a server that has no Gateways has nothing to deny."""

@@ -17,8 +17,8 @@ from pilot.kube.backoff import Backoff
 from pilot.kube.client import Client
 from pilot.kube.errors import Conflict, KubeError, NotFound
 from pilot.kube.tasks import end_tasks
+from pilot.lib.kubernetes_metrics import KubernetesMetrics
 from pilot.lib.log import scope
-from pilot.lib.spiffe import parse_identity
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.workload_entry import REGISTRATION_GROUP
 from pilot.model.config.workload_group import WorkloadGroup
@@ -26,7 +26,8 @@ from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.proxy import Proxy
 from pilot.serve.lifecycle import RegistrationError
-from pilot.writers.registered_entry import CONNECTED, CONTROLLER, DISCONNECTED, build_entry, entry_name
+from pilot.writers.claims import claimed_entry, find_entry, find_group
+from pilot.writers.registered_entry import CONNECTED, CONTROLLER, DISCONNECTED, build_entry
 from pilot.writers.upkeep import Upkeep
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -82,8 +83,10 @@ _read = msgspec.json.Decoder(_Object).decode
 class WorkloadEntries:
     """A `Lifecycle`, between `start` and `stop`. `path_of` knows where objects are at the API server."""
 
-    def __init__(self, client: Client, db: Mesh, path_of: PathOf, terms: Terms, backoff: Backoff, choose: random.Random) -> None:
-        self._client, self._db, self._path_of, self._terms = client, db, path_of, terms
+    def __init__(
+        self, client: Client, db: Mesh, path_of: PathOf, terms: Terms, backoff: Backoff, choose: random.Random, counts: KubernetesMetrics
+    ) -> None:
+        self._client, self._db, self._path_of, self._terms, self._counts = client, db, path_of, terms, counts
         self._streams: collections.Counter[ObjectKey] = collections.Counter()
         self._health: dict[ObjectKey, _Health] = {}
         self._healths: Upkeep[ObjectKey] = Upkeep("health of", self._write_health, backoff, choose)
@@ -107,30 +110,32 @@ class WorkloadEntries:
 
     async def connected(self, proxy: Proxy) -> None:
         """Returns when the proxy's workload is registered, if it asks for that. RegistrationError where it cannot be."""
-        key = _key_of(proxy)
+        key = claimed_entry(proxy)
         if key is None:
             return
         self._streams[key] += 1
         try:
             if proxy.text("AUTO_REGISTER_GROUP"):
-                await self._register(key, self._group_of(proxy), proxy)
+                await self._register(key, find_group(self._db, proxy, self._terms.identity_check), proxy)
             else:
                 await self._adopt(key, proxy)
         except BaseException as error:
             self._forget_stream(key)
+            if isinstance(error, Exception):
+                self._counts.registered("errors")
             if isinstance(error, KubeError):
                 raise RegistrationError(str(error)) from error
             raise
 
     def closed(self, proxy: Proxy) -> None:
         """Notes the end of a stream; with the last one of an entry its time begins to end."""
-        key = _key_of(proxy)
+        key = claimed_entry(proxy)
         if key is not None and self._forget_stream(key) and proxy.text("AUTO_REGISTER_GROUP"):
             self._gone.look_at((key,))
 
     def reported(self, proxy: Proxy, healthy: bool, message: str) -> None:
         """Notes how a workload is, by the health checks of its proxy."""
-        key = _key_of(proxy)
+        key = claimed_entry(proxy)
         if key is not None and self._streams[key]:
             self._health[key] = _Health(healthy, message, _now())
             self._healths.look_at((key,))
@@ -145,24 +150,6 @@ class WorkloadEntries:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def _group_of(self, proxy: Proxy) -> Object[WorkloadGroup]:
-        name = proxy.text("AUTO_REGISTER_GROUP")
-        group: Object[WorkloadGroup] | None = self._db.workload_groups.peek(ObjectKey(proxy.namespace, name))
-        if group is None:
-            raise RegistrationError(f"there is no WorkloadGroup {proxy.namespace}/{name}", misplaced=True)
-        self._check_identity(proxy, group.spec.template.service_account if group.spec.template else "")
-        return group
-
-    def _check_identity(self, proxy: Proxy, account: str) -> None:
-        """Raises RegistrationError where a proxy has not proved to be what it registers as."""
-        if not self._terms.identity_check:
-            return
-        identity = parse_identity(proxy.identity)
-        if identity is None:
-            raise RegistrationError("a workload is registered for a verified identity alone")
-        if identity.namespace != proxy.namespace or account not in ("", identity.service_account):
-            raise RegistrationError(f"{proxy.identity} may not register a workload of {proxy.namespace}/{account or '*'}")
-
     async def _register(self, key: ObjectKey, group: Object[WorkloadGroup], proxy: Proxy) -> None:
         path, group_path = self._path_of(ENTRY, *key), self._path_of(GROUP, group.namespace, group.name)
         if not path or not group_path:
@@ -173,17 +160,17 @@ class WorkloadEntries:
         entry["metadata"]["annotations"] |= here
         try:
             await self._client.call("POST", path.rpartition("/")[0], body=msgspec.json.encode(entry))
+            self._counts.registered("success")
         except Conflict:  # it has been here before
             await self._annotate(path, {**here, DISCONNECTED: None})
+            self._counts.registered("updates")
 
     async def _adopt(self, key: ObjectKey, proxy: Proxy) -> None:
         """Takes care of the health of an entry that a user has written."""
         path = self._path_of(ENTRY, *key)
-        rows = self._db.workload_entries
-        row = next((rows.peek(each) for each in rows.peek_keys("namespace", key.namespace) if each.object == key), None)
-        if not path or row is None:
-            raise RegistrationError(f"there is no WorkloadEntry {key.namespace}/{key.name}", misplaced=True)
-        self._check_identity(proxy, row.spec.service_account)
+        if not path:
+            raise RegistrationError("the API server has no WorkloadEntries")
+        find_entry(self._db, proxy, key, self._terms.identity_check)
         await self._annotate(path, {CONTROLLER: self._terms.replica, CONNECTED: _now()})
 
     async def _write_end(self, key: ObjectKey) -> None:
@@ -192,6 +179,7 @@ class WorkloadEntries:
         if not path or self._streams[key] or not await self._is_ours(path):
             return
         await self._annotate(path, {CONNECTED: None, DISCONNECTED: _now()})
+        self._counts.registered("unregister")
         self._health.pop(key, None)
         self._timers.add(asyncio.get_running_loop().call_later(self._terms.grace, self._left.look_at, (key,)))
 
@@ -206,6 +194,7 @@ class WorkloadEntries:
                 return
             body = msgspec.json.encode({"preconditions": {"resourceVersion": found.resource_version}})
             await self._client.call("DELETE", path, body=body)
+            self._counts.registered("deletes")
             _log.info("%s/%s is not registered any more", *key)
         except (NotFound, Conflict):  # it has gone, or come back
             return
@@ -248,13 +237,6 @@ class WorkloadEntries:
             await asyncio.sleep(self._terms.sweep)
             rows = self._db.workload_entries.rows()
             self._left.look_at(key.object for key, row in rows if self._has_left(row.annotations))
-
-
-def _key_of(proxy: Proxy) -> ObjectKey | None:
-    """Returns the namespace and name of a proxy's entry; None for one that has none."""
-    group, entry = proxy.text("AUTO_REGISTER_GROUP"), proxy.text("WORKLOAD_ENTRY")
-    name = entry_name(group, proxy) if group else entry
-    return ObjectKey(proxy.namespace, name) if name else None
 
 
 def _conditions(status: _Status | None, health: _Health) -> list[_Condition]:

@@ -144,6 +144,7 @@ class KubeWorld:
         self._servers = servers
         self.world = World()
         self.edits = 0
+        self._known: dict[tuple[int, Any], tuple[int, dict[Name, str]]] = {}
         ledger = Ledger(ProblemStore(lambda _: None))
         self.clients = [client_of(server, patience) for server in servers.servers]
         self.sources = [self._source(ledger, client, CLUSTERS[i], streams) for i, client in enumerate(self.clients)]
@@ -185,9 +186,16 @@ class KubeWorld:
             if source.cluster != CLUSTERS[0] and not kind.per_cluster:
                 continue
             followed = source.followed.get(kind.id)
-            if followed is None or followed.follower.receiving or followed.follower.versions != _there(server, kind):
+            if followed is None or followed.follower.receiving or followed.follower.versions != self._versions_at(server, kind):
                 return False
         return True
+
+    def _versions_at(self, server: ApiServer, kind: Kind) -> dict[Name, str]:
+        """What a server has of a kind, looked at again only where something has changed there."""
+        known = self._known.get((id(server), kind.id))
+        if known is None or known[0] != server.store.revision:
+            known = self._known[id(server), kind.id] = server.store.revision, _there(server, kind)
+        return known[1]
 
     def served(self) -> Served:
         """What every proxy gets."""

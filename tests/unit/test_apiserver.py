@@ -110,7 +110,7 @@ async def test_who_applies_owns_what_he_applies(client: Client) -> None:
     assert forced["spec"]["replicas"] == 2
     without = await apply("two")
     assert [c["name"] for c in without["spec"]["template"]["spec"]["containers"]] == ["a"]
-    assert "replicas" not in without["spec"]
+    assert without["spec"]["replicas"] == 1  # the default
     managers = {(m["manager"], m["operation"]) for m in without["metadata"]["managedFields"]}
     assert managers == {("one", "Apply"), ("two", "Apply")}
 

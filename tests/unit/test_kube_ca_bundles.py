@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pilot.kube.tasks import end_tasks
+from pilot.lib.metrics import Metrics
 from pilot.writers.ca_bundles import MUTATING, VALIDATING, CaBundles
 from tests.support.apiserver.definitions import definition
 from tests.support.apiserver.refusal import Refusal
@@ -37,7 +38,9 @@ def configuration(kind: str, name: str, revision: str, *webhooks: str, bundle: s
 class Writing:
     def __init__(self, server: ApiServer, revision: str = "") -> None:
         self.server, self.roots, self.client = server, "one", client_of(server)
-        self.writer = CaBundles(self.client, revision, "istio-system", lambda: self.roots, (MUTATING, VALIDATING), pace(), random.Random(1))
+        self.metrics, kinds = Metrics(), (MUTATING, VALIDATING)
+        counts = self.metrics.kubernetes
+        self.writer = CaBundles(self.client, revision, "istio-system", lambda: self.roots, kinds, pace(), random.Random(1), counts)
 
     def bundles(self, kind: str, name: str) -> list[str]:
         found = self.server.get(ADMISSION, f"{kind}webhookconfigurations", "", name)

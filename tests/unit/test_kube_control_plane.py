@@ -185,3 +185,23 @@ async def test_another_cluster_is_read_when_a_secret_names_it(server: ApiServer,
         server.delete(secret)
         await until(lambda: not len(it.plane.db.services))
     await west.stop()
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_configuration_is_read_from_the_api_server_where_the_mesh_config_names_it_or_nothing_else(
+    server: ApiServer, tmp_path: pathlib.Path, named: bool
+) -> None:
+    server.apply(entry("one"))
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / "two.yaml").write_text(entry("two") + "---" + entry("one").replace("one.example.com", "other.example.com"))
+    sources = f"[{{address: 'k8s://'}}, {{address: 'fs://{folder}'}}]" if named else f"[{{address: 'fs://{folder}'}}]"
+    (tmp_path / "mesh").write_text(f"configSources: {sources}")
+    async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config")), meshConfig=str(tmp_path / "mesh")) as it:
+        await until(lambda: it.plane.ready or it.task.done())
+        rows = {key.name: row.spec.hosts[0] for key, row in it.plane.db.service_entries.rows()}
+        assert rows.keys() == {"one", "two"}
+        assert (rows["one"] == "other.example.com") is not named
+        assert it.plane.kubernetes is not None
+        assert any(kind.name == "ServiceEntry" for kind in it.plane.kubernetes.source.followed) is named
+        assert any(kind.name == "Service" for kind in it.plane.kubernetes.source.followed)

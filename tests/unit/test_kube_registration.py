@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
+from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import HEALTH
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
@@ -49,7 +50,8 @@ class Replica:
     def __init__(self, server: ApiServer, name: str = "one", **terms: Any) -> None:
         self.server, self.mesh, self.client = server, Mesh(), client_of(server)
         self.read()
-        self.entries = WorkloadEntries(self.client, self.mesh, _path, Terms(name, **{"grace": 0.02, **terms}), QUICK.backoff, random.Random(1))
+        self.metrics, chosen = Metrics(), Terms(name, **{"grace": 0.02, **terms})
+        self.entries = WorkloadEntries(self.client, self.mesh, _path, chosen, QUICK.backoff, random.Random(1), self.metrics.kubernetes)
 
     def read(self) -> None:
         collections = [self.server.store.collection(_id(plural)) for plural in ("workloadgroups", "workloadentries")]

@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import msgspec
 
-from pilot.ingest.jwks.addresses import AddressRules
+from pilot.lib.address_rules import AddressRules
 from pilot.lib.envoy_jwks import has_keys
 from pilot.model.jwks import JwksKey
 

@@ -1,7 +1,7 @@
-"""Runs the API server as a process: python -m tests.support.apiserver KUBECONFIG [FILE …]
+"""Runs the API server as a process: python -m tests.support.apiserver KUBECONFIG [--bare] [FILE …]
 
 It writes a kubeconfig for itself, serves the definitions of all kinds that a mesh reads and the objects of the files, which are YAML or
-lines of JSON (.jsonl), and goes on until SIGTERM or SIGINT.
+lines of JSON (.jsonl), and goes on until SIGTERM or SIGINT. With --bare it serves no definitions of its own.
 """
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.apiserver.tls import make_certificate
 from tests.support.kube import write_kubeconfig
 
 
-async def serve(kubeconfig: pathlib.Path, files: list[pathlib.Path]) -> None:
+async def serve(kubeconfig: pathlib.Path, files: list[pathlib.Path], bare: bool = False) -> None:
     """Serves until a signal. The kubeconfig is there when the server listens."""
     certificate = make_certificate()  # clients send no tokens without TLS
     with tempfile.TemporaryDirectory() as folder:
         server = ApiServer(tls=certificate.context(pathlib.Path(folder)))
-    for plain in definitions():
+    for plain in () if bare else definitions():
         server.put(plain)
     for file in files:
         if file.suffix == ".jsonl":
@@ -41,4 +41,5 @@ async def serve(kubeconfig: pathlib.Path, files: list[pathlib.Path]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(pathlib.Path(sys.argv[1]), [pathlib.Path(name) for name in sys.argv[2:]]))
+    given = [word for word in sys.argv[1:] if word != "--bare"]
+    asyncio.run(serve(pathlib.Path(given[0]), [pathlib.Path(name) for name in given[1:]], "--bare" in sys.argv))

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from tests.support.apiserver.admission import Webhooks
 from tests.support.apiserver.asked import Asked, parse
+from tests.support.apiserver.defaults import default
 from tests.support.apiserver.discovery import discovery
 from tests.support.apiserver.faults import Faults
 from tests.support.apiserver.form import Form
@@ -26,6 +27,11 @@ from tests.support.apiserver.store import Event, Plain, Store, Stored, encode
 from tests.support.apiserver.tokens import Tokens
 from tests.support.apiserver.watches import Watches
 from tests.support.apiserver.writes import Writes
+
+
+def _refuse(_: Any, transport: asyncio.Transport) -> None:
+    """Ends a connection that was accepted in the moment in which a server stopped: nobody would answer on it."""
+    transport.abort()
 
 
 class ApiServer:
@@ -41,7 +47,7 @@ class ApiServer:
         self._tls = tls
         self._lists, self._watches = Lists(self.store), Watches(self.store, self.faults)
         self.webhooks = Webhooks(self.store)
-        self.writes = Writes(self.store, [self.webhooks.mutate, enforce, self.webhooks.validate])
+        self.writes = Writes(self.store, [default, self.webhooks.mutate, enforce, self.webhooks.validate])
         self.store.on_change.append(self._defined)
         self._runner: web.AppRunner | None = None
 
@@ -103,8 +109,8 @@ class ApiServer:
         if self._runner is not None:
             for site in list(self._runner.sites):
                 await site.stop()
-            for _ in range(3):  # connections that have just been accepted are not known to the runner before
-                await asyncio.sleep(0)
+            assert self._runner.server is not None
+            self._runner.server.connection_made = _refuse  # type: ignore[method-assign]
             await self._runner.cleanup()
             self._runner = None
 

@@ -57,6 +57,10 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         super().__init__(name, self._collect, hub)
         self.keys, self.item, self._pass_on = keys, item, passed
 
+    def passed(self, *args: Hashable) -> tuple[Hashable, ...]:
+        """Returns the arguments that the items of the gather at `args` have behind their key."""
+        return args if self._pass_on is None else self._pass_on(*args)
+
     def _collect(self, db: Database, node: Node) -> dict[K, T]:
         """Brings the items up to date: those of new keys, and those that the last commits reached."""
         gathered = node.gathered
@@ -100,7 +104,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         old = node.gathered.items
         fresh: dict[Node, None] = {}
         items: dict[Hashable, Node] = {}
-        passed = node.args if self._pass_on is None else self._pass_on(*node.args)
+        passed = self.passed(*node.args)
         for key in listed:
             item = old.get(key)
             if item is None:

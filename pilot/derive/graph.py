@@ -394,6 +394,18 @@ class Database:
         """Yields every live node, in no order."""
         return (node for nodes in self._nodes.values() for node in nodes.values())
 
+    def counts(self) -> Iterator[tuple[Derivation[..., Any], int]]:
+        """Yields every derivation that has live nodes, and how many."""
+        return ((fn, len(nodes)) for fn, nodes in self._nodes.items() if nodes)
+
+    def count_inputs(self) -> int:
+        """Returns how many rows and buckets of tables are read by live nodes."""
+        return sum(count for fn, count in self.counts() if fn.is_input)
+
+    def nodes_of(self, fn: Derivation[..., Any]) -> Iterator[Node]:
+        """Yields the live nodes of a derivation, the oldest first."""
+        return iter(self._nodes[fn].values())
+
     def __len__(self) -> int:
         return sum(map(len, self._nodes.values()))
 

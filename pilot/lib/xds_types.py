@@ -81,6 +81,11 @@ def is_question(url: str) -> bool:
     return url == DEBUG_PAGE or url.startswith(DEBUG)
 
 
+def is_object(url: str) -> bool:
+    """Returns whether a type is of configuration objects: group/version/Kind."""
+    return url.count("/") == 2 and not is_question(url)
+
+
 def short_name(url: str) -> str:
     """Returns "cds" for the type URL of Cluster and so on; a type without a short name stays as it is."""
     entry = _BY_URL.get(url)

@@ -10,29 +10,47 @@ from pilot.model.config.authorization_policy import AuthorizationPolicy
 from pilot.model.config.config_map import ConfigMap
 from pilot.model.config.destination_rule import DestinationRule
 from pilot.model.config.endpoint_slice import EndpointSlice
+from pilot.model.config.envoy_filter import EnvoyFilter
 from pilot.model.config.gateway import Gateway
+from pilot.model.config.gateway_api.backend_policy import BackendTLSPolicy, XBackendTrafficPolicy
+from pilot.model.config.gateway_api.gateway import Gateway as KubernetesGateway
+from pilot.model.config.gateway_api.gateway_class import GatewayClass
+from pilot.model.config.gateway_api.grpc_route import GRPCRoute
+from pilot.model.config.gateway_api.http_route import HTTPRoute
+from pilot.model.config.gateway_api.l4_route import TCPRoute, TLSRoute
+from pilot.model.config.gateway_api.listener_set import ListenerSet
+from pilot.model.config.gateway_api.reference_grant import ReferenceGrant
+from pilot.model.config.ingress import Ingress, IngressClass
 from pilot.model.config.namespace import Namespace
 from pilot.model.config.node import Node
 from pilot.model.config.object import Object
 from pilot.model.config.peer_authentication import PeerAuthentication
 from pilot.model.config.pod import Pod, metadata_of_pod
+from pilot.model.config.proxy_config_override import ProxyConfigOverride
 from pilot.model.config.request_authentication import RequestAuthentication
 from pilot.model.config.secret import Secret, secret_data
 from pilot.model.config.service import Service
 from pilot.model.config.service_entry import ServiceEntry, lower_case_hosts
 from pilot.model.config.sidecar import Sidecar
+from pilot.model.config.telemetry import Telemetry
+from pilot.model.config.traffic_extension import TrafficExtension
 from pilot.model.config.virtual_service import VirtualService
+from pilot.model.config.wasm_plugin import WasmPlugin
 from pilot.model.config.workload_entry import WorkloadEntryObject
 from pilot.model.config.workload_group import WorkloadGroup
-from pilot.model.kind import NETWORKING, SECURITY, GroupKind
+from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, EXTENSIONS, GATEWAY_API, NETWORKING, SECURITY, TELEMETRY, GroupKind
 from pilot.model.problem import Problem
 from pilot.model.validate.authentication import validate_peer_authentication, validate_request_authentication
 from pilot.model.validate.authorization import validate_authorization_policy
 from pilot.model.validate.destination_rule import validate_destination_rule
+from pilot.model.validate.envoy_filter import validate_envoy_filter
+from pilot.model.validate.extension import validate_traffic_extension, validate_wasm_plugin
 from pilot.model.validate.gateway import validate_gateway
 from pilot.model.validate.kubernetes import validate_endpoint_slice, validate_pod, validate_service
+from pilot.model.validate.proxy_config import validate_proxy_config_override
 from pilot.model.validate.service_entry import validate_service_entry
 from pilot.model.validate.sidecar import validate_sidecar
+from pilot.model.validate.telemetry import validate_telemetry
 from pilot.model.validate.virtual_service import validate_virtual_service
 from pilot.model.validate.workload import validate_workload_entry, validate_workload_group
 
@@ -106,6 +124,7 @@ class Catalogue:
 
 _ISTIO = ("v1", "v1beta1", "v1alpha3")
 _SECURITY = ("v1", "v1beta1")
+_GATEWAY_API = ("v1", "v1beta1")
 CATALOGUE = Catalogue(
     (
         # Kubernetes
@@ -168,6 +187,7 @@ CATALOGUE = Catalogue(
         ),
         Kind(GroupKind(NETWORKING, "WorkloadGroup"), _ISTIO, "workload_groups", WorkloadGroup, validate_workload_group),
         Kind(GroupKind(NETWORKING, "Sidecar"), _ISTIO, "sidecars", Sidecar, validate_sidecar),
+        Kind(GroupKind(NETWORKING, "EnvoyFilter"), ("v1alpha3",), "envoy_filters", EnvoyFilter, validate_envoy_filter),
         Kind(
             GroupKind(SECURITY, "PeerAuthentication"), _SECURITY, "peer_authentications", PeerAuthentication, validate_peer_authentication,
         ),
@@ -178,10 +198,42 @@ CATALOGUE = Catalogue(
         Kind(
             GroupKind(SECURITY, "AuthorizationPolicy"), _SECURITY, "authorization_policies", AuthorizationPolicy, validate_authorization_policy,
         ),
+        Kind(GroupKind(NETWORKING, "ProxyConfig"), ("v1beta1",), "proxy_configs", ProxyConfigOverride, validate_proxy_config_override),
+        Kind(GroupKind(EXTENSIONS, "WasmPlugin"), ("v1alpha1",), "wasm_plugins", WasmPlugin, validate_wasm_plugin),
+        Kind(
+            GroupKind(EXTENSIONS, "TrafficExtension"), ("v1alpha1",), "traffic_extensions", TrafficExtension, validate_traffic_extension,
+        ),
+        Kind(GroupKind(TELEMETRY, "Telemetry"), ("v1", "v1alpha1"), "telemetries", Telemetry, validate_telemetry),
+        # Gateway API
+        Kind(GroupKind(GATEWAY_API, "GatewayClass"), _GATEWAY_API, "gateway_classes", GatewayClass, namespaced=False),
+        Kind(
+            GroupKind(GATEWAY_API, "Gateway"), _GATEWAY_API, "kubernetes_gateways", KubernetesGateway,
+            indexes={"network": indexes.is_network_gateway},
+        ),
+        Kind(GroupKind(GATEWAY_API, "ListenerSet"), ("v1",), "listener_sets", ListenerSet, indexes={"gateway": indexes.gateway_of_listener_set}),
+        Kind(GroupKind(GATEWAY_API, "HTTPRoute"), _GATEWAY_API, "http_routes", HTTPRoute),
+        Kind(GroupKind(GATEWAY_API, "GRPCRoute"), ("v1",), "grpc_routes", GRPCRoute),
+        Kind(GroupKind(GATEWAY_API, "TCPRoute"), ("v1", "v1alpha2"), "tcp_routes", TCPRoute),
+        Kind(GroupKind(GATEWAY_API, "TLSRoute"), ("v1", "v1alpha3", "v1alpha2"), "tls_routes", TLSRoute),
+        Kind(
+            GroupKind(GATEWAY_API, "ReferenceGrant"), ("v1beta1", "v1"), "reference_grants", ReferenceGrant,
+            indexes={"pair": indexes.granted_pairs},
+        ),
+        Kind(
+            GroupKind(GATEWAY_API, "BackendTLSPolicy"), ("v1", "v1alpha3"), "backend_tls_policies", BackendTLSPolicy,
+            indexes={"target": indexes.policy_targets},
+        ),
+        Kind(
+            GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy"), ("v1alpha1",), "backend_traffic_policies", XBackendTrafficPolicy,
+            indexes={"target": indexes.policy_targets},
+        ),
+        # Ingress
+        Kind(GroupKind("networking.k8s.io", "Ingress"), ("v1",), "ingresses", Ingress),
+        Kind(GroupKind("networking.k8s.io", "IngressClass"), ("v1",), "ingress_classes", IngressClass, namespaced=False),
     )
 )  # fmt: skip
 
 
 def is_ours(group: str) -> bool:
     """Returns whether users could expect a mesh to obey kinds of that group, so that one that is not in the catalogue is told of."""
-    return group.endswith(".istio.io") or group in ("gateway.networking.k8s.io", "networking.k8s.io", "discovery.k8s.io")
+    return group.endswith(".istio.io") or group in (GATEWAY_API, EXPERIMENTAL_GATEWAY_API, "networking.k8s.io", "discovery.k8s.io")

@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 CredentialSource = Literal["Secret", "gateway Secret", "ConfigMap"]
 
 CA_SUFFIX = "-cacert"
-KUBERNETES = "kubernetes://"
-_SOURCES: dict[str, CredentialSource] = {KUBERNETES: "Secret", "kubernetes-gateway://": "gateway Secret", "configmap://": "ConfigMap"}
+KUBERNETES, GATEWAY_SECRET, CONFIG_MAP = "kubernetes://", "kubernetes-gateway://", "configmap://"
+_SOURCES: dict[str, CredentialSource] = {KUBERNETES: "Secret", GATEWAY_SECRET: "gateway Secret", CONFIG_MAP: "ConfigMap"}
 
 
 class CredentialKey(NamedTuple):

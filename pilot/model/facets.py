@@ -4,22 +4,25 @@ A builder takes the smallest piece that it needs, so that proxies that agree in 
 the bytes. `model.views.classify` computes them from a `Proxy`; nothing below it sees a proxy.
 
 Facets that need the views stand beside these: `GatewayListenersFacet`, `GatewayRoutesFacet` and `TopologyFacet` in `views.router`,
-`SidecarRoutesFacet` in `views.sidecar_routing`, `AddressFamiliesFacet` in `virtual_addresses`, `ResolverFacet` in `views.resolver`. What
-is cut out of facets, or comes of reading by them, is a key where it is made:
+`SidecarRoutesFacet` in `views.sidecar_routing`, `AddressFamiliesFacet` in `virtual_addresses`, `ResolverFacet` in `views.resolver`,
+`ProxylessFacet` in `views.proxyless`. What is cut out of facets, or comes of reading by them, is a key where it is made:
 - objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`
 - secrets: `CredentialKey` in `credential_key`, `AccountKey` in `inputs`; key sets of issuers: `JwksKey` in `jwks`
 - views: `EgressHostsKey` in `views.egress_hosts`, `ImportKey` in `views.imports`, `ViewerKey` in `views.virtual_services`,
   `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`,
   `MergeKey` in `views.gateway_merge`
+- the Gateway API: `ListenerKey` and `OwnerKey` in `views.gateway_api.gateways`, `ReferenceKey` in `views.gateway_api.references`, `RouteKey` in
+  `views.gateway_api.route_objects`, `BackendKey` in `views.gateway_api.backends`; Ingresses: `RuleKey` in `views.ingress.virtual_services`
 - clusters: `ClusterKey`, `RuledClusterKey`, `ServiceViewKey`, `ClusterListKey`, `ClusterTraitsKey`, `InboundClusterKey`; endpoints: `VantageKey`
 - listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
   `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`
+- patches of EnvoyFilters: `PatchSourceKey`, the group that is patched
 - routes: `RouteLayoutKey`, `SegmentKey`, `HostKey`, `VirtualHostKey`, `SegmentTraitsKey`, `DestinationKey`, `GatewayHostKey`,
   `RouteSourceKey`, `OfferKey`
 """
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -31,12 +34,14 @@ from pilot.model.credential_key import CredentialKey
 from pilot.model.endpoint import Locality
 from pilot.model.proxy import NodeType
 from pilot.model.service import Port, ServiceRef
+from pilot.model.telemetry_rules import LogRule, MetricRules, SpanRules
 
 Labels = frozenset[tuple[str, str]]
 
 
-PolicyScope = Literal["ports", "inbound", "outbound", "gateway"]
-"""What policies change: who may connect to the ports of a workload, and the filters of a sidecar's two sides and of a gateway."""
+PolicyScope = Literal["ports", "inbound", "outbound", "gateway", "patches"]
+"""What policies change: who may connect to the ports of a workload, the filters of a sidecar's two sides and of a gateway, and anything at all
+by patches of what is built."""
 
 
 class PolicySubjectKey(msgspec.Struct, frozen=True, cache_hash=True):
@@ -58,12 +63,39 @@ class PolicyFacet(msgspec.Struct, frozen=True, cache_hash=True):
         return next((keys for name, keys in self.applied if name == kind), ())
 
 
+PatchContext = Literal["SIDECAR_INBOUND", "SIDECAR_OUTBOUND", "GATEWAY"]
+"""The sides of proxies that patches are for."""
+
+
+class PatchKey(NamedTuple):
+    """A patch of an EnvoyFilter, by its position there."""
+
+    filter: ObjectKey
+    position: int
+
+
+class PatchFacet(msgspec.Struct, frozen=True, cache_hash=True):
+    """The patches of what one side of a proxy is sent, in the order in which they are applied.
+
+    The rest is there only where a patch asks for it. `ports`: those that the servers of a router's routes name, by the port that they listen on;
+    `hosts`: the services of a port of the workload.
+    """
+
+    context: PatchContext
+    patches: tuple[PatchKey, ...] = ()
+    ports: tuple[tuple[int, frozenset[int]], ...] = ()
+    hosts: tuple[tuple[int, frozenset[str]], ...] = ()
+
+
 class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """The features that the proxy's build registers, where they matter; Istio's own proxy has all of them."""
 
     metadata_exchange: bool = True  # network filter istio.metadata_exchange, also as an upstream filter of clusters
     peer_metadata: bool = True  # HTTP filter io.istio.http.peer_metadata
     alpn: bool = True  # HTTP filter istio.alpn
+    wasm: bool = True  # HTTP filter envoy.filters.http.wasm
+    network_wasm: bool = True  # network filter envoy.filters.network.wasm
+    lua: bool = True  # HTTP filter envoy.filters.http.lua
     mysql_proxy: bool = True  # network filter of Envoy's own, left out of its stock builds
 
 
@@ -122,14 +154,23 @@ class CredentialReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
     key_provider: PrivateKeyProvider | None = None
 
 
+class ExtensionReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
+    """The extensions that apply to a proxy, and the cluster whose Secrets it is told for pulling their images, None where it is told none."""
+
+    applied: frozenset[ObjectKey] = frozenset()
+    cluster: str | None = None
+
+
 class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The tags by which spans name their workload."""
+    """The tags and names by which spans name their workload."""
 
     service: str = ""  # canonical name
     revision: str = "latest"  # canonical revision
     namespace: str = ""
     cluster_id: str = ""
     mesh_id: str = ""
+    node_cluster: str = ""  # of the proxy's node, by which tracers know it
+    conventional_service: str = ""  # by OpenTelemetry's conventions, where a provider asks for them
 
 
 class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
@@ -142,23 +183,34 @@ class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
 
 class TracingFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """The spans that a proxy's config wants. `sampling` is in percent, `tags` are custom ones by name, `max_path_length` is 0 where it is not
-    said."""
+    said. With `default` there are spans also where no Telemetry asks for them."""
 
     sampling: float = 1.0
     istio_tags: bool = True
     tags: tuple[tuple[str, CustomTag], ...] = ()
     max_path_length: int = 0
+    default: bool = True
+
+
+class TelemetryFacet(msgspec.Struct, frozen=True, cache_hash=True):
+    """What one side of a proxy tells of requests, as Telemetries say: by content, so that workloads with equal ones share what is built."""
+
+    logs: tuple[LogRule, ...] = ()
+    metrics: tuple[MetricRules, ...] = ()
+    spans: SpanRules | None = None
 
 
 class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """The way in which one side of a proxy listens, and what its HTTP connection managers do whatever they route.
 
     `policies` are those that change the filters of this side, `reserved_ports` those that the listeners of its bootstrap hold.
-    `http_proxy_port` is the side's own, None for the mesh's.
+    `http_proxy_port` is the side's own, None for the mesh's. `lacks` is what telemetry may need and the proxy's build does not have
+    (`model.telemetry_features`).
     """
 
     side: Literal["inbound", "outbound", "gateway"] = "outbound"
     policies: PolicyFacet = PolicyFacet()
+    telemetry: TelemetryFacet = TelemetryFacet()
     features: FeaturesFacet = FeaturesFacet()
     ipv4: bool = True
     ipv6: bool = False
@@ -172,7 +224,8 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     dns_proxy: str = ""  # "host:port" of its companion's DNS proxy, where DNS_CAPTURE is on
     headers: ProxyHeaders = ProxyHeaders()
     connections: ConnectionSettings = ConnectionSettings()
-    tracing: TracingFacet | None = None  # None: no spans
+    tracing: TracingFacet = TracingFacet(default=False)
+    lacks: frozenset[str] = frozenset()
 
 
 class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):

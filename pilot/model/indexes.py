@@ -10,8 +10,10 @@ from pilot.model.config.service import EXPORT_TO
 from pilot.model.config.workload_entry import REGISTRATION_GROUP
 from pilot.model.consistent_hash import hashes
 from pilot.model.jwks import jwks_source
+from pilot.model.kind import GroupKind
 from pilot.model.proxy import Proxy
 from pilot.model.service import ServiceRef
+from pilot.model.telemetry_features import lacking
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 Buckets = Iterable[Hashable]
@@ -41,6 +43,11 @@ def proxy_type(_: str, proxy: Proxy) -> Buckets:
 
 def proxy_namespace(_: str, proxy: Proxy) -> Buckets:
     return (proxy.namespace,)
+
+
+def proxy_lacks(_: str, proxy: Proxy) -> Buckets:
+    """Returns the namespace of a proxy and what telemetry may need and its build does not have; () where it has everything."""
+    return ((proxy.namespace, lacks),) if (lacks := lacking(proxy)) else ()
 
 
 # -- Services, Pods, EndpointSlices ------------------------------------------------------------------------------------------
@@ -152,3 +159,23 @@ def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
 def key_sets(_: ObjectKey, o: Object[Any]) -> Buckets:
     """Returns the key sets that are fetched for the rules."""
     return {source for rule in o.spec.jwt_rules if (source := jwks_source(rule)) is not None}
+
+
+# -- Gateway API -------------------------------------------------------------------------------------------------------------
+
+def gateway_of_listener_set(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the ObjectKey of the Gateway that a ListenerSet names."""
+    ref = o.spec.parent_ref
+    return (ObjectKey(ref.namespace or key.namespace, ref.name),)
+
+
+def granted_pairs(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns (kind, namespace) of who may refer and the kind of what it may refer to, with the grant's namespace."""
+    return {
+        (GroupKind(f.group, f.kind), f.namespace, GroupKind(t.group, t.kind), key.namespace) for f in o.spec.from_ for t in o.spec.to
+    }
+
+
+def policy_targets(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the namespace, kind and name of what a policy is about."""
+    return {(key.namespace, GroupKind(t.group, t.kind), t.name) for t in o.spec.target_refs}

@@ -1,6 +1,7 @@
 """Every input table. Derived functions take a `Mesh` and read these, nothing else."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from pilot.derive import Database, Table
@@ -10,18 +11,32 @@ from pilot.model.config.authorization_policy import AuthorizationPolicy
 from pilot.model.config.config_map import ConfigMap
 from pilot.model.config.destination_rule import DestinationRule
 from pilot.model.config.endpoint_slice import EndpointSlice
+from pilot.model.config.envoy_filter import EnvoyFilter
 from pilot.model.config.gateway import Gateway
+from pilot.model.config.gateway_api.backend_policy import BackendTLSPolicy, XBackendTrafficPolicy
+from pilot.model.config.gateway_api.gateway import Gateway as KubernetesGateway
+from pilot.model.config.gateway_api.gateway_class import GatewayClass
+from pilot.model.config.gateway_api.grpc_route import GRPCRoute
+from pilot.model.config.gateway_api.http_route import HTTPRoute
+from pilot.model.config.gateway_api.l4_route import TCPRoute, TLSRoute
+from pilot.model.config.gateway_api.listener_set import ListenerSet
+from pilot.model.config.gateway_api.reference_grant import ReferenceGrant
+from pilot.model.config.ingress import Ingress, IngressClass
 from pilot.model.config.namespace import Namespace
 from pilot.model.config.node import Node
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.peer_authentication import PeerAuthentication
 from pilot.model.config.pod import Pod
+from pilot.model.config.proxy_config_override import ProxyConfigOverride
 from pilot.model.config.request_authentication import RequestAuthentication
 from pilot.model.config.secret import Secret
 from pilot.model.config.service import Service
 from pilot.model.config.service_entry import ServiceEntry
 from pilot.model.config.sidecar import Sidecar
+from pilot.model.config.telemetry import Telemetry
+from pilot.model.config.traffic_extension import TrafficExtension
 from pilot.model.config.virtual_service import VirtualService
+from pilot.model.config.wasm_plugin import WasmPlugin
 from pilot.model.config.workload_entry import WorkloadEntryObject
 from pilot.model.config.workload_group import WorkloadGroup
 from pilot.model.jwks import JwksKey
@@ -48,8 +63,8 @@ class Mesh(Database):
     """The tables of users' kinds are made from the catalogue; here are their types alone. They hold `Object[Spec]`: configuration, which is
     that of the own cluster, by `ObjectKey`; what every cluster has its own of by `RegistryKey`.
 
-    Every table of a namespaced kind has the index `namespace`; the others are what its entry in the catalogue says. `settings` and
-    `catalogue` never change and so are not tracked.
+    Every table of a namespaced kind has the index `namespace`; the others are what its entry in the catalogue says. `settings`,
+    `catalogue` and `environment`, the variables of the process, never change and so are not tracked.
     """
 
     services: RegistryRows[Service]
@@ -66,13 +81,32 @@ class Mesh(Database):
     workload_entries: RegistryRows[WorkloadEntryObject]
     workload_groups: Rows[WorkloadGroup]
     sidecars: Rows[Sidecar]
+    envoy_filters: Rows[EnvoyFilter]
     peer_authentications: Rows[PeerAuthentication]
     request_authentications: Rows[RequestAuthentication]
     authorization_policies: Rows[AuthorizationPolicy]
+    proxy_configs: Rows[ProxyConfigOverride]
+    wasm_plugins: Rows[WasmPlugin]
+    traffic_extensions: Rows[TrafficExtension]
+    telemetries: Rows[Telemetry]
+    gateway_classes: Rows[GatewayClass]
+    kubernetes_gateways: Rows[KubernetesGateway]
+    listener_sets: Rows[ListenerSet]
+    http_routes: Rows[HTTPRoute]
+    grpc_routes: Rows[GRPCRoute]
+    tcp_routes: Rows[TCPRoute]
+    tls_routes: Rows[TLSRoute]
+    reference_grants: Rows[ReferenceGrant]
+    backend_tls_policies: Rows[BackendTLSPolicy]
+    backend_traffic_policies: Rows[XBackendTrafficPolicy]
+    ingresses: Rows[Ingress]
+    ingress_classes: Rows[IngressClass]
 
-    def __init__(self, settings: MeshSettings | None = None, catalogue: Catalogue = CATALOGUE) -> None:
+    def __init__(
+        self, settings: MeshSettings | None = None, catalogue: Catalogue = CATALOGUE, environment: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__()
-        self.settings, self.catalogue = settings or MeshSettings(), catalogue
+        self.settings, self.catalogue, self.environment = settings or MeshSettings(), catalogue, dict(environment or {})
         for kind in catalogue:
             setattr(self, kind.table, self._make_table(kind))
         # Singletons, by name: "mesh" → MeshConfig (always there), "networks" → MeshNetworks
@@ -80,9 +114,11 @@ class Mesh(Database):
         # Key sets of issuers that are known
         self.jwks: Table[JwksKey, str] = Table(self, "JsonWebKeySet")
         # Proxies that are or were connected, by node id
-        self.proxies: Table[str, Proxy] = Table(self, "Proxy", type=indexes.proxy_type, namespace=indexes.proxy_namespace)
+        self.proxies: Table[str, Proxy] = Table(self, "Proxy", type=indexes.proxy_type, namespace=indexes.proxy_namespace, lacks=indexes.proxy_lacks)
         # Whether a service account may list the Secrets of its namespace, as far as that was asked; EVERY_ACCOUNT where nobody is to be asked
         self.secret_access: Table[AccountKey, bool] = Table(self, "SecretAccess")
+        # The addresses of host names, of gateways of networks, as far as they were looked up
+        self.resolved_hosts: Table[str, tuple[str, ...]] = Table(self, "ResolvedHost")
         # The roots of the mesh's own authorities by source, each a PEM bundle; no source where proxies are told of no roots
         self.authority_roots: Table[str, tuple[str, ...]] = Table(self, "AuthorityRoots")
 

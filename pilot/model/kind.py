@@ -3,8 +3,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+EXTENSIONS = "extensions.istio.io"
 NETWORKING = "networking.istio.io"
 SECURITY = "security.istio.io"
+TELEMETRY = "telemetry.istio.io"
+GATEWAY_API = "gateway.networking.k8s.io"
+EXPERIMENTAL_GATEWAY_API = "gateway.networking.x-k8s.io"
 
 
 class GroupKind(NamedTuple):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ T = TypeVar("T")
 class Severity(enum.StrEnum):
     ERROR = "error"
     WARNING = "warning"
+    NOTICE = "notice"
 
 
 class ObjectRef(NamedTuple):
@@ -32,7 +33,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """One mistake.
 
     `code`: its rule, in kebab case, stable. `path`: where in the object, like `spec.http[0].match[1].uri.regex`, "" for the whole.
-    An ERROR refuses the object as a whole (its last good version stays); a WARNING does not. `file` and `line` (from 1) where it
+    An ERROR refuses the object as a whole (its last good version stays); a WARNING does not. Of a NOTICE nobody is to blame: what the object
+    asks for is left out where a proxy's build does not have it. `file` and `line` (from 1) where it
     came from a file.
     """
 
@@ -51,6 +53,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Problems = Iterator[Problem]
+
+
+def plain_problem(p: Problem) -> dict[str, Any]:
+    """Returns what is known of a problem, for pages and programs."""
+    group, kind = p.object.kind
+    subject = {"group": group, "kind": kind, "namespace": p.object.namespace, "name": p.object.name}
+    fields = {"severity": str(p.severity), "code": p.code, **subject, "path": p.path, "file": p.file, "line": p.line, "message": p.message}
+    return {name: value for name, value in fields.items() if value}
 
 
 def error(code: str, path: str, message: str) -> Problem:

@@ -26,8 +26,9 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
 
     `metadata` is the node's metadata as plain data (istio.io/latest/docs/reference/config: all booleans and lists are strings).
     `extensions` are names and types of the extensions that its Envoy was built with, None where the node does not list them (Istio's proxy
-    through pilot-agent): then it has everything that Istio's build has. `identity` is the SPIFFE identity that its stream has proved and that may
-    be this proxy, "" where none was verified; everything else is what the proxy says of itself.
+    through pilot-agent): then it has everything that Istio's build has. `envoy` is the version of its Envoy, None where the node does not say it;
+    `node_cluster` is the cluster of its node, by which tracers know its workload. `identity` is the SPIFFE identity that its stream has proved
+    and that may be this proxy, "" where none was verified; everything else is what the proxy says of itself.
     """
 
     type: NodeType
@@ -38,6 +39,8 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
     locality: Locality = Locality()
     extensions: frozenset[str] | None = None
+    envoy: tuple[int, int] | None = None
+    node_cluster: str = ""
     version: str = ""  # ISTIO_VERSION
     identity: str = ""
 

@@ -171,6 +171,27 @@ class GatewaySettings:
 
 
 @dataclasses.dataclass(frozen=True)
+class GatewayApiSettings:
+    """The Gateway API and Ingress."""
+
+    enabled: bool = setting(True, "Obey objects of the Gateway API.", env="PILOT_ENABLE_GATEWAY_API")
+    alpha: bool = setting(False, "Obey its alpha kinds too.", env="PILOT_ENABLE_ALPHA_GATEWAY_API")
+    default_class: str = setting("istio", "The GatewayClass that exists without any object.", env="PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME")
+    controller: str = setting("istio.io/gateway-controller", "The controller that GatewayClasses name.", env="PILOT_GATEWAY_API_CONTROLLER_NAME")
+    manual_deployment: bool = setting(
+        True, "The Services that a Gateway names as its addresses are its routers.", env="ENABLE_GATEWAY_API_MANUAL_DEPLOYMENT"
+    )
+    strict_merging: bool = setting(
+        True, "Routers that are deployed for a Gateway take no Gateways of Istio's own kind from other namespaces.",
+        env="PILOT_ENABLE_STRICT_GATEWAY_MERGING",
+    )
+    remote_gateways: bool = setting(
+        True, "Gateways of class istio-remote are those of other networks.", env="PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API"
+    )
+    ingress_namespace: str = setting("istio-system", "Namespace of the routers that Ingresses are for.", env="K8S_INGRESS_NS")
+
+
+@dataclasses.dataclass(frozen=True)
 class MeshSettings:
     """What the model and the translation read."""
 
@@ -182,3 +203,4 @@ class MeshSettings:
     listeners: ListenerSettings = section(ListenerSettings(), "Listeners")
     routes: RouteSettings = section(RouteSettings(), "Routes")
     gateways: GatewaySettings = section(GatewaySettings(), "Gateways")
+    gateway_api: GatewayApiSettings = section(GatewayApiSettings(), "Gateway API and Ingress")

@@ -35,6 +35,10 @@ class IngestSettings:
     largest_file: int = setting(
         64 * 1024 * 1024, "Bytes of a file of configuration; one that has more is not read.", env="PILOT_MAX_CONFIG_FILE_BYTES"
     )
+    resolve_gateways: bool = setting(
+        True, "Look up the host names of gateways between networks; otherwise only gateways with an address are used.",
+        env="RESOLVE_HOSTNAME_GATEWAYS",
+    )
     state_dir: str = setting(
         "", "Folder in which the last good objects of wrong files survive a restart; empty for none.", flag="stateDir", env="PILOT_STATE_DIR"
     )
@@ -42,7 +46,9 @@ class IngestSettings:
     networks_config: str = setting("./etc/istio/config/meshNetworks", "File with the mesh networks.", flag="networksConfig")
     revision: str = setting("", "Revision: objects with the label istio.io/rev of another one are left out.", env="REVISION")
     debounce_after: Duration = setting(parse_duration("100ms"), "Quiet time after a change before it is applied.", env="PILOT_DEBOUNCE_AFTER")
-    debounce_max: Duration = setting(parse_duration("10s"), "Longest time that changes without a pause wait.", env="PILOT_DEBOUNCE_MAX")
+    debounce_max: Duration = setting(
+        parse_duration("10s"), "Longest time that changes without a pause wait; pods and slices: 250ms.", env="PILOT_DEBOUNCE_MAX"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +105,7 @@ class DebugSettings:
     """Which pages are served, and to whom."""
 
     pages: bool = setting(True, "Serve the pages below /debug.", env="ENABLE_DEBUG_ON_HTTP")
+    profiles: bool = setting(True, "Serve the profiles below /debug/pprof.", flag="profile")
     unsafe_admin: bool = setting(False, "Serve /debug/force_disconnect.", env="UNSAFE_ENABLE_ADMIN_ENDPOINTS")
     endpoint_auth: bool = setting(
         True, "Callers that are not on this machine see the proxies of their own namespace alone, unless it is the control plane's.",
@@ -107,6 +114,9 @@ class DebugSettings:
     allowed_namespaces: tuple[str, ...] = setting(
         (), "Further namespaces whose callers see all debug pages.", env="DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES"
     )
+    cache_metrics: bool = setting(False, "Count how often what proxies are to have was made already.", env="PILOT_XDS_CACHE_STATS")
+    queue_metrics: bool = setting(False, "Count what waits in queues, and for how long.", env="ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS")
+    patch_metrics: bool = setting(False, "Count which patches of EnvoyFilters apply and which do not fit.", env="PILOT_ENVOY_FILTER_STATS")
     metrics_loopback_only: bool = setting(False, "Answer /metrics on the loopback interface only.", env="METRICS_LOCALHOST_ACCESS_ONLY")
 
 

@@ -39,6 +39,9 @@ class AuthenticationSettings:
     identity_check: bool = setting(
         True, "A proxy must be of the namespace and service account that its caller has proved.", env="PILOT_ENABLE_XDS_IDENTITY_CHECK"
     )
+    objects_for_root: bool = setting(
+        True, "Configuration objects over xDS are for identities of the mesh's root namespace alone.", env="ENABLE_XDS_API_GENERATOR_AUTH"
+    )
     token_audiences: tuple[str, ...] = setting(("istio-ca",), "Audiences of which a service account token must name one.", env="TOKEN_AUDIENCES")
     token_issuer: str = setting("", "Who must have issued the tokens that --tokenKeys verifies; empty for anybody.", env="TOKEN_ISSUER")
     token_keys: str = setting(

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from pilot.model.checks.destination_rule import DESTINATION_RULES
+from pilot.model.checks.extension import TRAFFIC_EXTENSIONS, WASM_PLUGINS
 from pilot.model.checks.gateway import GATEWAYS
 from pilot.model.checks.mesh import MESH_CONFIG
 from pilot.model.checks.policy import AUTHORIZATION_POLICIES, PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATIONS
 from pilot.model.checks.service import SERVICES
 from pilot.model.checks.service_entry import SERVICE_ENTRIES
 from pilot.model.checks.sidecar import SIDECARS
+from pilot.model.checks.telemetry import TELEMETRIES
 from pilot.model.checks.virtual_service import VIRTUAL_SERVICES
 from pilot.model.checks.workload_entry import WORKLOAD_ENTRIES
 
@@ -22,5 +24,8 @@ CHECKS = (
     PEER_AUTHENTICATIONS,
     REQUEST_AUTHENTICATIONS,
     AUTHORIZATION_POLICIES,
+    TELEMETRIES,
+    WASM_PLUGINS,
+    TRAFFIC_EXTENSIONS,
     MESH_CONFIG,
 )

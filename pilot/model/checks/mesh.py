@@ -5,14 +5,15 @@ from msgspec.structs import replace
 
 from pilot.derive import derived
 from pilot.model.checks.check import Check
+from pilot.model.checks.telemetry_provider import PARTS, check_provider, needs_of, notices
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GroupKind
-from pilot.model.problem import ObjectRef, Problem, Problems, warning
+from pilot.model.problem import ObjectRef, Problem, Problems, below, warning
 from pilot.model.views.authorizers import find_fault, is_authorizer
 from pilot.model.views.mesh import mesh_config, mesh_networks
-from pilot.model.views.mesh_services import find_service, named_service
-from pilot.model.views.services import refs_by_hostname
+from pilot.model.views.mesh_services import find_service, named_port, named_service, named_variables
+from pilot.model.views.services import refs_by_hostname, service
 from pilot.model.views.trust_bundle import has_several_roots
 
 MESH, NETWORKS = ObjectRef(GroupKind("", "MeshConfig"), "", "mesh"), ObjectRef(GroupKind("", "MeshNetworks"), "", "networks")
@@ -36,19 +37,24 @@ MESH_CONFIG = Check("mesh", _keys, mesh_problems)
 def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
     for index, provider in enumerate(mesh.extension_providers):
         name = named_service(provider)
-        if name and find_service(db, name) is None:
+        if name and (ref := find_service(db, name)) is None:
             yield warning("service-not-found", f"extensionProviders[{index}]", f"no service, or more than one, is meant by {name}")
+        elif name and ref is not None and (port := named_port(provider)) and (found := service(db, ref)) is not None and found.port(port) is None:
+            yield warning("service-not-found", f"extensionProviders[{index}]", f"{name} has no port {port}")
+        for variable in named_variables(provider):
+            if variable not in db.environment:
+                yield warning("no-variable", f"extensionProviders[{index}]", f"the control plane has no variable {variable}: the header is empty")
         if is_authorizer(provider) and (fault := find_fault(provider)):
             yield warning("bad-provider", f"extensionProviders[{index}]", f"{fault}: policies that name it deny")
     if not has_several_roots(db):
         for index, authority in enumerate(mesh.ca_certificates):
             if authority.pem:
                 yield warning("no-effect", f"caCertificates[{index}].pem", "is passed on to proxies only where the mesh may have several roots")
-    known, default = {provider.name for provider in mesh.extension_providers}, mesh.default_providers
-    for part, names in (("tracing", default.tracing), ("metrics", default.metrics), ("accessLogging", default.access_logging)):
-        for index, name in enumerate(names):
-            if name not in known:
-                yield warning("provider-not-found", f"defaultProviders.{part}[{index}]", f"there is no extension provider {name}")
+    default = mesh.default_providers
+    for field, part in PARTS.items():
+        for index, name in enumerate(part.defaults(default)):
+            yield from below(f"defaultProviders.{field}[{index}]", check_provider(db, name, part))
+            yield from below(f"defaultProviders.{field}[{index}]", notices(db, needs_of(db, (name,), part), ()))
 
 
 def _check_networks(db: Mesh) -> Problems:

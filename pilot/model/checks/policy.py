@@ -1,13 +1,14 @@
 """Policies of workloads: their selectors have to select something, and of several that say the same only the oldest counts."""
 from __future__ import annotations
 
+from typing import Any
+
 from pilot.derive import derived
 from pilot.model.checks.check import Check, told
 from pilot.model.checks.selector import check_selector, label_sets, router_labels, selected_anywhere, shown
 from pilot.model.config.authorization_policy import AuthorizationPolicy
 from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.config.peer_authentication import PeerAuthentication
-from pilot.model.config.request_authentication import RequestAuthentication
 from pilot.model.config.selector import PolicyTargetReference
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, Problems, below, warning
@@ -68,16 +69,16 @@ def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, 
     found = request_authentications.get(db, key)
     if found is None:
         return ()
-    return told(found, below("spec", _check_attachment(db, found)))
+    return told(found, below("spec", check_attachment(db, found)))
 
 
-def _check_attachment(db: Mesh, o: Object[RequestAuthentication] | Object[AuthorizationPolicy]) -> Problems:
-    """Yields a problem for each thing that a policy is for and that is not there."""
+def check_attachment(db: Mesh, o: Object[Any]) -> Problems:
+    """Yields a problem for each thing that a policy is for and that is not there, with paths in its spec."""
     yield from below("selector", _check_selected(db, o))
-    yield from _check_targets(db, o)
+    yield from check_targets(db, o.namespace, o.spec.target_ref, o.spec.target_refs)
 
 
-def _check_selected(db: Mesh, o: Object[RequestAuthentication] | Object[AuthorizationPolicy]) -> Problems:
+def _check_selected(db: Mesh, o: Object[Any]) -> Problems:
     labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
     if o.namespace != root_namespace(db):
         yield from check_selector(db, o.namespace, labels)
@@ -85,11 +86,14 @@ def _check_selected(db: Mesh, o: Object[RequestAuthentication] | Object[Authoriz
         yield warning("selector-without-workloads", "", f"no workload has {shown(labels)}")
 
 
-def _check_targets(db: Mesh, o: Object[RequestAuthentication] | Object[AuthorizationPolicy]) -> Problems:
-    if o.spec.target_ref is not None:
-        yield from below("targetRef", _check_target(db, o.namespace, o.spec.target_ref))
-    for index, target in enumerate(o.spec.target_refs):
-        yield from below(f"targetRefs[{index}]", _check_target(db, o.namespace, target))
+def check_targets(
+    db: Mesh, namespace: str, target: PolicyTargetReference | None, targets: tuple[PolicyTargetReference, ...]
+) -> Problems:
+    """Yields a problem for each target of a policy of the namespace that is not there."""
+    if target is not None:
+        yield from below("targetRef", _check_target(db, namespace, target))
+    for index, one in enumerate(targets):
+        yield from below(f"targetRefs[{index}]", _check_target(db, namespace, one))
 
 
 def _check_target(db: Mesh, namespace: str, target: PolicyTargetReference) -> Problems:
@@ -127,7 +131,7 @@ def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ..
 
 
 def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
-    yield from _check_attachment(db, o)
+    yield from check_attachment(db, o)
     if o.spec.action == "CUSTOM" and o.spec.provider is not None and isinstance(found := authorizer(db, o.spec.provider.name), str):
         yield warning("provider-not-found", "provider.name", f"{found}: what this policy matches is denied")
 

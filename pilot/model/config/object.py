@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from pilot.model.config.origin import Origin
 from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef
 
@@ -39,7 +40,7 @@ class Object(msgspec.Struct, Generic[S], frozen=True):
     """One object. Metadata that no proxy can notice (resourceVersion, most annotations) is not kept, so that its change is none.
 
     `labels` are whole; `annotations` only those whose key contains `istio.io` or `kubernetes.io/ingress.class`.
-    `created` is RFC 3339 in UTC (it sorts), "" where unknown.
+    `created` is RFC 3339 in UTC (it sorts), "" where unknown. `origin` is None for an object that a user wrote.
     """
 
     kind: GroupKind
@@ -49,6 +50,7 @@ class Object(msgspec.Struct, Generic[S], frozen=True):
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     created: str = ""
+    origin: Origin | None = None
 
     @property
     def key(self) -> ObjectKey:

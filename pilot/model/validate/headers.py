@@ -49,11 +49,16 @@ def check_value(path: str, value: str) -> Found:
     """Returns a problem if the value of a header that is set has control characters, or is no format string that Envoy can parse."""
     if _CONTROL.search(value):
         return (error("bad-header-value", path, "control characters are not allowed"),)
-    if "%" in value and "%" in _VARIABLE.sub("", value):
-        return (error("bad-header-value", path, f"{value!r}: a % must be doubled, or start and end a variable"),)
-    for found in _VARIABLE.findall(value):
+    return check_format(path, value, "bad-header-value")
+
+
+def check_format(path: str, text: str, code: str = "bad-format") -> Found:
+    """Returns a problem if a text is no format string that Envoy can parse: one of a header's value, an access log or a tag of spans."""
+    if "%" in text and "%" in _VARIABLE.sub("", text):
+        return (error(code, path, f"{text!r}: a % must be doubled, or start and end a variable"),)
+    for found in _VARIABLE.findall(text):
         if found != "%%" and not is_known(found[1:-1]):
-            return (error("bad-header-value", path, f"{found} is no variable of Envoy's, or not with these arguments"),)
+            return (error(code, path, f"{found} is no variable of Envoy's, or not with these arguments"),)
     return ()
 
 

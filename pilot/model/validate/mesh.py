@@ -6,8 +6,10 @@ from pilot.model.config.mesh_config import CertificateData, MeshConfig, TLSConfi
 from pilot.model.config.mesh_networks import IstioNetworkGateway, MeshNetworks, Network
 from pilot.model.config.proxy_config import ConnectionSettings, PrivateKeyProvider, ProxyConfig
 from pilot.model.config.tracing import Tracing
-from pilot.model.problem import Problems, below, error, warning
+from pilot.model.problem import Problems, below, each, error, warning
 from pilot.model.validate import rules
+from pilot.model.validate.config_source import validate_config_source
+from pilot.model.validate.extension_provider import check_log_fields, check_log_format, decode_log_fields, validate_provider
 from pilot.model.validate.key_material import find_authority_flaw
 from pilot.model.validate.label_selector import validate_label_selector
 from pilot.model.validate.load_balancer import validate_locality, validate_zone_aware
@@ -45,6 +47,10 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
             yield from rules.check_host(f"serviceSettings[{index}].hosts[{number}]", host)
     for index, selector in enumerate(mesh.discovery_selectors):
         yield from below(f"discoverySelectors[{index}]", validate_label_selector(selector))
+    for index, source in enumerate(mesh.config_sources):
+        yield from below(f"configSources[{index}]", validate_config_source(source))
+    yield from each("extensionProviders", mesh.extension_providers, validate_provider)
+    yield from _check_access_log_format(mesh)
     yield from _check_trust_domain("trustDomain", mesh.trust_domain)
     for index, alias in enumerate(mesh.trust_domain_aliases):
         yield from _check_trust_domain(f"trustDomainAliases[{index}]", alias)
@@ -68,6 +74,17 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
     if mesh.tcp_keepalive is not None:
         yield from rules.check_duration("tcpKeepalive.time", mesh.tcp_keepalive.time)
         yield from rules.check_duration("tcpKeepalive.interval", mesh.tcp_keepalive.interval)
+
+
+def _check_access_log_format(mesh: MeshConfig) -> Problems:
+    if mesh.access_log_encoding == "TEXT":
+        yield from check_log_format("accessLogFormat", mesh.access_log_format)
+    elif mesh.access_log_format:
+        fields = decode_log_fields(mesh.access_log_format)
+        if fields is None:
+            yield warning("bad-format", "accessLogFormat", "this is not a JSON object: the default format is used")
+        else:
+            yield from check_log_fields("accessLogFormat", fields)
 
 
 def _check_authority(authority: CertificateData) -> Problems:

@@ -26,6 +26,11 @@ def check_attachment(
         yield from rules.check_selector("selector", selector.match_labels, "matchLabels")
     if target is not None:
         yield from below("targetRef", _check_target(target))
+    yield from check_targets(targets)
+
+
+def check_targets(targets: tuple[PolicyTargetReference, ...]) -> Problems:
+    """Yields the problems of the targets that a policy names."""
     yield from each("targetRefs", targets, _check_target)
 
 

@@ -7,15 +7,21 @@ from typing import Any
 import msgspec
 
 from pilot.model.config.base import json_name
-from pilot.model.config.extension_provider import ExtensionProvider
-from pilot.model.config.mesh_config import DEFAULT_PROVIDERS, CertificateData, MeshConfig
+from pilot.model.config.extension_provider import (
+    EnvoyExternalAuthorizationGrpcProvider,
+    EnvoyExternalAuthorizationHttpProvider,
+    ExtensionProvider,
+    SkyWalkingTracingProvider,
+)
+from pilot.model.config.mesh_config import DEFAULT_PROVIDERS, CertificateData, ConfigSource, MeshConfig
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig
 from pilot.model.config.tracing import Tracing
 from pilot.model.problem import Problem, warning
 
 _BOOTSTRAP = "is for the bootstrap of proxies, which this control plane does not write"
 _INJECTION = "is for the injection of proxies, which this control plane does not do"
-_PROVIDER = "is known by its service alone: nothing is sent to it"
+_PROVIDER = "is a provider that proxies are not told of: nothing is sent to it"
+_NOT_PASSED = "is not passed on to proxies"
 _UNSUPPORTED = "is not supported"
 _DEPRECATED = "is deprecated and has no effect any more"
 
@@ -27,12 +33,13 @@ def _fields(reason: str, *names: str) -> dict[str, str]:
 # By struct: the fields, and what is to be said of each
 WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
     MeshConfig: {
-        **_fields(_UNSUPPORTED, "hbone_idle_timeout", "config_sources", "service_scope_configs", "ca", "default_providers"),
+        **_fields(_UNSUPPORTED, "hbone_idle_timeout", "service_scope_configs", "ca"),
         **_fields(_UNSUPPORTED, "ingress_class", "ingress_service", "ingress_controller_mode", "ingress_selector"),
         **_fields(_INJECTION, "enable_prometheus_merge"),
         **_fields(_DEPRECATED, "certificates", "verify_certificate_at_client"),
     },
-    CertificateData: _fields("is not passed on to proxies", "spiffe_bundle_url", "cert_signers"),
+    ConfigSource: _fields("has no effect: a source gives all that it has", "subscribed_resources"),
+    CertificateData: _fields(_NOT_PASSED, "spiffe_bundle_url", "cert_signers"),
     ProxyConfig: {
         **_fields(_BOOTSTRAP, "config_path", "binary_path", "service_cluster", "tracing_service_name", "drain_duration", "statsd_udp_address"),
         **_fields(_BOOTSTRAP, "proxy_admin_port", "custom_config_file", "stat_name_length", "concurrency", "proxy_bootstrap_template_path"),
@@ -48,9 +55,10 @@ WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
         **_fields(_BOOTSTRAP, "global_downstream_connection_limit"),
     },
     Tracing: _fields(_BOOTSTRAP, "zipkin", "lightstep", "datadog", "stackdriver", "open_census_agent", "tls_settings"),
-    ExtensionProvider: _fields(
-        _PROVIDER, *(f.name for f in msgspec.structs.fields(ExtensionProvider) if f.name not in ("name", "sds"))
-    ),
+    EnvoyExternalAuthorizationHttpProvider: _fields(_NOT_PASSED, "clear_route_cache"),
+    EnvoyExternalAuthorizationGrpcProvider: _fields(_NOT_PASSED, "clear_route_cache"),
+    SkyWalkingTracingProvider: _fields(_NOT_PASSED, "access_token"),
+    ExtensionProvider: _fields(_PROVIDER, "lightstep", "stackdriver", "opencensus"),
 }
 
 

@@ -54,8 +54,7 @@ def check_ports(entry: WorkloadEntry, ports: Collection[str] | None) -> Problems
 
 
 def validate_workload_group(o: Object[WorkloadGroup]) -> Problems:
-    """Yields the problems of a group; one that is right is told that nothing comes of it."""
-    yield from tuple(below("spec", _validate_group(o.spec))) or (warning("no-effect", "spec", "workloads cannot register themselves here"),)
+    yield from below("spec", _validate_group(o.spec))
 
 
 def _validate_group(group: WorkloadGroup) -> Problems:

@@ -5,6 +5,7 @@ Labels are cut down to those that some selector asks for, so that unrelated labe
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -30,15 +31,18 @@ from pilot.model.facets import (
 )
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType, Proxy
+from pilot.model.telemetry_features import lacking
 from pilot.model.views.asked_labels import outbound_label_keys
 from pilot.model.views.clusters import addressed_as, cluster_of
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.placement import placement
-from pilot.model.views.policies import in_scope, proxy_policies
+from pilot.model.views.policies import TELEMETRY, in_scope, proxy_policies
 from pilot.model.views.proxies import find_proxy
 from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.service_targets import service_targets
 from pilot.model.views.sidecar_scope import selector_keys, sidecar_of
+from pilot.model.views.telemetry import telemetry_facet
+from pilot.model.views.telemetry_providers import workload_names
 from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network
 
 ALL_FEATURES = FeaturesFacet()
@@ -46,6 +50,9 @@ _EXTENSIONS = {  # by the feature of `FeaturesFacet`; names have changed over ti
     "metadata_exchange": frozenset(("envoy.tcp.metadataexchange.config.MetadataExchange", "istio.metadata_exchange")),
     "peer_metadata": frozenset(("io.istio.http.peer_metadata.Config", "envoy.filters.http.peer_metadata")),
     "alpn": frozenset(("istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig", "istio.alpn")),
+    "wasm": frozenset(("envoy.extensions.filters.http.wasm.v3.Wasm", "envoy.filters.http.wasm")),
+    "network_wasm": frozenset(("envoy.extensions.filters.network.wasm.v3.Wasm", "envoy.filters.network.wasm")),
+    "lua": frozenset(("envoy.extensions.filters.http.lua.v3.Lua", "envoy.filters.http.lua")),
     "mysql_proxy": frozenset(("envoy.extensions.filters.network.mysql_proxy.v3.MySQLProxy", "envoy.filters.network.mysql_proxy")),
 }
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
@@ -92,6 +99,7 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
             listening_facet(db, node_id),
             side="inbound",
             policies=in_scope(policies, "inbound"),
+            telemetry=telemetry_facet(db, policies.of(TELEMETRY), "SERVER"),
             exact_balance=proxy.flag("INBOUND_LISTENER_EXACT_BALANCE"),
         ),
         policies=in_scope(policies, "ports"),
@@ -105,13 +113,15 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
 
 def span_tags_facet(db: Mesh, node_id: str) -> SpanTagsFacet:
     """Returns how the spans of a proxy name its workload. No node of its own."""
-    proxy, labels = find_proxy(db, node_id), proxy_labels(db, node_id)
+    proxy, labels, names = find_proxy(db, node_id), proxy_labels(db, node_id), workload_names(db)
     return SpanTagsFacet(
         service=labels.get(CANONICAL_NAME) or "unknown",
         revision=labels.get(CANONICAL_REVISION) or "latest",
         namespace=proxy.namespace or "default",
         cluster_id=proxy.text("CLUSTER_ID") or "unknown",
         mesh_id=proxy.text("MESH_ID") or "unknown",
+        node_cluster=proxy.node_cluster if names.by_node else "",
+        conventional_service=_conventional_service(proxy, labels) if names.by_convention else "",
     )
 
 
@@ -135,16 +145,19 @@ def listening_facet(db: Mesh, node_id: str) -> ListeningFacet:
         dns_proxy=_dns_proxy(proxy),
         headers=config.proxy_headers or ProxyHeaders(),
         connections=config.connection_settings or _mesh_connections(mesh),
-        tracing=_tracing(config, db.settings.telemetry.trace_sampling) if mesh.enable_tracing else None,
+        tracing=_tracing(config, db.settings.telemetry.trace_sampling, mesh.enable_tracing),
+        lacks=lacking(proxy),
     )
 
 
 def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
     """Returns what the outbound listeners of a sidecar depend on. No node of its own."""
-    outbound, proxy = outbound_facet(db, node_id), find_proxy(db, node_id)
+    outbound, proxy, policies = outbound_facet(db, node_id), find_proxy(db, node_id), proxy_policies(db, node_id)
     return OutboundListenersFacet(
         scope=outbound.scope,
-        listening=replace(listening_facet(db, node_id), policies=in_scope(proxy_policies(db, node_id), "outbound")),
+        listening=replace(
+            listening_facet(db, node_id), policies=in_scope(policies, "outbound"), telemetry=telemetry_facet(db, policies.of(TELEMETRY), "CLIENT")
+        ),
         labels=outbound.labels,
         auto_addresses=uses_auto_addresses(proxy, db.settings.registry.ip_autoallocate),
         cluster=addressed_as(db, proxy),
@@ -236,15 +249,31 @@ def _mesh_connections(mesh: MeshConfig) -> ConnectionSettings:
     return found or ConnectionSettings()
 
 
-def _tracing(config: ProxyConfig, sampling: float) -> TracingFacet:
+def _tracing(config: ProxyConfig, sampling: float, default: bool) -> TracingFacet:
     """Returns the spans that a config asks for; like Istio it takes a sampling above 100 for 1 percent."""
     found = config.tracing
     if found is None:
-        return TracingFacet(sampling=sampling)
+        return TracingFacet(sampling=sampling, default=default)
     asked = found.sampling or sampling
     return TracingFacet(
         sampling=1.0 if found.sampling > 100 else asked,
         istio_tags=found.enable_istio_tags is not False,
         tags=tuple(sorted(found.custom_tags.items(), key=lambda item: item[0])),
         max_path_length=found.max_path_tag_length,
+        default=default,
     )
+
+
+def _conventional_service(proxy: Proxy, labels: Mapping[str, str]) -> str:
+    """Returns what OpenTelemetry's conventions call a workload of Kubernetes: the first that there is of an annotation, two labels, the name of its
+    controller, of its pod and of its only container. https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/"""
+    annotations, containers = proxy.metadata.get("ANNOTATIONS") or {}, proxy.items("APP_CONTAINERS")
+    found = (
+        annotations.get("resource.opentelemetry.io/service.name"),
+        labels.get("app.kubernetes.io/instance"),
+        labels.get("app.kubernetes.io/name"),
+        proxy.text("WORKLOAD_NAME"),
+        proxy.id.partition(".")[0],
+        containers[0] if len(containers) == 1 else "",
+    )
+    return next(filter(None, found), "unknown_service")

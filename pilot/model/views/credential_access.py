@@ -16,7 +16,11 @@ from pilot.model.key_material import Flaw
 from pilot.model.proxy import NodeType, Proxy
 from pilot.model.views.clusters import cluster_of
 from pilot.model.views.credentials import Credential, credential
+from pilot.model.views.gateway_api.gateways import GATEWAY
+from pilot.model.views.gateway_api.listener_tls import SECRET
+from pilot.model.views.gateway_api.references import ReferenceKey, may_refer
 from pilot.model.views.gateways import gateway_selection_key, servers
+from pilot.model.views.kinds.gateways import gateways
 from pilot.model.views.proxies import find_proxy
 from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.secret_access import lists_secrets
@@ -52,14 +56,14 @@ def credential_reader_facet(db: Mesh, node_id: str) -> CredentialReaderFacet | N
     lists = lists_secrets(db, account)
     if lists is None:
         return None
-    gateways = gateway_selection_key(db, node_id).gateways if proxy.type is NodeType.ROUTER else ()
-    named = [(key.namespace, gateway_credentials(db, key, account.namespace)) for key in gateways]
+    selected = gateway_selection_key(db, node_id).gateways if proxy.type is NodeType.ROUTER else ()
+    named = [(key, gateway_credentials(db, key, account.namespace)) for key in selected]
     return CredentialReaderFacet(
         account.namespace,
         account.cluster,
         lists,
-        referred=_referred(named, account.namespace),
-        roots=_roots(g for _, g in named),
+        referred=frozenset(name for key, found in named for name in _referred(db, account, key, found)),
+        roots=_roots(found for _, found in named),
         key_provider=_key_provider(proxy, proxy_config(db, node_id).private_key_provider),
     )
 
@@ -95,14 +99,23 @@ def root_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
     return (tls.ca_cert_credential_name or named[0] + CA_SUFFIX,)
 
 
-def _referred(named: Iterable[tuple[str, GatewayCredentials]], namespace: str) -> frozenset[CredentialKey]:
-    """Returns the Secrets of a namespace that a Gateway of the same namespace refers to, where that is what allows to read them."""
-    return frozenset(
-        name
-        for place, found in named
-        for name in found.certificates | found.roots
-        if name.source == "gateway Secret" and place == name.namespace == namespace
-    )
+def _referred(db: Mesh, account: AccountKey, gateway: ObjectKey, named: GatewayCredentials) -> Iterable[CredentialKey]:
+    """Yields the Secrets of a Gateway that allows its routers, and nobody else, to read what it refers to.
+
+    Of a listener of the Gateway API these are the workloads that its Gateway is for, as far as it says their service account. What it names in
+    its own namespace it may refer to; elsewhere a ReferenceGrant must say so.
+    """
+    row = gateways.get(db, gateway)
+    origin = row.origin if row is not None else None
+    home = origin.namespace if origin is not None and origin.namespace else gateway.namespace
+    if account.namespace != home or (origin is not None and origin.account not in ("", account.name)):
+        return
+    owner = origin.parents[0] if origin is not None and origin.services else None
+    kind = owner.kind if owner is not None else GATEWAY
+    for name in named.certificates | named.roots:
+        reference = ReferenceKey(kind, gateway.namespace, SECRET, name.namespace, name.name.removesuffix(CA_SUFFIX))
+        if name.source == "gateway Secret" and may_refer(db, reference):
+            yield name
 
 
 def _roots(named: Iterable[GatewayCredentials]) -> frozenset[CredentialKey]:

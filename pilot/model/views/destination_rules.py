@@ -9,13 +9,13 @@ clusters of many namespaces are shared (`merged_rule_key`), and from which `merg
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from pilot.derive import Gather, derived, hub
 from pilot.lib.hosts import full_name, is_wildcard, matches, most_specific
-from pilot.model.config.destination_rule import DestinationRule, Subset
+from pilot.model.config.destination_rule import DestinationRule, PortTrafficPolicy, Subset, TrafficPolicy
 from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.facets import Labels, ScopeFacet
 from pilot.model.inputs import Mesh
@@ -24,6 +24,7 @@ from pilot.model.views.kinds.destination_rules import destination_rules
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.rule_pools import Pools, Rule, RuleDefaults, RuleEntry, build_pools
 
+Policy = TypeVar("Policy", TrafficPolicy, PortTrafficPolicy)
 MergedRuleKey = tuple[ObjectKey, ...]
 NO_RULES: tuple[RuleEntry, ...] = ()
 EVERYBODY: tuple[str, Labels] = ("", frozenset())
@@ -201,7 +202,32 @@ def merged_rule(db: Mesh, sources: MergedRuleKey) -> MergedRule | None:
     rows = [row for key in sources if (row := destination_rules.get(db, key)) is not None]
     if len(rows) != len(sources) or not rows:
         return None
-    return MergedRule(merge_rules([row.spec for row in rows]), sources)
+    merged = merge_rules([row.spec for row in rows])
+    written = merge_policies(row.spec.traffic_policy for row in rows if row.origin is None)
+    derived_ones = merge_policies(row.spec.traffic_policy for row in rows if row.origin is not None)
+    if written is not None and derived_ones is not None:
+        merged = msgspec.structs.replace(merged, traffic_policy=lay_over(written, derived_ones))
+    return MergedRule(merged, sources)
+
+
+def merge_policies(policies: Iterable[TrafficPolicy | None]) -> TrafficPolicy | None:
+    """Returns the first policy that there is."""
+    return next((policy for policy in policies if policy is not None), None)
+
+
+def lay_over(written: TrafficPolicy, below: TrafficPolicy) -> TrafficPolicy:
+    """Returns what a user wrote, with what it does not say of a policy that follows from other objects; of a port likewise."""
+    ports = {p.port.number if p.port is not None else 0: p for p in below.port_level_settings}
+    for one in written.port_level_settings:
+        number = one.port.number if one.port is not None else 0
+        ports[number] = _filled(one, ports[number]) if number in ports else one
+    return msgspec.structs.replace(_filled(written, below), port_level_settings=tuple(ports[n] for n in sorted(ports)))
+
+
+def _filled(written: Policy, below: Policy) -> Policy:
+    """Returns a policy with the fields of another one where it has none."""
+    absent = (name for name in written.__struct_fields__ if getattr(written, name) is None)
+    return msgspec.structs.replace(written, **{name: getattr(below, name) for name in absent})
 
 
 def merge_rules(specs: list[DestinationRule]) -> DestinationRule:

@@ -6,13 +6,14 @@ SNI, so that no host may repeat among them.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pilot.model.config.gateway import Server
 from pilot.model.config.object import ObjectKey
 from pilot.model.protocol import parse_protocol
-from pilot.model.service import Protocol
+from pilot.model.service import Protocol, ServiceRef
 from pilot.model.views.gateway_servers import (
     GatewayRouteKey,
     MergedGateway,
@@ -28,6 +29,8 @@ from pilot.model.views.gateway_servers import (
     sni_hosts,
 )
 
+NOBODY: Mapping[ObjectKey, frozenset[ServiceRef]] = MappingProxyType({})
+
 
 class MergeKey(NamedTuple):
     """Servers of one key share a listener. The protocol is as written, so that HTTPS and TLS on one port stay apart."""
@@ -37,18 +40,31 @@ class MergeKey(NamedTuple):
     bind: str
 
 
-def merge(gateways: Iterable[tuple[ObjectKey, Sequence[Server]]], targets: Sequence[TargetPort], quic: bool) -> MergedGateway:
-    """Returns the servers of Gateways, oldest first, merged. With `quic` HTTPS servers whose port is exposed over UDP answer HTTP/3 too."""
+def merge(
+    gateways: Iterable[tuple[ObjectKey, Sequence[Server]]],
+    targets: Sequence[TargetPort],
+    quic: bool,
+    named: Mapping[ObjectKey, frozenset[ServiceRef]] = NOBODY,
+) -> MergedGateway:
+    """Returns the servers of Gateways, oldest first, merged. With `quic` HTTPS servers whose port is exposed over UDP answer HTTP/3 too.
+
+    `named`: the services whose ports alone a Gateway means.
+    """
     merger = _Merger(targets, quic)
     for name, servers in gateways:
         for position, server in enumerate(servers):
-            merger.add(ServerKey(name, position), server)
+            merger.add(ServerKey(name, position), server, named.get(name))
     return merger.result()
 
 
 def resolve_port(number: int, targets: Sequence[TargetPort]) -> int:
     """Returns the port to listen on for a Gateway's port: what the first service with that port sends it to, else the port itself."""
     return next((t.target for t in targets if t.translates and t.number == number), number)
+
+
+def resolve_named_port(number: int, targets: Sequence[TargetPort], services: frozenset[ServiceRef]) -> tuple[int, ...]:
+    """Returns the ports to listen on for a port of certain services: what each sends it to; () where none has it."""
+    return tuple(sorted({t.target for t in targets if t.number == number and t.service in services}))
 
 
 class _Merger:
@@ -67,11 +83,17 @@ class _Merger:
         self.auto_passthrough = False
         self.rejected: list[Rejection] = []
 
-    def add(self, key: ServerKey, server: Server) -> None:
+    def add(self, key: ServerKey, server: Server, services: frozenset[ServiceRef] | None = None) -> None:
         if server.port is None:
             self.rejected.append(Rejection(key, "it has no port"))
-            return
-        number = resolve_port(server.port.number, self.targets)
+        elif services is None:
+            self._add(key, server, resolve_port(server.port.number, self.targets))
+        else:
+            for number in resolve_named_port(server.port.number, self.targets, services):
+                self._add(key, server, number)
+
+    def _add(self, key: ServerKey, server: Server, number: int) -> None:
+        assert server.port is not None
         route = gateway_route_key(server, number, key.gateway)
         if server.tls is not None and (repeated := self._repeated(server, number)):
             self.rejected.append(Rejection(key, f"port {number} already has TLS for {', '.join(repeated)}"))

@@ -8,7 +8,7 @@ import msgspec
 from pilot.model.config.gateway import Server
 from pilot.model.config.object import ObjectKey
 from pilot.model.protocol import parse_protocol
-from pilot.model.service import Protocol
+from pilot.model.service import Protocol, ServiceRef
 
 
 class ServerKey(NamedTuple):
@@ -28,13 +28,18 @@ class TargetPort(NamedTuple):
     target: int
     udp: bool
     translates: bool = True
+    service: ServiceRef | None = None
 
 
 class GatewaySelectionKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The Gateways that select a router, oldest first, and the ports of its own services, in the order of the services."""
+    """The Gateways that select a router, oldest first, and the ports of its own services, in the order of the services.
+
+    `named`: of those that are for certain services, the services of the router among these, whose ports alone they mean.
+    """
 
     gateways: tuple[ObjectKey, ...] = ()
     ports: tuple[TargetPort, ...] = ()
+    named: tuple[tuple[ObjectKey, frozenset[ServiceRef]], ...] = ()
 
 
 class GatewayRouteKey(NamedTuple):

@@ -5,11 +5,13 @@ those who build from it, and an edit of a certificate's name does not touch the 
 """
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pilot.derive import derived, hub
-from pilot.model.config.gateway import Server
-from pilot.model.config.object import ObjectKey, age
+from pilot.model.config.gateway import Gateway, Server
+from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.inputs import Mesh
-from pilot.model.service import Protocol
+from pilot.model.service import Protocol, ServiceRef
 from pilot.model.views.gateway_merge import merge
 from pilot.model.views.gateway_servers import GatewaySelectionKey, MergedGateway, ServerKey, TargetPort, qualify_hosts
 from pilot.model.views.kinds.gateways import gateways
@@ -20,11 +22,32 @@ from pilot.model.views.workloads import proxy_labels
 
 KEEPS_PORTS = "experimental.istio.io/disable-gateway-port-translation"  # label of a Service that Gateway ports are not looked up in
 
+class GatewaySelector(NamedTuple):
+    """Which routers a Gateway is for: those with all of the labels, or those of the services.
+
+    `deployed`: the routers are deployed for it; `generated`: it is a listener of the Gateway API.
+    """
+
+    gateway: ObjectKey
+    labels: frozenset[tuple[str, str]]
+    services: frozenset[ServiceRef] | None = None
+    deployed: bool = False
+    generated: bool = False
+
+
 @hub
-def gateway_selectors(db: Mesh) -> tuple[tuple[ObjectKey, frozenset[tuple[str, str]]], ...]:
-    """Returns every Gateway with the labels that it selects by (none: every router), oldest first."""
+def gateway_selectors(db: Mesh) -> tuple[GatewaySelector, ...]:
+    """Returns every Gateway with what it selects by (no labels: every router), oldest first."""
     objects = [o for key in gateways.all_keys(db) if (o := gateways.get(db, key)) is not None]
-    return tuple((o.key, frozenset(o.spec.selector.items())) for o in sorted(objects, key=age))
+    return tuple(_selector(o) for o in sorted(objects, key=age))
+
+
+def _selector(o: Object[Gateway]) -> GatewaySelector:
+    labels, origin = frozenset(o.spec.selector.items()), o.origin
+    if origin is None or not origin.services:
+        return GatewaySelector(o.key, labels)
+    services = frozenset(ServiceRef(host, origin.namespace) for host in origin.services)
+    return GatewaySelector(o.key, labels, services, bool(origin.account), True)
 
 
 @derived
@@ -46,11 +69,23 @@ def gateway_selection_key(db: Mesh, node_id: str) -> GatewaySelectionKey:
     """Returns the Gateways that select the router of that node id, and its own service ports."""
     proxy = find_proxy(db, node_id)
     labels = frozenset(proxy_labels(db, node_id).items())
-    own = db.settings.gateways.scope_to_namespace
-    gateways = tuple(
-        key for key, selector in gateway_selectors(db) if selector <= labels and (not own or key.namespace == proxy.namespace)
-    )
-    return GatewaySelectionKey(gateways, service_ports(db, node_id) if gateways else ())
+    limit = proxy.namespace if db.settings.gateways.scope_to_namespace else None
+    mine = frozenset(target.ref for target in service_targets(db, node_id))
+    found = [s for s in gateway_selectors(db) if limit in (None, s.gateway.namespace) and _selects(s, labels, mine)]
+    if db.settings.gateway_api.strict_merging:
+        found = _without_strangers(found)
+    named = tuple((s.gateway, s.services & mine) for s in found if s.services is not None)
+    return GatewaySelectionKey(tuple(s.gateway for s in found), service_ports(db, node_id) if found else (), named)
+
+
+def _selects(selector: GatewaySelector, labels: frozenset[tuple[str, str]], services: frozenset[ServiceRef]) -> bool:
+    return selector.labels <= labels if selector.services is None else not selector.services.isdisjoint(services)
+
+
+def _without_strangers(found: list[GatewaySelector]) -> list[GatewaySelector]:
+    """Returns, of the Gateways that select a router which is deployed for some, these and the others of their namespaces."""
+    home = {s.gateway.namespace for s in found if s.deployed}
+    return [s for s in found if s.generated or s.gateway.namespace in home] if home else found
 
 
 @derived
@@ -60,11 +95,12 @@ def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
     for target in service_targets(db, node_id):
         found = service(db, target.ref)
         translates = found is None or not any(key == KEEPS_PORTS for key, _ in found.labels)
-        out.append(TargetPort(target.port.number, target.target_port, target.port.protocol is Protocol.UDP, translates))
+        out.append(TargetPort(target.port.number, target.target_port, target.port.protocol is Protocol.UDP, translates, target.ref))
     return tuple(out)
 
 
 @derived
 def merged_gateway(db: Mesh, selected: GatewaySelectionKey) -> MergedGateway:
     """Returns the servers of the selected Gateways by port; what conflicts with an older server is rejected."""
-    return merge([(key, servers(db, key)) for key in selected.gateways], selected.ports, db.settings.gateways.quic_listeners)
+    listed = [(key, servers(db, key)) for key in selected.gateways]
+    return merge(listed, selected.ports, db.settings.gateways.quic_listeners, dict(selected.named))

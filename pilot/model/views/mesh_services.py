@@ -58,3 +58,19 @@ def named_service(provider: ExtensionProvider) -> str:
     """Returns the service that an extension provider names, as written; "" for none."""
     said = (getattr(provider, kind) for kind in _WITH_SERVICE)
     return next((kind.service for kind in said if kind is not None and kind.service), "")
+
+
+def named_port(provider: ExtensionProvider) -> int:
+    """Returns the port of the service that an extension provider names; 0 for none."""
+    said = (getattr(provider, kind) for kind in _WITH_SERVICE)
+    return next((kind.port for kind in said if kind is not None and kind.service), 0)
+
+
+def named_variables(provider: ExtensionProvider) -> tuple[str, ...]:
+    """Returns the variables of the control plane's environment that a tracer takes headers from."""
+    zipkin, telemetry = provider.zipkin, provider.opentelemetry
+    headers = [*(zipkin.headers if zipkin is not None else ())]
+    if telemetry is not None:
+        headers += telemetry.http.headers if telemetry.http is not None else ()
+        headers += telemetry.grpc.initial_metadata if telemetry.grpc is not None else ()
+    return tuple(dict.fromkeys(h.env_name for h in headers if h.env_name))

@@ -20,6 +20,7 @@ from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.service import Service
 from pilot.model.inputs import Mesh
 from pilot.model.views.external_addresses import external_addresses
+from pilot.model.views.gateway_api.network_ways import network_ways
 from pilot.model.views.kinds.services import services
 from pilot.model.views.kubernetes_services import kubernetes_hostname
 from pilot.model.views.mesh import mesh_networks
@@ -113,6 +114,8 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
     networks = mesh_networks(db)
     for name, network in networks.networks.items():
         found.update(NetworkGateway(g.address, g.port, name) for g in network.gateways if g.address)
+    own = db.settings.registry.cluster_id
+    found.update(NetworkGateway(w.address, w.port, w.network, own, w.hbone_port) for w in network_ways(db))
     named = _registry_gateways(networks, db.settings.registry.domain)
     for key in {*named, *services.keys(db, "network", True)}:
         row = services.get(db, key)
@@ -124,9 +127,25 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
 
 @hub
 def network_gateways(db: Mesh) -> NetworkGateways:
-    """Returns the gateways with an IP address, which endpoints can be replaced with."""
-    everything = all_network_gateways(db)
-    return build_network_gateways(g for g in everything.gateways if is_ip(g.address))
+    """Returns the gateways that endpoints can be replaced with: those of an IP address, and those of a host name by its addresses, as far as it is
+    looked up."""
+    found: list[NetworkGateway] = []
+    for g in all_network_gateways(db).gateways:
+        addresses = (g.address,) if is_ip(g.address) else db.resolved_hosts.get(g.address) or ()
+        found += (g._replace(address=address) for address in addresses)
+    return build_network_gateways(found)
+
+
+@hub
+def gateway_hosts(db: Mesh) -> frozenset[str]:
+    """Returns the host names of gateways, which somebody has to look up."""
+    return frozenset(g.address for g in all_network_gateways(db).gateways if not is_ip(g.address))
+
+
+@hub
+def unresolved_gateways(db: Mesh) -> tuple[NetworkGateway, ...]:
+    """Returns the gateways of host names that are not looked up, or have no addresses."""
+    return tuple(g for g in all_network_gateways(db).gateways if not is_ip(g.address) and not db.resolved_hosts.get(g.address))
 
 
 def build_network_gateways(gateways: Iterable[NetworkGateway]) -> NetworkGateways:

@@ -4,8 +4,8 @@ A kind of policy is an entry of `POLICIES`; what comes out is keys only, so that
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from pilot.derive import derived, hub
 from pilot.lib.labels import cut
@@ -13,10 +13,14 @@ from pilot.model.config.object import ObjectKey, age
 from pilot.model.config.selector import PolicyTargetReference
 from pilot.model.facets import Labels, PolicyFacet, PolicyScope, PolicySubjectKey
 from pilot.model.inputs import Mesh
+from pilot.model.kind import GATEWAY_API
 from pilot.model.proxy import NodeType
 from pilot.model.views.kinds.authorization_policies import authorization_policies
+from pilot.model.views.kinds.envoy_filters import envoy_filters
 from pilot.model.views.kinds.peer_authentications import peer_authentications
 from pilot.model.views.kinds.request_authentications import request_authentications
+from pilot.model.views.kinds.telemetries import telemetries
+from pilot.model.views.kinds.traffic_extensions import traffic_extensions
 from pilot.model.views.kinds.view import KindView
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.proxies import find_proxy
@@ -25,26 +29,38 @@ from pilot.model.views.workloads import proxy_labels
 PEER_AUTHENTICATION = "PeerAuthentication"
 REQUEST_AUTHENTICATION = "RequestAuthentication"
 AUTHORIZATION_POLICY = "AuthorizationPolicy"
-GATEWAY_API, GATEWAY_NAME = "gateway.networking.k8s.io", "gateway.networking.k8s.io/gateway-name"
+TRAFFIC_EXTENSION = "TrafficExtension"
+ENVOY_FILTER = "EnvoyFilter"
+TELEMETRY = "Telemetry"
+GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
 
 
 class PolicyKind(NamedTuple):
     """The way in which the objects of a kind apply.
 
-    `scopes` are the parts of a proxy that they change. With `one_a_level` only the oldest counts of those for the mesh, for the namespace and for the
-    workload, else all count. With `root_selects` one of the root namespace may select workloads, of all namespaces.
+    `scopes` are the parts of a proxy that they change. With `one_for_all` only the oldest counts of those for all workloads of a namespace, and it
+    comes before those that select some; with `one_for_some` only the oldest of these counts too. `root_selects`: the namespaces whose workloads a
+    policy of the root namespace may select.
     """
 
     objects: KindView[Any]
     scopes: frozenset[PolicyScope]
-    one_a_level: bool = False
-    root_selects: bool = True
+    one_for_all: bool = False
+    one_for_some: bool = False
+    root_selects: Literal["every", "own", "none"] = "every"
+
+    def may_select(self, namespace: str, workloads: str, root: str) -> bool:
+        """Returns whether a policy of a namespace may select workloads of one."""
+        return namespace != root or self.root_selects == "every" or (self.root_selects == "own" and workloads == root)
 
 
 POLICIES: Mapping[str, PolicyKind] = {
-    PEER_AUTHENTICATION: PolicyKind(peer_authentications, frozenset(("ports",)), one_a_level=True, root_selects=False),
+    PEER_AUTHENTICATION: PolicyKind(peer_authentications, frozenset(("ports",)), one_for_all=True, one_for_some=True, root_selects="none"),
     REQUEST_AUTHENTICATION: PolicyKind(request_authentications, frozenset(("inbound", "gateway"))),
     AUTHORIZATION_POLICY: PolicyKind(authorization_policies, frozenset(("inbound", "gateway"))),
+    TRAFFIC_EXTENSION: PolicyKind(traffic_extensions, frozenset(("inbound", "outbound", "gateway"))),
+    ENVOY_FILTER: PolicyKind(envoy_filters, frozenset(("patches",))),
+    TELEMETRY: PolicyKind(telemetries, frozenset(), one_for_all=True, root_selects="own"),
 }
 
 
@@ -108,17 +124,19 @@ def policies_of(db: Mesh, subject: PolicySubjectKey) -> PolicyFacet:
 def policy_keys(db: Mesh, kind: str, subject: PolicySubjectKey) -> tuple[ObjectKey, ...]:
     """Returns the policies of one kind, in the order of `policies_of`. No node of its own."""
     how, root, gateways = POLICIES[kind], mesh_config(db).root_namespace, db.settings.policies.selected_gateways
-    of_root = [a for a in attachments(db, kind, root) if a.applies_to(subject, gateways) and (how.root_selects or not a.selects)]
-    own = [a for a in attachments(db, kind, subject.namespace) if a.applies_to(subject, gateways)] if subject.namespace != root else []
-    return tuple(a.key for a in ((*_levels(of_root), *_levels(own)) if how.one_a_level else (*of_root, *own)))
+    namespaces = (root,) if subject.namespace == root else (root, subject.namespace)
+    counted: list[Attachment] = []
+    for namespace in namespaces:
+        selects = how.may_select(namespace, subject.namespace, root)
+        found = [a for a in attachments(db, kind, namespace) if (selects and a.applies_to(subject, gateways)) or (how.one_for_all and not a.selects)]
+        counted += _levels(found, how) if how.one_for_all else found
+    return tuple(a.key for a in counted)
 
 
-def _levels(found: Iterable[Attachment]) -> list[Attachment]:
-    """Returns the oldest that is for all workloads, then the oldest that selects."""
-    first: dict[bool, Attachment] = {}
-    for a in found:
-        first.setdefault(a.selects, a)
-    return [first[selects] for selects in sorted(first)]
+def _levels(found: Sequence[Attachment], how: PolicyKind) -> list[Attachment]:
+    """Returns the oldest that is for all workloads, then the oldest of those that select, or all of these."""
+    everywhere, somewhere = ([a for a in found if a.selects is selects] for selects in (False, True))
+    return [*everywhere[:1], *(somewhere[:1] if how.one_for_some else somewhere)]
 
 
 def in_scope(facet: PolicyFacet, scope: PolicyScope) -> PolicyFacet:

@@ -20,6 +20,12 @@ def find_proxy(db: Mesh, node_id: str) -> Proxy:
 
 
 @derived
+def every_proxy(db: Mesh) -> tuple[str, ...]:
+    """Returns the node ids of all proxies."""
+    return db.proxies.all_keys()
+
+
+@derived
 def routers(db: Mesh) -> tuple[str, ...]:
     """Returns the node ids of the routers."""
     return db.proxies.keys("type", NodeType.ROUTER)
@@ -28,3 +34,9 @@ def routers(db: Mesh) -> tuple[str, ...]:
 def proxy_namespaces(db: Mesh) -> tuple[str, ...]:
     """Returns the namespaces that proxies are in."""
     return db.proxies.buckets("namespace")
+
+
+@derived
+def lacking_builds(db: Mesh) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Returns each namespace with what telemetry may need and the build of some proxy there does not have."""
+    return db.proxies.buckets("lacks")

@@ -13,8 +13,9 @@ from pilot.model.inputs import Mesh
 from pilot.model.views.classify import listening_facet, outbound_facet, span_tags_facet
 from pilot.model.views.gateway_servers import GatewaySelectionKey
 from pilot.model.views.gateways import gateway_selection_key
-from pilot.model.views.policies import in_scope, proxy_policies
+from pilot.model.views.policies import TELEMETRY, in_scope, proxy_policies
 from pilot.model.views.proxy_config import proxy_config
+from pilot.model.views.telemetry import telemetry_facet
 from pilot.model.views.virtual_services import virtual_service, virtual_services_for
 from pilot.model.views.workloads import proxy_labels
 
@@ -88,13 +89,14 @@ def gateway_routes_facet(db: Mesh, node_id: str) -> GatewayRoutesFacet:
 @derived
 def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
     """Returns what the listeners of a router depend on."""
-    outbound, listens = outbound_facet(db, node_id), listening_facet(db, node_id)
+    outbound, listens, policies = outbound_facet(db, node_id), listening_facet(db, node_id), proxy_policies(db, node_id)
     return GatewayListenersFacet(
         scope=outbound.scope,
         listening=msgspec.structs.replace(
             listens,
             side="gateway",
-            policies=in_scope(proxy_policies(db, node_id), "gateway"),
+            policies=in_scope(policies, "gateway"),
+            telemetry=telemetry_facet(db, policies.of(TELEMETRY), "CLIENT"),
             connections=at_the_edge(listens.connections),
         ),
         tags=span_tags_facet(db, node_id),

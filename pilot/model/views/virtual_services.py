@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pilot.derive import derived, hub
-from pilot.lib.hosts import is_wildcard, matches, most_specific
+from pilot.lib.hosts import is_wildcard, matches, most_specific, subset_of
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.virtual_service import HTTPRoute, VirtualService
 from pilot.model.facets import ScopeFacet
@@ -32,13 +32,18 @@ K = TypeVar("K")
 
 
 class Binding(msgspec.Struct, frozen=True, cache_hash=True):
-    """The hosts, gateways and namespaces that a VirtualService is bound to. `export_to` is {"*"} for all namespaces, {} for none."""
+    """The hosts, gateways and namespaces that a VirtualService is bound to. `export_to` is {"*"} for all namespaces, {} for none.
+
+    `by_route`: it is made of routes of the Gateway API. Of those for the mesh a client follows the ones of its own namespace, which come
+    first, and those of the service's namespace.
+    """
 
     key: ObjectKey
     created: str
     hosts: tuple[str, ...]
     gateways: tuple[str, ...]
     export_to: frozenset[str]
+    by_route: bool = False
 
     @property
     def age(self) -> tuple[str, str, str]:
@@ -52,6 +57,14 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
             return 0 if viewer == self.key.namespace else 1
         return None
 
+    def is_own_route(self, viewer: str) -> bool:
+        """Returns whether it is made of routes of that namespace."""
+        return self.by_route and self.key.namespace == viewer
+
+    def reaches(self, viewer: str, owner: str) -> bool:
+        """Returns whether clients of a namespace follow it to a service of namespace `owner`."""
+        return not self.by_route or self.key.namespace in (viewer, owner)
+
 
 # -- one VirtualService ----------------------------------------------------------------------------------------------------
 
@@ -59,7 +72,14 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
 def qualified(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     """Returns the object as written, with whole names."""
     row: Object[VirtualService] | None = virtual_services.get(db, key)
-    return replace(row, spec=qualify_names(row.spec, key.namespace, db.settings.registry.domain)) if row is not None else None
+    if row is None or is_made_of_routes(row):
+        return row
+    return replace(row, spec=qualify_names(row.spec, key.namespace, db.settings.registry.domain))
+
+
+def is_made_of_routes(o: Object[VirtualService]) -> bool:
+    """Returns whether a VirtualService is what routes of the Gateway API became; its names are whole."""
+    return o.origin is not None and o.origin.semantics == "gateway"
 
 
 @derived
@@ -110,7 +130,8 @@ def binding(db: Mesh, key: ObjectKey) -> Binding | None:
     if found is None or not found.spec.hosts:
         return None
     exported = exported_to(db, found.spec.export_to, key.namespace)
-    return Binding(key, found.created, found.spec.hosts, tuple(dict.fromkeys(found.spec.gateways)) or (MESH,), exported)
+    gateways = tuple(dict.fromkeys(found.spec.gateways)) or (MESH,)
+    return Binding(key, found.created, found.spec.hosts, gateways, exported, is_made_of_routes(found))
 
 
 def exported_to(db: Mesh, export_to: tuple[str, ...], namespace: str) -> frozenset[str]:
@@ -186,6 +207,8 @@ def bindings_for(db: Mesh, namespace: str, gateway: str) -> tuple[Binding, ...]:
     everything = bindings_by_viewer(db)
     own, other = everything.private.get((namespace, gateway), ()), everything.exported.get((namespace, gateway), ())
     public = everything.public.get(gateway, ())
+    if any(b.is_own_route(namespace) for b in public):
+        public = tuple(sorted(public, key=lambda b: not b.is_own_route(namespace)))
     return own + other + public if own or other else public
 
 
@@ -207,9 +230,10 @@ def _public_keys(db: Mesh, gateway: str) -> tuple[ObjectKey, ...]:
 
 @derived
 def viewers(db: Mesh) -> frozenset[str]:
-    """Returns the namespaces that see a VirtualService of the mesh which not all see; all others see the same."""
+    """Returns the namespaces that see a VirtualService of the mesh which not all see, or see their own routes first; all others see the same."""
     everything = bindings_by_viewer(db)
-    return frozenset(viewer for by in (everything.private, everything.exported) for viewer, gateway in by if gateway == MESH)
+    own = frozenset(b.key.namespace for b in everything.public.get(MESH, ()) if b.by_route)
+    return own.union(viewer for by in (everything.private, everything.exported) for viewer, gateway in by if gateway == MESH)
 
 
 @derived
@@ -235,12 +259,13 @@ def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
     if hosts is None or hosts.everything:
         return True
     sets = [s for s in (hosts.find(bound.key.namespace), hosts.everywhere) if s is not None]
-    return any(any(_overlaps(s, h) for s in sets) and not any(s.excludes(h) for s in sets) for h in bound.hosts)
+    return any(any(_overlaps(s, h, bound.by_route) for s in sets) and not any(s.excludes(h) for s in sets) for h in bound.hosts)
 
 
-def _overlaps(imported: HostSet, host: str) -> bool:
-    wild = is_wildcard(host)
-    return any(host == h or ((wild or is_wildcard(h)) and matches(host, h)) for h in imported.hosts)
+def _overlaps(imported: HostSet, host: str, whole: bool) -> bool:
+    """Returns whether a host is imported; where it is not asked for as a `whole`, some of a wildcard is enough."""
+    wild, overlap = is_wildcard(host), subset_of if whole else matches
+    return any(host == h or ((wild or is_wildcard(h)) and overlap(host, h)) for h in imported.hosts)
 
 
 # -- which of them a host has ----------------------------------------------------------------------------------------------
@@ -254,7 +279,7 @@ class ViewerKey(msgspec.Struct, frozen=True, cache_hash=True):
     def sort(self, bindings: Iterable[Binding]) -> list[Binding]:
         """Returns those that the viewer sees, in the order they are tried."""
         seen = [
-            (rank, b.age, b)
+            (rank, not b.is_own_route(self.namespace), b.age, b)
             for b in bindings
             if MESH in b.gateways and (rank := b.rank(self.namespace)) is not None and imports(self.hosts, b)
         ]
@@ -262,24 +287,26 @@ class ViewerKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 @derived
-def virtual_services_of(db: Mesh, host: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
-    """Returns the keys of those that may route a service of that host name, in the order they are tried.
+def virtual_services_of(db: Mesh, host: str, owner: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
+    """Returns the keys of those that may route a service of that host name and namespace, in the order they are tried.
 
     Those that name it; without any, the one with the longest wildcard that covers it.
     """
     name = host.lower()
     if not is_wildcard(name):
-        named = [b for key in virtual_services.keys(db, "host", name) if (b := binding(db, key)) is not None]
+        found = [b for key in virtual_services.keys(db, "host", name) if (b := binding(db, key)) is not None]
+        named = [b for b in found if b.reaches(viewer.namespace, owner)]
         if shown := viewer.sort(named):
             return tuple(b.key for b in shown)
     wild = _wildcards(db, viewer)
-    found = most_specific(name, wild) if wild else None
-    return (wild[found],) if found is not None else ()
+    closest = most_specific(name, wild) if wild else None
+    return (wild[closest],) if closest is not None else ()
 
 
 @hub
 def _wildcard_bindings(db: Mesh) -> tuple[Binding, ...]:
-    return tuple(b for key in virtual_services.keys(db, "wildcard", True) if (b := binding(db, key)) is not None)
+    found = (binding(db, key) for key in virtual_services.keys(db, "wildcard", True))
+    return tuple(b for b in found if b is not None and not b.by_route)
 
 
 @derived

@@ -1,0 +1,16 @@
+"""Numbers of this process as Linux tells them."""
+from __future__ import annotations
+
+import pathlib
+
+_STATUS = pathlib.Path("/proc/self/status")
+
+
+def process_status() -> dict[str, int]:
+    """Returns the numbers of /proc/self/status by name, sizes in KiB; none on a system without it."""
+    try:
+        lines = _STATUS.read_text().splitlines()
+    except OSError:
+        return {}
+    parts = (line.replace(":", " ").split() for line in lines)
+    return {words[0]: int(words[1]) for words in parts if len(words) >= 2 and words[1].isdigit()}

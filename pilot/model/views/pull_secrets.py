@@ -1,0 +1,38 @@
+"""Which proxies are told the secrets by which images of users' extensions are pulled."""
+from __future__ import annotations
+
+from pilot.derive import derived
+from pilot.model.config.object import RegistryKey
+from pilot.model.credential_key import parse_field
+from pilot.model.facets import ExtensionReaderFacet
+from pilot.model.inputs import Mesh
+from pilot.model.views.credential_access import account_of
+from pilot.model.views.kinds.secrets import secrets
+from pilot.model.views.policies import TRAFFIC_EXTENSION, proxy_policies
+from pilot.model.views.proxies import find_proxy
+
+_TYPE, _DATA = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
+
+
+@derived
+def extension_reader_facet(db: Mesh, node_id: str) -> ExtensionReaderFacet:
+    """Returns the extensions of a proxy, and where the secrets of their registries are read for it. A proxy that has not proved to be of its
+    namespace is told no secrets."""
+    proxy = find_proxy(db, node_id)
+    account = account_of(db, proxy)
+    proved = account is not None and account.namespace == proxy.namespace
+    applied = frozenset(proxy_policies(db, node_id).of(TRAFFIC_EXTENSION))
+    return ExtensionReaderFacet(applied, account.cluster if proved and account is not None else None)
+
+
+@derived
+def pull_secret(db: Mesh, namespace: str, named: str, cluster: str) -> str:
+    """Returns the content of the Secret that an extension of a namespace names, in the form of Docker's configuration: that of a cluster, else of
+    the own one. It is "" where there is none of the type; a Secret of another namespace is never meant."""
+    key = parse_field(named, namespace)
+    for where in (cluster, db.settings.registry.cluster_id) if key is not None and key.source != "ConfigMap" else ():
+        assert key is not None
+        found = secrets.get(db, RegistryKey(where, namespace, key.name))
+        if found is not None and found.spec.type == _TYPE and (content := found.spec.data.get(_DATA)):
+            return content.decode(errors="replace")
+    return ""

@@ -11,10 +11,11 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ca.errors import SigningError
+from pilot.lib.call_metrics import CallMetrics, go_name
 from pilot.lib.log import scope
 from protos import ca_pb2
 
-SERVICE = "istio.v1.auth.IstioCertificateService"
+SERVICE, METHOD = "istio.v1.auth.IstioCertificateService", "CreateCertificate"
 IMPERSONATED = "ImpersonatedIdentity"
 CERT_SIGNER = "CertSigner"
 _log = scope("serverca")
@@ -31,6 +32,8 @@ class Observer(Protocol):
     def csr_unauthenticated(self) -> None: ...
     def csr_failed(self, code: str) -> None: ...
     def csr_signed(self) -> None: ...
+    @property
+    def calls(self) -> CallMetrics: ...
 
 
 Sign = Callable[[bytes, Sequence[str], int], list[str]]
@@ -55,9 +58,18 @@ class CertificateService:
     def handlers(self) -> Any:
         """Returns the service for `grpc.aio.Server.add_generic_rpc_handlers`."""
         method = grpc.unary_unary_rpc_method_handler(self._create)
-        return grpc.method_handlers_generic_handler(SERVICE, {"CreateCertificate": method})
+        return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
     async def _create(self, raw: bytes, context: Any) -> bytes:
+        with self._observer.calls.unary(SERVICE, METHOD) as codes:
+            try:
+                return await self._certificate(raw, context)
+            except BaseException:
+                if isinstance(status := context.code(), grpc.StatusCode):
+                    codes.append(go_name(status.value[0]))
+                raise
+
+    async def _certificate(self, raw: bytes, context: Any) -> bytes:
         self._observer.csr_received()
         try:
             identities = await self._authenticate(context)

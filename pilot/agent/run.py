@@ -17,10 +17,13 @@ from pilot.agent.dns_server import DnsServer, read_resolvers
 from pilot.agent.drain import drain, drain_path
 from pilot.agent.envoy import Envoy, build_arguments, write_bootstrap
 from pilot.agent.facts import Facts, gather_facts
+from pilot.agent.grpc_bootstrap import build_grpc_bootstrap, grpc_bootstrap_path, write_grpc_bootstrap
 from pilot.agent.identity import Identity
 from pilot.agent.memory import prepare, release
 from pilot.agent.merged_metrics import Target, parse_targets
 from pilot.agent.metrics import AgentMetrics
+from pilot.agent.module_files import make_modules, purge_forever
+from pilot.agent.modules.rewrite import ModuleRewriter
 from pilot.agent.name_table import NAME_TABLE, NameTable
 from pilot.agent.own_subscriptions import OwnSubscriptions
 from pilot.agent.proxy_bootstrap import build_proxy_bootstrap, xds_socket
@@ -80,7 +83,8 @@ class Agent:
         self._dns = DnsServer(self._names, resolvers.servers, settings.dns.timeout.seconds, self._metrics)
         self._dns_address = parse_address("variable DNS_PROXY_ADDR", settings.dns.address)
         own = OwnSubscriptions({NAME_TABLE: self._names.take} if self._answers_names else {})
-        self._xds = XdsProxy(upstream, own, self._metrics)
+        self._modules = make_modules(settings.modules, self._config.config_path, self._metrics)
+        self._xds = XdsProxy(upstream, own, self._metrics, ModuleRewriter(self._modules, self._metrics).rewrite)
         self._bootstrap = build_proxy_bootstrap(facts, settings)
         self._end, self._loop = asyncio.Event(), asyncio.get_running_loop()
         self._status = StatusServer(self._config.status_port, self._pages())
@@ -94,9 +98,11 @@ class Agent:
         server, beside = await self._identity.start()
         if server is not None:
             stack.push_async_callback(server.stop, None)
-        for work in (*beside, _release_memory()):
+        for work in (*beside, _release_memory(), purge_forever(self._modules, self._settings.modules)):
             _start(stack, work)
         await self._serve_xds(stack)
+        if path := grpc_bootstrap_path(self._facts, self._settings):
+            write_grpc_bootstrap(path, build_grpc_bootstrap(self._facts, self._settings))
         if self._answers_names:
             await self._dns.start(*self._dns_address)
             stack.push_async_callback(self._dns.stop)

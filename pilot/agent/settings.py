@@ -87,6 +87,17 @@ class CertificateSettings:
 
 
 @dataclasses.dataclass(frozen=True)
+class GrpcSettings:
+    """Applications that use gRPC's own xDS client."""
+
+    bootstrap: str = setting(
+        "", "File to which the bootstrap of gRPC's xDS client is written; empty: grpc-bootstrap.json beside Envoy's, where ISTIO_META_GENERATOR is "
+        "grpc.",
+        env="GRPC_XDS_BOOTSTRAP",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class StatusSettings:
     """Readiness, probes of the application, metrics."""
 
@@ -105,6 +116,26 @@ class DnsSettings:
 
 
 @dataclasses.dataclass(frozen=True)
+class ModuleSettings:
+    """Wasm modules, fetched for Envoy."""
+
+    life: Duration = setting(parse_duration("24h"), "Time after which a module that nothing refers to is removed.", env="WASM_MODULE_EXPIRY")
+    purge: Duration = setting(parse_duration("1h"), "Time between looks for such modules.", env="WASM_PURGE_INTERVAL")
+    insecure: tuple[str, ...] = setting(
+        (), "Hosts of registries and servers that are not verified, with their ports, and may speak plain HTTP; * for all.",
+        env="WASM_INSECURE_REGISTRIES",
+    )
+    retries: int = setting(5, "Times that a fetch is tried again that failed for the time being.", env="WASM_HTTP_REQUEST_MAX_RETRIES")
+    allowed: tuple[str, ...] = setting(
+        (), "Blocks of addresses that modules are fetched from though they are private, such as those of a registry in the cluster.",
+        env="ALLOWED_CIDRS_IN_WASM_FETCH",
+    )
+    blocked: tuple[str, ...] = setting((), "Blocks of addresses that modules are never fetched from.", env="BLOCKED_CIDRS_IN_WASM_FETCH")
+    largest: int = setting(256 * 1024 * 1024, "Bytes of a module or layer; one that has more is not taken.", env="WASM_MODULE_MAX_BYTES")
+    extra_roots: str = setting("", "File with more roots for registries and servers of modules.", env="WASM_EXTRA_ROOTS")
+
+
+@dataclasses.dataclass(frozen=True)
 class AgentSettings:
     """Holds what flags and environment say. Durations are nanoseconds, as everywhere."""
 
@@ -112,6 +143,8 @@ class AgentSettings:
     envoy: EnvoySettings = section(EnvoySettings(), "Envoy")
     control_plane: ControlPlaneSettings = section(ControlPlaneSettings(), "Control plane and authority")
     certificate: CertificateSettings = section(CertificateSettings(), "Certificate of the workload")
+    grpc: GrpcSettings = section(GrpcSettings(), "gRPC without a proxy")
     status: StatusSettings = section(StatusSettings(), "Readiness, probes, metrics")
     dns: DnsSettings = section(DnsSettings(), "Names")
+    modules: ModuleSettings = section(ModuleSettings(), "Wasm modules")
     log: LogSettings = section(LogSettings(), "Logs")

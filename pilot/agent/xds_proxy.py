@@ -14,10 +14,13 @@ from typing import Any, Protocol
 
 import grpc
 
+from pilot.agent.envelope import read_type_url
+from pilot.agent.modules.rewrite import Rewrite
 from pilot.agent.own_subscriptions import OwnSubscriptions
 from pilot.agent.sockets import EOF
 from pilot.agent.upstream import Unreachable, Upstream
 from pilot.lib.log import scope
+from pilot.lib.xds_types import EXTENSION
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 SOTW, DELTA = "StreamAggregatedResources", "DeltaAggregatedResources"
@@ -34,11 +37,52 @@ class Observer(Protocol):
     def envoy_ended(self, by: str) -> None: ...
 
 
-class XdsProxy:
-    """The service. `own` are the agent's subscriptions, which ride on Envoy's stream and never reach Envoy."""
+class Downwards:
+    """Envoy's end of a stream. Responses with the configuration of extensions wait in a line of their own while modules are fetched for them; all
+    others are written as they come."""
 
-    def __init__(self, upstream: Upstream, own: OwnSubscriptions, observer: Observer) -> None:
-        self._upstream, self._own, self._observer = upstream, own, observer
+    def __init__(self, context: Any, rewrite: Rewrite | None, delta: bool) -> None:
+        self._context, self._rewrite, self._delta = context, rewrite, delta
+        self._lock, self._waiting = asyncio.Lock(), asyncio.Queue[bytes]()
+        self._worker: asyncio.Task[None] | None = None
+        self._thread: futures.ThreadPoolExecutor | None = None
+
+    async def write(self, raw: bytes) -> None:
+        if self._rewrite is None or read_type_url(raw) != EXTENSION:
+            await self._pass(raw)
+            return
+        self._waiting.put_nowait(raw)
+        if self._worker is None:
+            self._thread = futures.ThreadPoolExecutor(1, "extensions")
+            self._worker = asyncio.create_task(self._rewrite_all(self._rewrite, self._thread))
+
+    def end(self) -> None:
+        """Drops what waits; a fetch that is under way ends by its time."""
+        if self._worker is not None:
+            self._worker.cancel()
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _rewrite_all(self, rewrite: Rewrite, thread: futures.Executor) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            raw = await self._waiting.get()
+            try:
+                await self._pass(await loop.run_in_executor(thread, rewrite, raw, self._delta))
+            except Exception:  # a bug of ours: Envoy keeps what it has
+                _log.exception("the configuration of extensions cannot be passed on")
+
+    async def _pass(self, raw: bytes) -> None:
+        async with self._lock:
+            await self._context.write(raw)
+
+
+class XdsProxy:
+    """The service. `own` are the agent's subscriptions, which ride on Envoy's stream and never reach Envoy; `rewrite` is what happens to the
+    configuration of extensions, in a thread, while everything else goes on."""
+
+    def __init__(self, upstream: Upstream, own: OwnSubscriptions, observer: Observer, rewrite: Rewrite | None = None) -> None:
+        self._upstream, self._own, self._observer, self._rewrite = upstream, own, observer, rewrite
 
     def handlers(self) -> Any:
         """Returns what `grpc.aio.Server.add_generic_rpc_handlers` takes."""
@@ -62,8 +106,9 @@ class XdsProxy:
         call = channel.stream_stream(f"/{SERVICE}/{method}")(iter(requests.get, None), metadata=metadata)
         upwards = asyncio.create_task(self._up(context, requests, method == DELTA))
         reader = futures.ThreadPoolExecutor(1, "xds")
+        to_envoy = Downwards(context, self._rewrite, method == DELTA)
         try:
-            await self._down(call, context, requests, reader, method == DELTA)
+            await self._down(call, to_envoy, requests, reader, method == DELTA)
         except grpc.RpcError:
             self._failed(call)
             await context.abort(call.code(), call.details() or "")
@@ -74,6 +119,7 @@ class XdsProxy:
             call.cancel()
             requests.put(None)
             upwards.cancel()
+            to_envoy.end()
             reader.shutdown(wait=False)
             channel.close()
         self._observer.upstream_ended("closed")
@@ -88,14 +134,16 @@ class XdsProxy:
             own = []
         requests.put(None)
 
-    async def _down(self, call: Any, context: Any, requests: queue.SimpleQueue[bytes | None], reader: futures.Executor, delta: bool) -> None:
+    async def _down(
+        self, call: Any, to_envoy: Downwards, requests: queue.SimpleQueue[bytes | None], reader: futures.Executor, delta: bool
+    ) -> None:
         """Passes on what the control plane says, one message after the other, until it ends the stream."""
         loop = asyncio.get_running_loop()
         while (raw := await loop.run_in_executor(reader, next, call, None)) is not None:
             self._observer.xds_response()
             answer = self._own.take(raw, delta)
             if answer is None:
-                await context.write(raw)
+                await to_envoy.write(raw)
             else:
                 requests.put(answer)
                 self._observer.xds_request()

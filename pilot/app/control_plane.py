@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import signal
 import sys
 import time
@@ -13,15 +14,18 @@ import uvloop
 from aiohttp import web
 
 from pilot.app.authentication import Entrance
+from pilot.app.config_sources import ConfigSources
 from pilot.app.controlz import ControlzPort
 from pilot.app.debug_access import HttpIdentities, over_xds
 from pilot.app.first_load import FirstLoad, HeldClock
+from pilot.app.gateway_names import make_gateway_names
 from pilot.app.key_sets import make_key_sets
 from pilot.app.kubernetes import Kubernetes, Target, find_credentials, mesh_file_paths
 from pilot.app.memory import GiveBack, find_trim
 from pilot.app.notices import Notices
 from pilot.app.options import check_sources, parse_addresses, parse_aliases
 from pilot.app.part import Part, Parts
+from pilot.app.patch_status import PatchStatus
 from pilot.app.ports import GrpcPort, GrpcServices, HttpPort, SecurePort
 from pilot.app.secret_review import SecretReview
 from pilot.app.security import Security
@@ -31,17 +35,20 @@ from pilot.app.told_roots import ToldRoots
 from pilot.app.webhooks import Webhooks
 from pilot.app.writers import Writers
 from pilot.debug.application import add_debug, application, not_found
+from pilot.debug.health import Health
 from pilot.debug.sources import Sources
 from pilot.ingest.batch import Batch, Clock, Commit, Timer
 from pilot.ingest.checking import Checking
 from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
 from pilot.ingest.decode import Origin
 from pilot.ingest.file_source import FileSource
+from pilot.ingest.kube_kinds import read_kinds
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.log import scope, watch_drops
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics import CHANGES, PUSHES, Metrics
+from pilot.model.catalogue import Catalogue
 from pilot.model.checks.listed import CHECKS
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.inputs import EVERY_ACCOUNT, Mesh
@@ -51,6 +58,7 @@ from pilot.serve.ads import Ads
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import limits_of
 from pilot.serve.http import add_ready
+from pilot.serve.object_access import CheckObjectAccess, anybody_may, only
 from pilot.serve.pusher import Pusher
 from pilot.serve.secret_access import SecretAccess
 from pilot.serve.server import make_server
@@ -58,9 +66,16 @@ from pilot.serve.stream_limits import stream_limits_of
 from pilot.settings import Settings
 from pilot.translate.profile import plan
 from pilot.translate.profile.gateway_problems import ROUTERS
+from pilot.translate.profile.patch_problems import ENVOY_FILTERS
+from pilot.writers.entries_in_memory import EntriesInMemory, MemoryTerms
 
+KUBERNETES_RANK = 10_000
+"""Rank of what the API server has: folders of flags come before it, sources of the mesh config before or after."""
+REGISTERED_RANK = 1_000_000
+"""Rank of workloads that register themselves in memory: what users declare comes before it."""
 SWEEP_SECONDS = 10.0
 GIVE_BACK_SECONDS = 60.0
+HEALTH_SECONDS = 10.0
 SWITCH_SECONDS = 0.001
 """Time after which a thread that reads files lets the event loop run, each time the loop has waited for anything."""
 _log = scope("default")
@@ -91,29 +106,42 @@ class ControlPlane:
         folders = parse_config_folders(settings.ingest.config_dirs, settings.mesh.registry.cluster_id, needed=credentials is None)
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
-        self.db = Mesh(settings.mesh)
+        self.db = Mesh(settings.mesh, environment=os.environ)
+        self._read = Catalogue(read_kinds(self.db.catalogue, settings.kubernetes.ignored, settings.kubernetes.included))
         self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._checking.reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
         self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)
         self._clock = HeldClock(clock or _LoopClock())
         self._notices = Notices(self.db, self.discovery, self.metrics, self._clock)
         self.metrics.count_nodes(lambda: len(self.db))
+        self.metrics.clusters(1, len({folder.cluster for folder in folders} - {settings.mesh.registry.cluster_id}))
+        if settings.debug.cache_metrics:
+            self.discovery.counts_cache = True
+            self.metrics.count_cache(self.discovery.count_kept, self.db.count_inputs, lambda: self.discovery.reads)
+        if settings.debug.queue_metrics:
+            self.metrics.count_queues({CHANGES: lambda: len(self._batch), PUSHES: self.discovery.count_waiting})
         self.db.on_failure = self._notices.failed
         self.problems = ProblemStore(self._notices.noticed, self.metrics.config_problems)
-        self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS))
+        self._health = Health(self.db, self.discovery, self.problems, self.metrics.health)
+        self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS))
         self._batch = Batch(self.db, self._clock, settings.ingest.debounce_after, settings.ingest.debounce_max, self._committed)
         self._key_sets = make_key_sets(settings, self.db, self._batch, self.problems, self.metrics)
+        self._gateway_names = make_gateway_names(settings, self.db, self._batch, self.problems)
         self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}
         ledger = Ledger(self.problems)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
-        target = Target(self.db, self._batch, ledger, self.problems, self.metrics)
-        self.kubernetes = Kubernetes(credentials, settings, target, len(folders), self._aliases) if credentials is not None else None
+        target = Target(self.db, self._read, self._batch, ledger, self.problems, self.metrics)
+        self.kubernetes = Kubernetes(credentials, settings, target, KUBERNETES_RANK, self._aliases) if credentials is not None else None
+        self._config_sources = ConfigSources(settings, target, KUBERNETES_RANK, self.kubernetes.read_secret if self.kubernetes is not None else None)
         asked = (self.kubernetes.reviewers, self.kubernetes.keep_root) if self.kubernetes is not None else ()
         self.security = Security(settings, self._mesh_config, self._aliases, self.metrics, *asked)
         self.webhooks = Webhooks(settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1"))
         self._writers = Writers(self.kubernetes, settings, self.db, self.security.authority) if self.kubernetes is not None else None
+        self._entries = self._make_entries(ledger)
         if self._writers is not None and self._writers.entries is not None:
             self.discovery.lifecycle = self._writers.entries
+        elif self._entries is not None:
+            self.discovery.lifecycle = self._entries
         self._secret_access = self._make_secret_access({folder.cluster for folder in folders})
         self.parts = Parts(tuple(self._make_parts()))
         self._end = asyncio.Event()
@@ -150,7 +178,11 @@ class ControlPlane:
     def _committed(self, commit: Commit) -> None:
         self._checking.reached(commit.hit)
         self._key_sets.reached(commit.hit)
+        if self._gateway_names is not None:
+            self._gateway_names.reached(commit.hit)
         self._notices.committed(commit)
+        if any(table == "mesh" for table, _, _ in commit.edits):
+            self._config_sources.configured(self._mesh_config())
         if self._writers is not None:
             self._writers.committed(commit)
         self.webhooks.committed(commit)
@@ -164,11 +196,18 @@ class ControlPlane:
         if self.addresses.controlz is not None:
             yield self._port("ControlZ", ControlzPort(self.addresses.controlz, self.metrics, self.end))
         mesh_files = MeshFiles(*mesh_file_paths(self.settings), self._batch, self.problems)
-        yield Part("the first load", FirstLoad(mesh_files, self.files, self.kubernetes, self._batch, self._clock).start)
+        first = FirstLoad(mesh_files, self.files, self.kubernetes, self._config_sources, self._batch, self._clock)
+        yield Part("the first load", first.start, self._config_sources.stop)
         yield Part("the key sets of issuers", self._key_sets.start, self._key_sets.stop)
+        if self._gateway_names is not None:
+            yield Part("the host names of gateways", self._gateway_names.start, self._gateway_names.stop)
         access = (self._secret_access.sweep,) if self._secret_access is not None else ()
         sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.pusher.sweep, *access))
         yield Part("the sweeper", sweeper.start, sweeper.stop)
+        patches = (PatchStatus(self.db, self.metrics).check,) if self.settings.debug.patch_metrics else ()
+        looks = Sweeper(self._clock, HEALTH_SECONDS, (self._health.check, *patches))
+        yield Part("looking at the health of the mesh", stop=self._health.stop)
+        yield Part("the clock of that", looks.start, looks.stop)
         memory = Sweeper(self._clock, GIVE_BACK_SECONDS, (GiveBack(find_trim()),))
         yield Part("giving memory back", memory.start, memory.stop)
         if self._secret_access is not None:
@@ -182,9 +221,12 @@ class ControlPlane:
         yield from self.webhooks.parts()
         if self.addresses.webhooks is not None:
             yield self._port("webhooks", self.webhooks.make_port(self.addresses.webhooks, lambda: self.ready))
+        if self._entries is not None:
+            yield Part("registering workloads", self._entries.start, self._entries.stop)
         yield Part("following the mesh config", mesh_files.start, mesh_files.stop)
         for files in self.files:
             yield Part(f"following {files.folder}", files.start, files.stop)
+        yield Part("following the sources of the mesh config", self._config_sources.follow)
         if self.kubernetes is not None and self._writers is not None:
             yield Part("following the API server", stop=self.kubernetes.stop)
             yield Part("writing to the API server", self._writers.start, self._writers.stop)
@@ -199,10 +241,14 @@ class ControlPlane:
         limits, (meet, authenticate) = stream_limits_of(self.settings.serve), entrance
         ads = Ads(
             self.discovery, self.pusher, self.metrics, self._admission, self._aliases, limits, authenticate, meet, self.security.authorize,
-            over_xds(self._sources),
+            over_xds(self._sources), self._object_access(),
         )  # fmt: skip
         certificates = self.security.certificates(entrance)
         return GrpcServices(name, address, tuple(served.handlers() for served in (ads, certificates) if served is not None), ads.connections)
+
+    def _object_access(self) -> CheckObjectAccess:
+        """Returns who may ask for configuration objects."""
+        return only(lambda: self._mesh_config().root_namespace) if self.settings.authentication.objects_for_root else anybody_may
 
     def _grpc_port(self, services: GrpcServices) -> GrpcPort | SecurePort:
         if services.address is self.addresses.secure:
@@ -210,6 +256,15 @@ class ControlPlane:
         assert services.address is not None
         server = make_server(self.settings.serve, services.handlers)
         return GrpcPort(server, services.address, services.connections, self.settings.process.shutdown_duration)
+
+    def _make_entries(self, ledger: Ledger) -> EntriesInMemory | None:
+        """Returns what registers workloads in this process alone; None where they are written, or not registered."""
+        kubernetes, registry = self.settings.kubernetes, self.settings.mesh.registry
+        if not kubernetes.registration or (self._writers is not None and self._writers.entries is not None):
+            return None
+        terms = MemoryTerms(kubernetes.registration_grace.seconds, kubernetes.registration_identity)
+        part = ledger.source(REGISTERED_RANK, "registered workloads")
+        return EntriesInMemory(self.db, self._batch, part, Origin(registry.cluster_id), terms, self.metrics.kubernetes)
 
     def _make_secret_access(self, clusters_of_files: set[str]) -> SecretAccess | None:
         """Returns what asks which accounts may read Secrets; None without an API server, where every account may read those of its namespace."""
@@ -229,14 +284,17 @@ class ControlPlane:
         ingest, own = self.settings.ingest, self.settings.mesh.registry.cluster_id
         origin = Origin(folder.cluster, folder.cluster == own, ingest.revision)
         part = ledger.source(rank, folder.path)
-        return FileSource(folder.path, self._batch, part, origin, self.db.catalogue, ingest.largest_file, ingest.state_dir)
+        return FileSource(folder.path, self._batch, part, origin, self._read, ingest.largest_file, ingest.state_dir)
 
     @functools.cached_property
     def _sources(self) -> Sources:
         """Returns what debug pages show, whichever way they are asked for."""
         identify = HttpIdentities(self.security.secure.authenticate)
         problems, debug, pod = (lambda: self.problems), self.settings.debug, self.settings.process.pod_name
-        return Sources(self.db, self.metrics, self.discovery, problems, debug, identify, pod, templates=lambda: self.webhooks.templates)
+        return Sources(
+            self.db, self.metrics, self.discovery, problems, debug, identify, pod,
+            templates=lambda: self.webhooks.templates, health=lambda: self._health.found,
+        )  # fmt: skip
 
     def _make_http_ports(self) -> Iterator[Part]:
         """Yields the ports of readiness, and of debug pages and metrics, which may be the same one."""

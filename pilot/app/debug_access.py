@@ -1,7 +1,7 @@
 """Debug pages for callers that are not on this machine: over HTTP and over xDS, by what they have proved."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import grpc
 
@@ -17,12 +17,11 @@ _STATUS = {400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENT
 def over_xds(sources: Sources) -> Ask:
     """Returns who answers debug pages over xDS."""
 
-    def answer(type_url: str, names: Sequence[str], identity: str) -> Callable[[], Answer]:
+    async def answer(type_url: str, names: Sequence[str], identity: str) -> Answer:
         try:
-            make = ask(sources, type_url, names, (identity,) if identity else ())
+            return Answer(*await ask(sources, type_url, names, (identity,) if identity else ()))
         except Refused as refused:
             raise QuestionError(_STATUS[refused.status], refused.text or "authorization failed") from refused
-        return lambda: Answer(*make())
 
     return answer
 

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pilot.app.config_sources import ConfigSources
 from pilot.app.kubernetes import Kubernetes
 from pilot.ingest.batch import Batch, Clock, Timer
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
+from pilot.model.config.mesh_config import MeshConfig
 
 _log = scope("default")
 YOUNG = 50_000
@@ -23,9 +25,11 @@ class FirstLoad:
     """Fills the tables in one commit."""
 
     def __init__(
-        self, mesh_files: MeshFiles, files: Sequence[FileSource], kubernetes: Kubernetes | None, batch: Batch, clock: HeldClock
-    ) -> None:
-        self._mesh_files, self._files, self._kubernetes, self._batch, self._clock = mesh_files, files, kubernetes, batch, clock
+        self, mesh_files: MeshFiles, files: Sequence[FileSource], kubernetes: Kubernetes | None, sources: ConfigSources, batch: Batch,
+        clock: HeldClock,
+    ) -> None:  # fmt: skip
+        self._mesh_files, self._files, self._kubernetes, self._sources = mesh_files, files, kubernetes, sources
+        self._batch, self._clock = batch, clock
 
     async def start(self) -> None:
         """Reads beside the event loop, which answers /ready meanwhile. StartError where a folder cannot be read, or a kubeconfig not be used."""
@@ -35,16 +39,33 @@ class FirstLoad:
             self._mesh_files.load_initial()
             count = sum([await asyncio.to_thread(source.load_initial) for source in self._files])
             if self._kubernetes is not None:
-                await self._kubernetes.start()
+                await self._kubernetes.start(self._open_sources)
+            else:
+                self._open_sources()
+            count += await self._sources.load()
             self._clock.release()
             self._batch.flush()
             gc.freeze()
-        except OSError as error:
+        except BaseException as error:
+            await self._sources.stop()
+            if self._kubernetes is not None:
+                await self._kubernetes.stop()
+            if not isinstance(error, OSError):
+                raise
             raise StartError(f"--configDir: {error.filename}: {error.strerror or error}") from error
         finally:
             gc.enable()
         gc.set_threshold(YOUNG, 100, 100)
         _log.info("read %d files in %.1f s", count, time.monotonic() - started)
+
+
+    def _open_sources(self) -> bool:
+        """Opens the sources that the mesh config names; returns whether configuration is read from the API server: where nothing else is named,
+        or it is named too."""
+        mesh = self._batch.waiting("mesh", "mesh")
+        named = mesh.config_sources if isinstance(mesh, MeshConfig) else ()
+        self._sources.open(named)
+        return self._sources.has_kubernetes if named else not self._files
 
 
 class HeldClock:

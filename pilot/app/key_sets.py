@@ -4,11 +4,11 @@ from __future__ import annotations
 import ssl
 
 from pilot.ingest.batch import Batch
-from pilot.ingest.jwks.addresses import AddressRules
 from pilot.ingest.jwks.client import JwksClient, make_tls
 from pilot.ingest.jwks.follower import KeySets
 from pilot.ingest.jwks.store import KeyStore
 from pilot.ingest.problems import ProblemStore
+from pilot.lib.address_rules import AddressRules
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.model.inputs import Mesh

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Clock, Commit
-from pilot.ingest.events import count_events, count_updates, push_reasons
+from pilot.ingest.events import count_events, count_updates, first_and_more, push_reasons
 from pilot.ingest.problems import log_problem
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
@@ -12,7 +12,7 @@ from pilot.model.problem import Problem, Severity
 from pilot.model.views.services import service_refs
 from pilot.serve.discovery import Discovery
 
-_log = scope("default")
+_log, _ads = scope("default"), scope("ads")
 
 
 class Notices:
@@ -21,18 +21,28 @@ class Notices:
     def __init__(self, db: Mesh, discovery: Discovery, metrics: Metrics, clock: Clock) -> None:
         self._db, self._discovery, self._metrics, self._clock = db, discovery, metrics, clock
         self._services = db.watch(service_refs)
+        self._event = 0
+        self._last_push: float | None = None
 
     def committed(self, commit: Commit) -> None:
         """Called when a batch of changes is in the tables."""
         catalogue, metrics = self._db.catalogue, self._metrics
-        woken = self._discovery.wake(commit.hit, push_reasons(catalogue, commit))
+        self._event += 1
+        now = self._clock.time()
+        since = "" if self._last_push is None else f", {now - self._last_push:.3f}s since last push"
+        is_forced = any(catalogue.find_by_table(table) is None for table, _, _ in commit.edits)
+        text = "Push debounce stable[%d] %d for config %s: %.3fs since last change%s, forced=%s"
+        _ads.info(text, self._event, commit.arrivals, first_and_more(catalogue, commit), now - commit.last, since, str(is_forced).lower())
+        self._last_push = now
+        woken = self._discovery.wake(commit.hit, push_reasons(catalogue, commit), self._event)
         count_updates(metrics, catalogue, commit)
         count_events(metrics, catalogue, commit)
         metrics.committed(commit.took)
         metrics.debounced(self._clock.time() - commit.first)
         self._db.refresh(self._services)
         metrics.counted(0 if self._services.value is UNSET else len(self._services.value), len(self._db.virtual_services))
-        _log.info("%d changes, %d proxies concerned", len(commit.edits), woken)
+        services = 0 if self._services.value is UNSET else len(self._services.value)
+        _ads.info("XDS: Pushing Services:%d ConnectedEndpoints:%d Version:%s", services, woken, self._discovery.version)
 
     def noticed(self, problem: Problem) -> None:
         """Called with a user's mistake that was not there before."""

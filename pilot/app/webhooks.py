@@ -17,12 +17,14 @@ from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
 from pilot.model.catalogue import CATALOGUE
 from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.object import RegistryKey
+from pilot.model.config.object import RegistryKey, age
 from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.proxy_configs import proxy_configs
 from pilot.serve.address import Address
 from pilot.serve.http import add_ready
 from pilot.settings import Settings
 from webhook.inject.openshift import proxy_ids
+from webhook.inject.proxy_config import ProxyConfigObject
 from webhook.inject.request import PROXY_ID
 from webhook.server.application import Webhooks as Application
 from webhook.server.folder import ConfigFolder
@@ -46,6 +48,7 @@ class Webhooks:
         around = Surroundings(
             mesh,
             self._is_native,
+            proxy_configs=self._proxy_configs,
             proxy_ids=self._proxy_ids if openshift else lambda _: (PROXY_ID, PROXY_ID),
             resets_users=openshift,
             revision=settings.ingest.revision,
@@ -124,6 +127,19 @@ class Webhooks:
         rows = {key.name: row.spec.status.node_info.kubelet_version for key, row in list(self._db.nodes.rows()) if key.cluster == cluster}
         versions = [rows[node]] if node in rows else list(rows.values())
         return bool(versions) and all(_minor(version) >= NATIVE_SINCE for version in versions)
+
+    def _proxy_configs(self) -> Iterator[ProxyConfigObject]:
+        """Yields the objects of the kind ProxyConfig, oldest first."""
+        found = (proxy_configs.get(self._db, key) for key in proxy_configs.all_keys(self._db))
+        for o in sorted((o for o in found if o is not None), key=age):
+            yield ProxyConfigObject(
+                o.namespace,
+                o.created,
+                o.spec.selector.match_labels if o.spec.selector is not None else {},
+                o.spec.concurrency,
+                o.spec.environment_variables,
+                o.spec.image.image_type if o.spec.image is not None else "",
+            )
 
     def _proxy_ids(self, namespace: str) -> tuple[int, int]:
         key = RegistryKey(self._key.cluster, "", namespace)

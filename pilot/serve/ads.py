@@ -15,10 +15,11 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.message import DecodeError
 from grpc import aio
 
+from pilot.lib.call_metrics import go_name
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut, one_line
-from pilot.lib.xds_types import HEALTH, find_type, is_question
+from pilot.lib.xds_types import HEALTH, find_type, is_object, is_question, short_name
 from pilot.model.proxy import NodeError, NodeType, Proxy
 from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection, nothing
@@ -28,6 +29,7 @@ from pilot.serve.identity import Authenticate, Authorize, Caller, IdentityError,
 from pilot.serve.lifecycle import RegistrationError
 from pilot.serve.messages import random_uuid
 from pilot.serve.node import parse_node
+from pilot.serve.object_access import CheckObjectAccess, nobody_may
 from pilot.serve.pusher import Pusher
 from pilot.serve.questions import Ask, QuestionError, encode_answer, names_asked, no_answer
 from pilot.serve.session import Session
@@ -39,14 +41,15 @@ EOF: Any = aio.EOF  # type: ignore[attr-defined]
 LAST_WRITE_SECONDS = 1.0
 STATUS_LENGTH = 500
 REQUEST = {"proxyrequest": 1}
-_log = scope("ads")
+_log, _delta = scope("ads"), scope("delta")
 
 
 class Ads:
     """The service of one port. A stream is one task that reads and one that writes.
 
     `meet` says from where a call comes, `authenticate` who makes it, and
-    `authorize` which of the identities may be the proxy. `connections` are those of this port.
+    `authorize` which of the identities may be the proxy. `ask` answers questions, `check_object_access` says who may ask for configuration
+    objects. `connections` are those of this port.
     """
 
     def __init__(
@@ -61,8 +64,9 @@ class Ads:
         meet: Meet = plain_caller,
         authorize: Authorize = verified_identity,
         ask: Ask = no_answer,
+        check_object_access: CheckObjectAccess = nobody_may,
     ) -> None:
-        self._ask = ask
+        self._ask, self._check_object_access = ask, check_object_access
         self._limits, self._authenticate, self._meet, self._authorize = limits, authenticate, meet, authorize
         self.connections: dict[Connection, None] = {}
         self._discovery, self._pusher, self._metrics, self._admission, self._aliases = discovery, pusher, metrics, admission, aliases
@@ -106,13 +110,14 @@ class Ads:
         try:
             connection = self._discovery.connect(request.node.id, proxy, address, session)
             self.connections[connection] = None
-            _log.info("ADS: new connection for node:%s", connection.id)
+            is_delta = isinstance(request, discovery_pb2.DeltaDiscoveryRequest)
+            (_delta if is_delta else _log).info("ADS: new %sconnection for node:%s", "delta " if is_delta else "", connection.id)
             try:
                 await self._serve(context, parse, connection, request)
             finally:
                 del self.connections[connection]
                 self._discovery.closed(connection)
-                _log.info("ADS: %s %s terminated", address, connection.id)
+                _log.info('ADS: "%s" %s terminated', address, connection.id)
         finally:
             self._discovery.lifecycle.closed(proxy)
 
@@ -194,6 +199,8 @@ class Ads:
             if is_question(request.type_url):
                 await self._answer(context, connection, request)
             else:
+                if is_object(request.type_url):
+                    await self._admit(context, connection, request.type_url)
                 self._receive(connection, request)
             if excess := self._limits.excess(connection.session):
                 _log.warning("ADS: %s is ended: %s", connection.id, excess)
@@ -203,18 +210,26 @@ class Ads:
                 return
             request = await self._parsed(context, parse, raw)
 
+    async def _admit(self, context: Any, connection: Connection, type_url: str) -> None:
+        """Ends the stream of somebody who may not have objects."""
+        try:
+            self._check_object_access(connection.proxy.identity)
+        except QuestionError as error:
+            _log.warning("ADS: %s is refused %s: %s", connection.id, type_url, error)
+            await context.abort(*error.args)
+
     async def _answer(self, context: Any, connection: Connection, request: Any) -> None:
         """Answers a question; what only acknowledges an answer is none."""
         if request.response_nonce or request.HasField("error_detail"):
             return
         try:
-            make = self._ask(request.type_url, names_asked(request), connection.proxy.identity)
+            answer = await self._ask(request.type_url, names_asked(request), connection.proxy.identity)
         except QuestionError as error:
             _log.warning("ADS: %s is refused %s: %s", connection.id, request.type_url, error)
             await context.abort(*error.args)
         version = self._discovery.version
         nonce = version + random_uuid()
-        connection.said.append(await asyncio.to_thread(lambda: encode_answer(make(), request, version, nonce)))
+        connection.said.append(await asyncio.to_thread(lambda: encode_answer(answer, request, version, nonce)))
         connection.mark(time.monotonic(), REQUEST)
 
     def _receive(self, connection: Connection, request: Any) -> None:
@@ -227,9 +242,10 @@ class Ads:
         if received.rejected is not None:
             code, message = received.rejected
             self._metrics.rejected(request.type_url, connection.proxy.id, code)
-            _log.warning("ADS: %s rejected %s: %s", connection.id, request.type_url, message)
+            _log.warning("ADS:%s: ACK ERROR %s %s:%s", short_name(request.type_url).upper(), connection.id, go_name(code), message)
         elif received.stale:
             self._metrics.expired_nonce(request.type_url)
+        self._discovery.answered(connection)
         if connection.session.is_due:
             self._pusher.release_soon(connection)
         if connection.session.owes():

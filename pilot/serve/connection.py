@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from pilot.derive import UNSET, Node
 from pilot.lib.log import scope
@@ -13,6 +13,7 @@ from pilot.serve.feed import Feed, Feeds
 from pilot.serve.session import Response, Session
 from pilot.serve.snapshot import TypeState
 from pilot.serve.subscription import Subscription
+from pilot.translate.profile.objects import object_groups
 from pilot.translate.profile.plan import Group, Plan
 
 _log = scope("ads")
@@ -28,6 +29,7 @@ class Connection:
     `proxy_key` is the key of its row in `Mesh.proxies`. `dirty_since` is when something changed first that has not been looked at yet,
     monotonic, or None; `changed` is set then. It is `busy` while it is looked at and written. Once `finished`, nothing more is written. `end`
     makes the stream end when what is being written is out, `abort` at once. `said` are messages that are to be written before anything else.
+    `events` are the numbers of those that concern it and have not been looked at yet.
     """
 
     def __init__(self, number: int, proxy_key: str, proxy: Proxy, address: str, connected_at: float, session: Session) -> None:
@@ -37,6 +39,8 @@ class Connection:
         self.dirty_since: float | None = None
         self.busy = self.finished = False
         self.reasons: Mapping[str, int] = {}
+        self.events: tuple[int, ...] = ()
+        self._under_way: tuple[int, ...] = ()
         self.said: deque[bytes] = deque()
         self.end: Callable[[], None] = nothing
         self.abort: Callable[[], None] = nothing
@@ -87,8 +91,27 @@ class Connection:
         """Starts to look at what changed; returns when the first of it did, monotonic."""
         assert self.dirty_since is not None
         since, self.dirty_since, self.busy = self.dirty_since, None, True
+        if self.events:
+            self.events, self._under_way = (), self._under_way + self.events
         self.changed.clear()
         return since
+
+    def take_answered(self) -> tuple[int, ...]:
+        """Returns the events all of whose consequences the proxy has answered by now, each once; () while something is on its way."""
+        if not self._under_way or self.busy or any(watch.nonce_sent != watch.nonce_acked and not watch.last_error for watch in self.watches.values()):
+            return ()
+        found, self._under_way = self._under_way, ()
+        return found
+
+    @property
+    def refuses(self) -> bool:
+        """Returns whether the proxy has refused the last response of some type."""
+        return any(watch.last_error for watch in self.watches.values())
+
+    def take_unanswered(self) -> tuple[int, ...]:
+        """Returns the events that the proxy has not answered, for when it goes."""
+        found, self.events, self._under_way = self._under_way + self.events, (), ()
+        return found
 
     def next_response(self, plan: Node, feeds: Feeds[Connection]) -> Response | None:
         """Returns the first response that the proxy lacks by its plan, None if it has everything."""
@@ -105,6 +128,10 @@ class Connection:
     def nodes(self) -> tuple[Node, ...]:
         """Returns the derived groups that it follows."""
         return tuple(watched.node for feed in self._feeds.values() for watched in feed.watched)
+
+    def kept(self) -> Iterator[tuple[str, Feed[Connection]]]:
+        """Yields what it follows by type URL."""
+        yield from self._feeds.items()
 
     def close(self, feeds: Feeds[Connection]) -> None:
         """Gives up all feeds."""
@@ -128,7 +155,11 @@ class Connection:
             feed = self._open(type_url, feeds)
             if feed is None:
                 return None
-        return feed.state if feed.stale else feed.seen
+        if not feed.stale:
+            feeds.hits += 1
+            return feed.seen
+        feeds.misses += 1
+        return feed.state
 
     def _open(self, type_url: str, feeds: Feeds[Connection]) -> Feed[Connection] | None:
         """Returns the feed of what the plan has of a type for the names that are asked for now; it takes the place of the one before. None if the
@@ -147,5 +178,9 @@ class Connection:
 
     def _groups_of(self, type_url: str) -> tuple[Group, ...] | None:
         subscription = self.watches.get(type_url)
-        groups = self._plan.groups_of(type_url, subscription.wanted.all) if subscription is not None and not subscription.is_empty else None
+        if subscription is None or subscription.is_empty:
+            return None
+        groups = self._plan.groups_of(type_url, subscription.wanted.all)
+        if groups is None:
+            groups = object_groups(type_url)
         return () if groups and find_type(type_url).needs_identity and not self.proxy.identity else groups

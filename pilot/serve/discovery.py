@@ -9,17 +9,27 @@ from typing import Any
 
 from pilot.derive import Derived, Node, Table
 from pilot.lib.clock import rfc3339
+from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
 from pilot.serve.connection import Connection
-from pilot.serve.feed import Feeds
+from pilot.serve.feed import Feed, Feeds
 from pilot.serve.lifecycle import Lifecycle, NoLifecycle
 from pilot.serve.names import NameSets
+from pilot.serve.progress import Outcome, Progress
 from pilot.serve.session import Response, Session
 from pilot.translate.profile.plan import Plan
+from pilot.translate.resource import Resource
 
 LINGER = 30.0
+_log = scope("ads")
+
+
+def _log_outcome(outcome: Outcome) -> None:
+    event, proxies, acknowledged, refused, gone, seconds = outcome
+    text = "Push event[%d] of %d proxies: acknowledged:%d refused:%d gone:%d after %.3fs"
+    _log.info(text, event, proxies, acknowledged, refused, gone, seconds)
 
 
 def _ignore(reached: Iterable[Node]) -> None:
@@ -54,6 +64,8 @@ class Discovery:
         self._by_plan: dict[Node, dict[Connection, None]] = {}
         self._gone: dict[str, float] = {}
         self.lifecycle: Lifecycle = NoLifecycle()
+        self.counts_cache = False
+        self.progress = Progress(_log_outcome)
         self.on_asked: dict[str, Callable[[Connection], None]] = {}
         self._held: deque[tuple[float, tuple[Node, ...]]] = deque()
         self._numbers = itertools.count(1)
@@ -62,9 +74,9 @@ class Discovery:
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    def wake(self, reached: Iterable[Node], reasons: Mapping[str, int]) -> int:
+    def wake(self, reached: Iterable[Node], reasons: Mapping[str, int], event: int = 0) -> int:
         """Wakes the connections that the nodes, which a commit reported, concern; returns how many. `reasons` has the kinds of changes, and how
-        often each came."""
+        often each came; `event` is the number by which the commit is followed to proxies, 0 for one that is not."""
         concerned: dict[Connection, None] = {}
         reached = tuple(reached)
         for node in reached:
@@ -73,8 +85,17 @@ class Discovery:
             concerned |= feed.readers
         if concerned:
             self.version = self._next_version()
+            if event:
+                for connection in concerned:
+                    connection.events = (*connection.events, event)
+                self.progress.begin(event, len(concerned))
             self._mark(concerned, reasons)
         return len(concerned)
+
+    def answered(self, connection: Connection) -> None:
+        """Notes which events a proxy has answered all of by now."""
+        if events := connection.take_answered():
+            self.progress.acknowledged(events, connection.refuses)
 
     def push_all(self) -> int:
         """Sends everything to everybody again; returns the number of proxies."""
@@ -122,6 +143,7 @@ class Discovery:
         if self._connections.pop(connection.id, None) is None:
             return
         now = time.monotonic()
+        self.progress.gone(connection.take_unanswered())
         self._held.append((now, self._hold(connection)))
         connection.close(self._feeds)
         followers = self._by_plan[self._plans[connection.proxy_key]]
@@ -139,7 +161,10 @@ class Discovery:
 
     def sweep(self) -> int:
         """Forgets the proxies that have been gone for long, and what was derived for nobody else; returns the number of proxies."""
-        limit = time.monotonic() - self._linger
+        return self._forget_gone(time.monotonic() - self._linger)
+
+    def _forget_gone(self, limit: float) -> int:
+        """Forgets the proxies that went before `limit`, monotonic; returns their number."""
         gone = [key for key, since in self._gone.items() if since <= limit]
         for key in gone:
             del self._gone[key], self._known[key]
@@ -183,6 +208,34 @@ class Discovery:
 
     def connections(self) -> Sequence[Connection]:
         return tuple(self._connections.values())
+
+    def kept(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
+        """Returns the serialized resources that are kept for the connected proxies: by type URL groups of them, by name."""
+        feeds: dict[str, dict[Feed[Connection], None]] = {}
+        for connection in self._connections.values():
+            for type_url, feed in connection.kept():
+                feeds.setdefault(type_url, {})[feed] = None
+        groups = {type_url: dict.fromkeys(s for feed in found for s in feed.snapshots) for type_url, found in feeds.items()}
+        return {type_url: [snapshot.by_name for snapshot in snapshots] for type_url, snapshots in groups.items()}
+
+    def forget(self) -> None:
+        """Gives up what is kept for proxies that are gone."""
+        self._forget_gone(time.monotonic())
+        if self.counts_cache:
+            self.metrics.cache_evicted("clear")
+
+    def count_kept(self) -> int:
+        """Returns how many serialized resources are kept."""
+        return sum(len(group) for groups in self.kept().values() for group in groups)
+
+    def count_waiting(self) -> int:
+        """Returns how many connections wait for what has changed for them."""
+        return sum(connection.dirty_since is not None for connection in self._connections.values())
+
+    @property
+    def reads(self) -> tuple[int, int]:
+        """Returns how often a connection found what it is to have made already, and how often it had to be made."""
+        return self._feeds.hits, self._feeds.misses
 
     def disconnect(self, connection_id: str) -> None:
         """Ends one stream; its proxy will come back."""

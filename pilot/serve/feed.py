@@ -49,6 +49,11 @@ class Feed(Generic[R]):
                 self._snapshots, self.seen = snapshots, TypeState(self.groups, snapshots)
         return self.seen
 
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Returns the groups as they were read last."""
+        return self._snapshots
+
     def _snapshot(self, watched: Watched) -> Snapshot | None:
         if watched.node.stale:
             self._db.refresh(watched.node)
@@ -59,9 +64,11 @@ class Feed(Generic[R]):
 
 
 class Feeds(Generic[R]):
-    """Opens feeds for readers, and tells which of them a commit reached."""
+    """Opens feeds for readers, and tells which of them a commit reached. `hits` and `misses`: how often a reader looked at a feed that was as it had
+    been read last, or that had to be read anew."""
 
     def __init__(self, db: Database) -> None:
+        self.hits = self.misses = 0
         self._db = db
         self._feeds: dict[tuple[Group, ...], Feed[R]] = {}
         self._groups: dict[Group, Watched] = {}

@@ -9,6 +9,7 @@ from aiohttp import http_exceptions, web
 
 from pilot.lib.log import scope
 from pilot.serve.address import Address
+from pilot.serve.http_connections import Connections
 
 IDLE_SECONDS = 90.0
 
@@ -36,8 +37,13 @@ def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
 async def listen(app: web.Application, address: Address, tls: ssl.SSLContext | None = None) -> web.AppRunner:
     """Serves an application until `cleanup` of the runner that is returned, with TLS where it is given. An address that cannot be had raises
     OSError."""
+    connections = Connections()
+    connections.add_to(app)
     runner = web.AppRunner(app, access_log=None, logger=_log, keepalive_timeout=IDLE_SECONDS, handle_signals=False)
+    app.on_shutdown.append(connections.stop)
     await runner.setup()
+    assert runner.server is not None
+    connections.start(runner.server)
     try:
         await web.TCPSite(runner, address.host or None, address.port, ssl_context=tls).start()
     except OSError:

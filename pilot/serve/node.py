@@ -42,8 +42,16 @@ def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
         metadata=metadata,
         locality=Locality(node.locality.region, node.locality.zone, node.locality.sub_zone),
         extensions=_shared(frozenset(text for e in node.extensions for text in (e.name, *e.type_urls))) if node.extensions else None,
+        envoy=_envoy_version(node),
+        node_cluster=node.cluster,
         version=metadata.get("ISTIO_VERSION") or "",
     )
+
+
+def _envoy_version(node: Any) -> tuple[int, int] | None:
+    """Returns the first two numbers of the version of a node's Envoy, None where it does not say it."""
+    said = node.user_agent_build_version.version
+    return (said.major_number, said.minor_number) if said.major_number else None
 
 
 def plain(value: Any) -> Any:

@@ -2,10 +2,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
+from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
+from pilot.lib.text import human_size
+from pilot.lib.xds_types import short_name
 from pilot.serve.connection import Connection
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, Flight, FlightLimits, Write
@@ -16,6 +20,7 @@ from pilot.serve.sockets import Sockets
 from pilot.serve.turns import Turns
 
 WriteBytes = Callable[[bytes], Awaitable[None]]
+_log = scope("ads")
 HOLD = 0.05
 LOOK = 0.05
 """Seconds between two looks at the writes that last."""
@@ -51,6 +56,7 @@ class Pusher:
             while not connection.finished and await self._write_next(connection, write):
                 wrote = True
             connection.busy = False
+            self._discovery.answered(connection)
             if wrote:
                 self._metrics.converged(time.monotonic() - since)
 
@@ -103,6 +109,10 @@ class Pusher:
             raise
         now = time.monotonic()
         self._metrics.sent(answer.type_url, len(message), now - started, now - writing)
+        if _log.isEnabledFor(logging.DEBUG):
+            told = short_name(answer.type_url).upper(), "" if "proxyrequest" not in connection.reasons else " request"
+            size, nonce = human_size(len(message)), connection.watches[answer.type_url].nonce_sent
+            _log.debug("%s: PUSH%s for node:%s resources:%d size:%s nonce:%s", *told, connection.proxy.id, answer.resources, size, nonce)
 
     async def _message(self, connection: Connection, answer: Response) -> bytes:
         """Returns the bytes of an answer, which counts as sent from now on: requests may come between the slices of a large one."""

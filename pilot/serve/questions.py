@@ -1,7 +1,7 @@
 """Requests that are answered once and watch nothing: debug pages over xDS."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import grpc
@@ -24,14 +24,14 @@ class Answer(NamedTuple):
     identifier: str = ""
 
 
-Ask = Callable[[str, Sequence[str], str], Callable[[], Answer]]
-"""Takes a type URL, the names of a request and the verified identity of who asks, "" for none, and returns what makes the answer, which may take long
-and is called in a thread. QuestionError where the question is refused."""
+Ask = Callable[[str, Sequence[str], str], Awaitable[Answer]]
+"""Takes a type URL, the names of a request and the verified identity of who asks, "" for none, and returns the answer, which may take long.
+QuestionError where the question is refused."""
 
 
-def no_answer(type_url: str, names: Sequence[str], identity: str) -> Callable[[], Answer]:
-    """Returns what makes an empty answer, for where nobody answers questions."""
-    return lambda: Answer(())
+async def no_answer(type_url: str, names: Sequence[str], identity: str) -> Answer:
+    """Returns an empty answer, for where nobody answers questions."""
+    return Answer(())
 
 
 def names_asked(request: Any) -> Sequence[str]:

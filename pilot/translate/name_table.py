@@ -45,14 +45,18 @@ def _answers(db: Mesh, item: ImportKey, by: ResolverFacet) -> tuple[Answer, ...]
     found = service(db, item.ref)
     if found is None or found.resolution is Resolution.ALIAS:
         return None
-    given = [first for first, *_ in bound_addresses(found, by.families)]
-    if given != [ANY_IPV4]:
-        addresses = [a for a in given if is_ip(a)]
+    given = bound_addresses(found, by.families)
+    if [first for first, *_ in given] != [ANY_IPV4]:
+        addresses = [a for bound in given for a in bound if is_ip(a)]
         return (_answer(found, found.hostname, addresses, found.name),) if addresses else None
     ports = item.visible_ports(found)
     if found.resolution is not Resolution.PASSTHROUGH or not ports:
         return None
-    members = [e for e in endpoints(db, found.ref, ports[0].number) if e.health in _ANSWERED and by.reaches(e) and all(map(is_ip, e.addresses))]
+    every: dict[str, Endpoint] = {}
+    for port in ports:
+        for e in endpoints(db, found.ref, port.number):
+            every.setdefault(e.addresses[0], e)
+    members = [e for e in every.values() if e.health in _ANSWERED and by.reaches(e) and all(map(is_ip, e.addresses))]
     near = [e for e in members if by.all_clusters or e.cluster_id == by.cluster_id]
     addresses = [a for e in near for a in e.addresses]
     own = (_answer(found, found.hostname, addresses, found.name),) if addresses else ()
@@ -60,12 +64,16 @@ def _answers(db: Mesh, item: ImportKey, by: ResolverFacet) -> tuple[Answer, ...]
 
 
 def _pods(found: Service, members: list[Endpoint], cluster_id: str) -> Iterator[Answer]:
-    """Yields an entry for each pod that has a name below its service's, `pod.service.namespace.svc.domain`."""
+    """Yields an entry for each pod that has a name below its service's, `pod.service.namespace.svc.domain`, with its addresses of both families;
+    those of the proxy's own cluster first."""
     _, dot, domain = found.hostname.partition(".")
-    for endpoint in members:
-        if endpoint.subdomain and dot:
-            short = f"{endpoint.hostname}.{endpoint.subdomain}"
-            yield _answer(found, f"{short}.{domain}", endpoint.addresses, short)._replace(own=endpoint.cluster_id == cluster_id)
+    addresses: dict[tuple[bool, str], list[str]] = {}
+    for endpoint in members if dot else ():
+        if endpoint.subdomain:
+            at = endpoint.cluster_id != cluster_id, f"{endpoint.hostname}.{endpoint.subdomain}"
+            addresses.setdefault(at, []).extend(endpoint.addresses)
+    for (away, short), found_at in sorted(addresses.items(), key=lambda item: item[0][0]):
+        yield _answer(found, f"{short}.{domain}", found_at, short)._replace(own=not away)
 
 
 def _answer(found: Service, host: str, addresses: tuple[str, ...] | list[str], short: str) -> Answer:

@@ -5,6 +5,7 @@ cluster in the TLS handshake of a mesh connection, and for gateways that route b
 """
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 OUTBOUND, INBOUND = "outbound", "inbound"
@@ -32,8 +33,21 @@ BUILTIN_CREDENTIAL = "builtin://"  # the workload's mesh certificate, under the 
 SDS_CREDENTIAL = "sds://"  # a secret of an SDS server that the user brings
 CA_SUFFIX = "-cacert"
 ALLOW_ANY_DNS_CACHE = "allow_any_dfp_dns_cache"  # of the cluster for ALLOW_ANY_DYNAMIC_DNS and the filters before it
+_EXTENSION = "extensions.istio.io/trafficextension/"
 _INVALID_CREDENTIAL = "invalid://"
 _TYPED_CREDENTIALS = ("configmap://", "kubernetes://", "kubernetes-gateway://")
+
+
+_PORT_AT_END = re.compile(r"_([0-9]{1,5})$", re.ASCII)
+
+
+class GatewayRoutesName(NamedTuple):
+    """Holds what the name of a gateway's routes says: the port, and of one server's own routes the name of its port and its Gateway, as
+    `namespace/name`; "" and 0 for what it does not say."""
+
+    port: int = 0
+    port_name: str = ""
+    gateway: str = ""
 
 
 class ClusterName(NamedTuple):
@@ -67,6 +81,17 @@ def parse_cluster(name: str) -> ClusterName | None:
     if len(parts) != 4 or parts[0] not in (OUTBOUND, INBOUND) or not parts[1].isdecimal() or separator in parts[3]:
         return None
     return ClusterName(parts[0], int(parts[1]), parts[2], parts[3])
+
+
+def extension_config(namespace: str, name: str) -> str:
+    """Returns the name of a user's extension, of its filter as of its configuration."""
+    return f"{_EXTENSION}{namespace}.{name}"
+
+
+def parse_extension_config(text: str) -> tuple[str, str] | None:
+    """Returns the namespace and name of a user's extension; None for the name of anything else."""
+    namespace, dot, name = text.removeprefix(_EXTENSION).partition(".")
+    return (namespace, name) if text.startswith(_EXTENSION) and dot else None
 
 
 def dns_cache(host: str) -> str:
@@ -109,3 +134,26 @@ def gateway_tls_routes(port: int, port_name: str, gateway: str, namespace: str, 
     it binds."""
     name = f"https.{port}.{port_name}.{gateway}.{namespace}"
     return f"{name}.{bind}" if bind else name
+
+
+def parse_gateway_routes(name: str) -> GatewayRoutesName:
+    """Returns the parts of the name of a gateway's routes. A Gateway or port whose own name has dots is not told from the rest, and is ""."""
+    parts = name.split(".")
+    port = int(parts[1]) if len(parts) > 1 and parts[0] in ("http", "https") and parts[1].isdecimal() else 0
+    if parts[0] == "https" and len(parts) == 5:
+        return GatewayRoutesName(port, parts[2], f"{parts[4]}/{parts[3]}")
+    return GatewayRoutesName(port)
+
+
+def routes_port(name: str) -> int:
+    """Returns the port that the name of a sidecar's routes says: `80`, or inbound ones that are called as their cluster; 0 for any other."""
+    if name.isascii() and name.isdecimal():
+        return int(name)
+    cluster = parse_cluster(name)
+    return cluster.port if cluster is not None and cluster.direction == INBOUND else 0
+
+
+def listener_port(name: str) -> int | None:
+    """Returns the port at the end of the name of a listener such as `10.96.0.1_80`; None where it says none."""
+    found = _PORT_AT_END.search(name)
+    return int(found[1]) if found is not None else None

@@ -8,11 +8,11 @@ from pilot.lib.xds_types import PROXY_CONFIG
 from pilot.model.inputs import Mesh
 from pilot.model.views.trust_bundle import trust_bundle
 from pilot.translate.resource import Resource
-from protos import proxy_config_pb2
+from protos.istio import mesh_proxy_config_pb2
 
 
 @derived
 def trusted_roots(db: Mesh) -> Mapping[str, Resource]:
     """Returns the one resource, which has no name."""
-    config = proxy_config_pb2.ProxyConfig(ca_certificates_pem=trust_bundle(db))
+    config = mesh_proxy_config_pb2.ProxyConfig(ca_certificates_pem=trust_bundle(db))
     return {"": Resource.of(PROXY_CONFIG, config, name="")}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from webhook.pod.fields import FIELDS
 
-_FIELD = re.compile(r"(?P<name>\w+)(?P<written>!)?:(?P<pointer>\*)?(?P<open>[\[{])?(?P<type>\w+)[\]}]?(?P<key>@\w*)?")
+_FIELD = re.compile(r"(?P<name>[\w-]+)(?P<written>!)?:(?P<pointer>\*)?(?P<open>[\[{])?(?P<type>\w+)[\]}]?(?P<key>@\w*)?")
 _GO_NAMES = {
     "uid": "UID", "dnsPolicy": "DNSPolicy", "dnsConfig": "DNSConfig", "tty": "TTY", "httpGet": "HTTPGet", "tcpSocket": "TCPSocket", "grpc": "GRPC",
     "fsGroup": "FSGroup", "fsGroupChangePolicy": "FSGroupChangePolicy", "ip": "IP", "os": "OS", "httpHeaders": "HTTPHeaders", "nfs": "NFS",
@@ -37,9 +37,10 @@ class Type(NamedTuple):
     by_go_name: dict[str, Field]
 
 
-def _read() -> dict[str, Type]:
+def read_types(text: str) -> dict[str, Type]:
+    """Returns the types that a text like `FIELDS` lists, by their names."""
     types = {}
-    for line in filter(None, FIELDS.splitlines()):
+    for line in filter(None, text.splitlines()):
         name, _, rest = line.partition(" ")
         fields = [_field(found) for found in _FIELD.finditer(rest)]
         types[name] = Type(name, {f.name: f for f in fields}, {f.go_name: f for f in fields})
@@ -61,6 +62,6 @@ def _field(found: re.Match[str]) -> Field:
     )
 
 
-TYPES = _read()
+TYPES = read_types(FIELDS)
 POD = TYPES["Pod"]
 CONTAINER = TYPES["Container"]

@@ -114,9 +114,15 @@ def _named(*clusters: cluster_pb2.Cluster) -> Mapping[str, Resource]:
 
 @derived
 def sidecar_fixed_clusters(db: Mesh, traits: ClusterTraitsKey) -> Mapping[str, Resource]:
-    """Returns the clusters that every sidecar has."""
+    """Returns the clusters that the outbound side of every sidecar has."""
     defaults = cluster_defaults(db)
-    return _named(build_black_hole(defaults), build_passthrough(traits, defaults), build_inbound_passthrough(traits, defaults))
+    return _named(build_black_hole(defaults), build_passthrough(traits, defaults))
+
+
+@derived
+def inbound_fixed_clusters(db: Mesh, traits: ClusterTraitsKey) -> Mapping[str, Resource]:
+    """Returns the clusters that the inbound side of every sidecar has."""
+    return _named(build_inbound_passthrough(traits, cluster_defaults(db)))
 
 
 @derived

@@ -46,7 +46,8 @@ def _resolve(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet, sni: boo
 
 
 @derived
-def _assignment_for(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+def assignment_for(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+    """Returns the endpoints of one cluster, None where they do not come by EDS."""
     return _resolve(db, ruled, outbound, sni=False)
 
 
@@ -60,7 +61,7 @@ def unscoped(outbound: OutboundFacet) -> tuple[OutboundFacet]:
     return (without_scope(outbound),)
 
 
-endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather("load_assignments", placeless_keys, _assignment_for, passed=unscoped)
+endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather("load_assignments", placeless_keys, assignment_for, passed=unscoped)
 """The endpoints of a proxy's outbound clusters."""
 
 sni_endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(

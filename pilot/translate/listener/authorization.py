@@ -52,7 +52,7 @@ def built_policy(db: Mesh, key: ObjectKey, tcp: bool) -> BuiltPolicy | None:
 @derived
 def http_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> PhasedHttpFilters:
     """Returns the filters of requests, each with its phase, by the keys of the policies that apply."""
-    built = _built(db, policies, tcp=False)
+    built = built_policies(db, policies, tcp=False)
     custom = [(Phase.EXTERNAL_AUTHZ, f) for f in _custom_filters(db, built, _REQUESTS)]
     return *custom, *((Phase.AUTHZ, f) for f in _local_filters(built, build_http_rbac))
 
@@ -60,12 +60,13 @@ def http_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> PhasedHttpF
 @derived
 def network_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> PhasedNetworkFilters:
     """Returns the filters of connections, each with its phase, by the keys of the policies that apply."""
-    built = _built(db, policies, tcp=True)
+    built = built_policies(db, policies, tcp=True)
     custom = [(Phase.EXTERNAL_AUTHZ, f) for f in _custom_filters(db, built, _CONNECTIONS)]
     return *custom, *((Phase.AUTHZ, f) for f in _local_filters(built, build_network_rbac))
 
 
-def _built(db: Mesh, policies: tuple[ObjectKey, ...], tcp: bool) -> list[BuiltPolicy]:
+def built_policies(db: Mesh, policies: tuple[ObjectKey, ...], tcp: bool = False) -> list[BuiltPolicy]:
+    """Returns the policies of some keys in Envoy's words, for connections (`tcp`) or requests. No node of its own."""
     return [built for key in policies if (built := built_policy(db, key, tcp)) is not None]
 
 

@@ -9,7 +9,6 @@ from pilot.derive import hub
 from pilot.lib.duration import Duration
 from pilot.model.inputs import Mesh
 from pilot.model.views.mesh import mesh_config, mesh_networks
-from pilot.translate.access_log import AccessLogs, access_logs_of
 
 
 class ListenerDefaults(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +19,6 @@ class ListenerDefaults(msgspec.Struct, frozen=True, kw_only=True):
     http_proxy_port: int
     detection_timeout: Duration
     normalization: str
-    access_logs: AccessLogs
     inbound_stat_name: str = ""
     outbound_stat_name: str = ""
 
@@ -35,7 +33,6 @@ def listener_defaults(db: Mesh) -> ListenerDefaults:
         http_proxy_port=mesh.proxy_http_port,
         detection_timeout=mesh.protocol_detection_timeout,
         normalization=mesh.path_normalization.normalization if mesh.path_normalization is not None else "DEFAULT",
-        access_logs=access_logs_of(mesh),
         inbound_stat_name=mesh.inbound_cluster_stat_name,
         outbound_stat_name=mesh.outbound_cluster_stat_name,
     )

@@ -10,14 +10,17 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.protocol import parse_protocol
 from pilot.model.service import Port, Protocol
+from pilot.model.views.gateway_api.listeners import TLS_ROUTE
 from pilot.model.views.gateway_servers import GatewaySelectionKey, MergedPort, ServerKey, sni_hosts
 from pilot.model.views.gateways import merged_gateway, server
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.mesh_services import secret_provider
 from pilot.model.views.router import GatewayListenersFacet, bound_services
 from pilot.model.views.virtual_services import virtual_service
-from pilot.translate.access_log import build_listener_access_logs
+from pilot.translate.access_log.build import build_listener_access_logs
+from pilot.translate.listener.access_logging import access_logs
 from pilot.translate.listener.address import listener_name, wildcards
+from pilot.translate.listener.extensions import told_apart
 from pilot.translate.listener.gateway_chains import (
     GatewayChainKey,
     GatewayListenerKey,
@@ -36,11 +39,10 @@ from pilot.translate.listener.gateway_chains import (
 from pilot.translate.listener.gateway_filters import manager, tcp_route
 from pilot.translate.listener.gateway_listener import GatewayChain, GatewayOptions, build_gateway_chain, build_gateway_listener
 from pilot.translate.listener.gateway_passages import build_passage, passages
-from pilot.translate.listener.http import over_rds
+from pilot.translate.listener.http import ManagerKey, over_rds
 from pilot.translate.listener.options import listener_options
-from pilot.translate.listener.policy_filters import access_logs
 from pilot.translate.names import outbound_cluster
-from pilot.translate.network_filter.chain import build_tcp_filters
+from pilot.translate.network_filter.chain import build_first_filters, build_tcp_filters
 from pilot.translate.resource import Resource
 from pilot.translate.route.gateway import route_name
 from pilot.translate.transport_socket import ServerCertificates, build_downstream, build_quic, build_server_context
@@ -63,8 +65,11 @@ def _listener_keys(db: Mesh, selected: GatewaySelectionKey, front: GatewayListen
 @derived
 def _layer4(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> Layer4 | None:
     found = virtual_service(db, key)
-    rules = Layer4.of(key, found.spec) if found is not None else None
-    return rules if rules is not None and (rules.tcp or rules.tls) else None
+    if found is None:
+        return None
+    of_tls_route = found.origin is not None and any(parent.kind == TLS_ROUTE for parent in found.origin.parents)
+    rules = Layer4.of(key, found.spec, of_tls_route)
+    return rules if rules.tcp or rules.tls else None
 
 
 _layer4_services: Gather[ObjectKey, [str, ObjectKey], Layer4] = Gather("layer4_of_gateway", bound_services, _layer4)
@@ -119,19 +124,22 @@ def filter_chain(db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey,
 
 
 def _plain_chain(db: Mesh, chain: PlainChain, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
-    template = manager(db, front, parse_protocol(chain.protocol) is Protocol.GRPC_WEB, False)
+    kind = ManagerKey(grpc_web=parse_protocol(chain.protocol) is Protocol.GRPC_WEB)
+    template = manager(db, front, kind, told_apart(db, front.listening, listener.number))
     own = over_rds(_stat_prefix(listener), route_name(chain.route))
-    return build_gateway_chain((), manager=template + own, timeout=db.settings.gateways.handshake_timeout)
+    filters = build_first_filters(listener_options(db, front.listening).network, listener.number)
+    return build_gateway_chain((), filters, template + own, timeout=db.settings.gateways.handshake_timeout)
 
 
 def _https_chain(db: Mesh, chain: HttpsChain, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
     found = server(db, chain.server)
     if found is None:
         return None
-    template = manager(db, front, False, listener.quic)
+    template = manager(db, front, ManagerKey(http3=listener.quic), told_apart(db, front.listening, listener.number))
     own = over_rds(found.name or _stat_prefix(listener), route_name(chain.route))
     socket = _socket(db, chain.server, front, HTTP3_ALPN if listener.quic else HTTP_ALPN, listener.quic)
-    return build_gateway_chain(sni_hosts(found), manager=template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout)
+    filters = build_first_filters(listener_options(db, front.listening).network, listener.number) if not listener.quic else []
+    return build_gateway_chain(sni_hosts(found), filters, template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout)
 
 
 def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: GatewayListenersFacet) -> GatewayChain | None:
@@ -139,7 +147,7 @@ def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: GatewayListenersFace
     if found is None or found.port is None or service is None:
         return None
     sni = isinstance(chain, SniChain)
-    rules: tuple[Any, ...] = service.spec.tls if sni else service.spec.tcp
+    rules: tuple[Any, ...] = service.spec.tls if isinstance(chain, SniChain) or chain.of_tls else service.spec.tcp
     if chain.rule >= len(rules):
         return None
     port = Port(found.port.name, found.port.number, parse_protocol(found.port.protocol))
@@ -147,7 +155,7 @@ def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: GatewayListenersFace
     if route is None:
         return None
     mesh_tls = not sni and found.tls is not None and found.tls.mode == "ISTIO_MUTUAL"
-    filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, inbound=mesh_tls, guarded=True)
+    filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, port.number, inbound=mesh_tls, guarded=True)
     if isinstance(chain, SniChain):
         return build_gateway_chain(chain.hosts, filters, timeout=db.settings.gateways.handshake_timeout)
     alpn = PEER_ALPN if mesh_tls and not db.settings.telemetry.disable_metadata_exchange_alpn else HTTP_ALPN

@@ -51,11 +51,12 @@ class HttpsChain(NamedTuple):
 
 
 class TcpChain(NamedTuple):
-    """Plans a TCP rule of a VirtualService, behind TLS that ends here if the server has any."""
+    """Plans a TCP rule of a VirtualService, behind TLS that ends here if the server has any. `of_tls`: it is one of its TLS rules."""
 
     server: ServerKey
     virtual_service: ObjectKey
     rule: int
+    of_tls: bool = False
 
 
 class SniChain(NamedTuple):
@@ -96,18 +97,22 @@ PlannedChain = PlainChain | HttpsChain | TcpChain | SniChain | Passages
 
 
 class Layer4(NamedTuple):
-    """Holds a VirtualService bound to a Gateway: its hosts, and the conditions of its TCP and TLS rules by their position."""
+    """Holds a VirtualService bound to a Gateway: its hosts, and the conditions of its TCP and TLS rules by their position.
+
+    `ends_tls`: its TLS rules are for servers that end TLS too, as those of a TLSRoute are.
+    """
 
     key: ObjectKey
     hosts: tuple[str, ...]
     tcp: tuple[tuple[int, tuple[L4MatchAttributes, ...]], ...]
     tls: tuple[tuple[int, tuple[TLSMatchAttributes, ...]], ...]
+    ends_tls: bool = False
 
     @classmethod
-    def of(cls, key: ObjectKey, spec: VirtualService) -> Layer4:
+    def of(cls, key: ObjectKey, spec: VirtualService, ends_tls: bool = False) -> Layer4:
         """Returns the conditions of a VirtualService; rules that lead nowhere are left out."""
         tcp = tuple((i, rule.match) for i, rule in enumerate(spec.tcp) if rule.route)
-        return cls(key, spec.hosts, tcp, tuple((i, rule.match) for i, rule in enumerate(spec.tls) if rule.route))
+        return cls(key, spec.hosts, tcp, tuple((i, rule.match) for i, rule in enumerate(spec.tls) if rule.route), ends_tls)
 
 
 def plan_listeners(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
@@ -184,10 +189,13 @@ class _Planner:
     def _tcp(self, key: ServerKey, server: Server) -> Iterator[TcpChain]:
         """Yields the first rule that applies; a server has one chain at most."""
         for service in self._services(key, server):
-            for position, matches in service.tcp:
-                if not matches or any(can_reach(m, server, key.gateway) for m in matches):
+            rules: list[tuple[int, Sequence[L4MatchAttributes | TLSMatchAttributes], bool]] = [(n, m, False) for n, m in service.tcp]
+            if service.ends_tls and server.tls is not None:
+                rules += ((n, m, True) for n, m in service.tls)
+            for position, matches, of_tls in rules:
+                if (not matches and not of_tls) or any(can_reach(m, server, key.gateway) for m in matches):
                     if self._take(key, sni_hosts(server)):
-                        yield TcpChain(key, service.key, position)
+                        yield TcpChain(key, service.key, position, of_tls)
                     return
 
     def _tls(self, key: ServerKey, server: Server) -> Iterator[SniChain]:

@@ -14,7 +14,7 @@ from pilot.model.views.router import GatewayListenersFacet, TopologyFacet
 from pilot.model.views.services import service
 from pilot.translate.cluster.stat_name import build_stat_name
 from pilot.translate.listener.defaults import listener_defaults
-from pilot.translate.listener.http import ManagerKey, http_template, tracing_part
+from pilot.translate.listener.http import ManagerKey, http_template_of, tracing_part
 from pilot.translate.network_filter.tcp_proxy import TcpRoute, tcp_settings
 from pilot.translate.route.destination import destination_cluster
 from pilot.translate.route.gateway_sources import destination_of, service_in_sight
@@ -25,10 +25,13 @@ Manager = hcm_pb2.HttpConnectionManager
 # -- HTTP ------------------------------------------------------------------------------------------------------------------
 
 @derived
-def manager(db: Mesh, front: GatewayListenersFacet, grpc_web: bool, http3: bool) -> bytes:
-    """Returns the connection manager of a router, serialized, without statistics prefix and routes: protobuf merges these in."""
-    template = http_template(db, ManagerKey(grpc_web=grpc_web, http3=http3), front.listening)
-    return template + build_topology(front.topology) + tracing_part(db, front.listening, front.tags)
+def manager(db: Mesh, front: GatewayListenersFacet, kind: ManagerKey, port: int) -> bytes:
+    """Returns the connection manager of a router, serialized, without statistics prefix and routes: protobuf merges these in.
+
+    `port`: as in `told_apart`.
+    """
+    template = http_template_of(db, kind, front.listening, port)
+    return template + build_topology(front.topology) + tracing_part(db, front.listening, front.tags, front.scope)
 
 
 def build_topology(topology: TopologyFacet) -> bytes:

@@ -59,5 +59,5 @@ def build_passage(db: Mesh, chain: MeshChain, front: GatewayListenersFacet) -> G
     settings = tcp_settings(rule.spec if rule is not None else None, chain.subset, front.listening.idle_timeout)._replace(tunnel=None)
     cluster = dns_srv(chain.port, chain.subset, chain.service.hostname)
     route = TcpRoute(stat_prefix(db, chain.service, port, chain.subset) or cluster, ((cluster, 0),), settings=settings)
-    filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network)
+    filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, chain.port)
     return build_gateway_chain((cluster,), filters, timeout=db.settings.gateways.handshake_timeout, alpn=MESH_ALPN)

@@ -8,20 +8,23 @@ from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from pilot.derive import derived
-from pilot.model.facets import ListeningFacet, SpanTagsFacet
+from pilot.model.facets import ListeningFacet, ScopeFacet, SpanTagsFacet
 from pilot.model.inputs import Mesh
 from pilot.settings.mesh import MeshSettings
 from pilot.translate import names
-from pilot.translate.access_log import build_http_access_logs
+from pilot.translate.access_log.build import build_http_access_logs
 from pilot.translate.cluster.dns import lookup_family
 from pilot.translate.filter_phase import Phase
 from pilot.translate.http_filter.chain import FilterOptions, build_http_filters
 from pilot.translate.http_filter.dynamic_forward_proxy import build_allow_any_dns_cache, build_dns_cache, build_dynamic_forward_proxy
+from pilot.translate.listener.access_logging import access_logs
 from pilot.translate.listener.defaults import internal_networks, listener_defaults
-from pilot.translate.listener.parts import serialize_tracing
-from pilot.translate.listener.policy_filters import access_logs, http_policy_filters, tracing
+from pilot.translate.listener.extensions import told_apart
+from pilot.translate.listener.parts import serialize_fields
+from pilot.translate.listener.policy_filters import http_policy_filters
+from pilot.translate.listener.tracing import spans
 from pilot.translate.network_filter.http_connection_manager import HttpOptions, Manager, build_http_connection_manager, rds
-from pilot.translate.tracing import build_tracing
+from pilot.translate.tracing.spans import build_spans
 
 
 class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
@@ -40,13 +43,18 @@ class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 @derived
-def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> bytes:
-    """Returns a serialized manager without statistics prefix, routes and tracing."""
-    added = [*http_policy_filters(db, listening), *_resolving_filters(db, kind, listening)]
+def http_template_of(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
+    """Returns a serialized manager without statistics prefix, routes and tracing; `port`: as in `told_apart`."""
+    added = [*http_policy_filters(db, listening, port), *_resolving_filters(db, kind, listening)]
     filters = build_http_filters(_filter_options(db.settings, kind, listening), added)
     logs = build_http_access_logs(access_logs(db, listening))
     template: bytes = build_http_connection_manager(_options(db, kind, listening), filters, logs).SerializeToString(deterministic=True)
     return template
+
+
+def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
+    """Returns the manager of `http_template_of` for a port, 0 for ports that nothing names. No node of its own."""
+    return http_template_of(db, kind, listening, told_apart(db, listening, port))
 
 
 def _options(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> HttpOptions:
@@ -108,7 +116,7 @@ def with_routes(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes
 
 
 @derived
-def tracing_part(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet) -> bytes:
+def tracing_part(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet, scope: ScopeFacet) -> bytes:
     """Returns the tracing of a workload's managers, b"" where there is none."""
-    spans = tracing(listening)
-    return serialize_tracing(build_tracing(spans, tags)) if spans is not None else b""
+    found = spans(db, listening, scope)
+    return serialize_fields(build_spans(found, tags)) if found is not None else b""

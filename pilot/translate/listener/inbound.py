@@ -18,7 +18,7 @@ from pilot.model.service import Protocol
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.trust import trust_domains
 from pilot.translate import names
-from pilot.translate.access_log import build_listener_access_logs
+from pilot.translate.access_log.build import build_listener_access_logs
 from pilot.translate.listener.address import wildcards
 from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.filter_chain import build_black_hole_chain
@@ -54,7 +54,7 @@ def inbound_chains(db: Mesh, spec: InboundChainsKey, guard: ServerIdentityKey, l
     kind = ManagerKey(grpc_web=spec.protocol is Protocol.GRPC_WEB, http2=spec.protocol.is_http2)
     own = server_socket(db, spec.tls, guard) if spec.tls is not None and spec.mode == "DISABLE" else None
     materials = Materials(
-        manager=http_template(db, kind, listening),
+        manager=http_template(db, kind, listening, spec.number),
         http_tls=own or mesh_socket(db, guard, False),
         tcp_tls=own or mesh_socket(db, guard, True),
         options=listener_options(db, listening),
@@ -108,7 +108,7 @@ def inbound_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]
         everything = [black_hole_chain(db, listening), *unnamed, *captured]
         binds, port = wildcards(listening.ipv4, listening.ipv6), listener_defaults(db).inbound_port
         found.append(build_inbound_listener(names.VIRTUAL_INBOUND, binds, port, everything, options, listening.interception))
-    tracing = tracing_part(db, listening, inbound.tags)
+    tracing = tracing_part(db, listening, inbound.tags, inbound.scope)
     return {parts.name: assemble(parts, tracing) for parts in found}
 
 

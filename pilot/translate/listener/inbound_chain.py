@@ -143,14 +143,14 @@ def _build_chain(spec: InboundChainsKey, match: InboundMatch, materials: Materia
     socket = (materials.http_tls if match.http else materials.tcp_tls) if match.ends_tls else None
     condition = ChainMatch(alpns=match.alpns, transport=match.transport, port=spec.number)
     source = build_source("sidecar", spec.source) if spec.source is not None else None
-    filters = build_first_filters(materials.options.network, inbound=True) if match.http else _tcp_filters(spec, materials.options)
+    filters = build_first_filters(materials.options.network, spec.number, inbound=True) if match.http else _tcp_filters(spec, materials.options)
     parts = build_chain(condition, filters, manager if match.http else b"", name=_name(spec, match.http), socket=socket, source=source)
     return InboundChain(parts, spec.number, Inspection(match.transport == TLS, not DETECTED_HTTP.isdisjoint(match.alpns)))
 
 
 def _tcp_filters(spec: InboundChainsKey, options: ListenerOptions) -> list[listener_components_pb2.Filter]:
     route = TcpRoute(spec.stat_prefix, ((spec.cluster, 0),), settings=TcpSettings(idle_timeout=options.idle_timeout))
-    return build_tcp_filters(route, spec.protocol, options.network, inbound=True, guarded=True)
+    return build_tcp_filters(route, spec.protocol, options.network, spec.port.number, inbound=True, guarded=True)
 
 
 def _name(spec: InboundChainsKey, http: bool) -> str:

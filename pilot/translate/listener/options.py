@@ -9,8 +9,10 @@ from pilot.lib.duration import Duration
 from pilot.model.facets import ListeningFacet
 from pilot.model.inputs import Mesh
 from pilot.translate.cluster.dns import lookup_family
+from pilot.translate.listener.access_logging import access_logs
 from pilot.translate.listener.defaults import listener_defaults
-from pilot.translate.listener.policy_filters import access_logs, network_policy_filters
+from pilot.translate.listener.extensions import network_extensions
+from pilot.translate.listener.policy_filters import network_policy_filters, network_statistics_filters
 from pilot.translate.network_filter.chain import NetworkOptions
 
 
@@ -42,6 +44,8 @@ def listener_options(db: Mesh, listening: ListeningFacet) -> ListenerOptions:
         exchange=settings.telemetry.metadata_exchange and features.metadata_exchange,
         exchanged_labels=settings.telemetry.metadata_exchange_labels,
         authorization=tuple(network_policy_filters(db, listening)),
+        extensions=network_extensions(db, listening),
+        statistics=tuple(network_statistics_filters(db, listening)),
     )
     return ListenerOptions(
         network=network,

@@ -151,7 +151,7 @@ def egress_proxy_cluster(to: Destination) -> str:
 @derived
 def listener_parts(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
     """Returns a listener of all scopes in which it is made by the same."""
-    templates = {c.http.kind: http_template(db, c.http.kind, listening) for c in spec.chains if c.http is not None}
+    templates = {c.http.kind: http_template(db, c.http.kind, listening, spec.port) for c in spec.chains if c.http is not None}
     return build_outbound_listener(spec, listener_options(db, listening), templates)
 
 
@@ -172,7 +172,7 @@ def _http_listener(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFac
     spec = listener_spec(db, at, facet)
     if spec is None:
         return None
-    return assemble(listener_parts(db, spec, facet.listening), tracing_part(db, facet.listening, tags))
+    return assemble(listener_parts(db, spec, facet.listening), tracing_part(db, facet.listening, tags, facet.scope))
 
 
 # -- the groups --------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pilot.translate.listener.http import ManagerKey, over_rds
 from pilot.translate.listener.listener_filter import HTTP_INSPECTOR, TLS_INSPECTOR
 from pilot.translate.listener.options import ListenerOptions
 from pilot.translate.listener.parts import ChainParts, ListenerParts
-from pilot.translate.network_filter.chain import build_tcp_filters
+from pilot.translate.network_filter.chain import build_first_filters, build_tcp_filters
 from pilot.translate.network_filter.sni_dynamic_forward_proxy import build_sni_dynamic_forward_proxy
 from pilot.translate.network_filter.tcp_proxy import TcpSettings, to_cluster
 
@@ -67,17 +67,21 @@ def _inspection(spec: OutboundListenerKey, options: ListenerOptions) -> tuple[tu
 def _build_chain(chain: OutboundChainKey, name: str, port: int, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]) -> ChainParts:
     match = None if chain.matches_all else _match(chain)
     source = build_source("virtual-service", chain.source) if chain.source is not None else None
-    filters: list[listener_components_pb2.Filter] = []
     manager = b""
     if chain.http is not None:
         manager = templates[chain.http.kind] + over_rds(f"outbound_{name};", chain.http.routes)
+        filters = build_first_filters(options.network, port)
     else:
         assert chain.tcp is not None
-        if chain.dynamic_host:
-            cache = build_dns_cache(names.dns_cache(chain.dynamic_host), options.lookup_family)
-            filters.append(build_sni_dynamic_forward_proxy(port, cache))
-        filters += build_tcp_filters(chain.tcp, chain.protocol, options.network)
+        filters = build_tcp_filters(chain.tcp, chain.protocol, options.network, port, resolving=_resolving(chain, port, options))
     return build_chain(match, filters, manager, handshake_timeout=options.handshake_timeout, source=source)
+
+
+def _resolving(chain: OutboundChainKey, port: int, options: ListenerOptions) -> tuple[listener_components_pb2.Filter, ...]:
+    if not chain.dynamic_host:
+        return ()
+    cache = build_dns_cache(names.dns_cache(chain.dynamic_host), options.lookup_family)
+    return (build_sni_dynamic_forward_proxy(port, cache),)
 
 
 def _match(chain: OutboundChainKey) -> ChainMatch:

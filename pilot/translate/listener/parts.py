@@ -44,14 +44,14 @@ class ListenerParts(msgspec.Struct, frozen=True):
         return any(c.manager for c in self.chains) or bool(self.default is not None and self.default.manager)
 
 
-def serialize_tracing(tracing: hcm_pb2.HttpConnectionManager.Tracing | None) -> bytes:
-    """Returns the field of a manager."""
-    part: bytes = hcm_pb2.HttpConnectionManager(tracing=tracing).SerializeToString(deterministic=True)
+def serialize_fields(manager: hcm_pb2.HttpConnectionManager) -> bytes:
+    """Returns fields of a manager, which are merged into it."""
+    part: bytes = manager.SerializeToString(deterministic=True)
     return part
 
 
 def assemble(parts: ListenerParts, tracing: bytes) -> Resource:
-    """Returns the listener of a workload; `tracing` is from `serialize_tracing`."""
+    """Returns the listener of a workload; `tracing` is from `serialize_fields`."""
     body = [parts.head]
     body += [length_delimited(_CHAINS, _join(c, tracing)) for c in parts.chains]
     if parts.default is not None:

@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator
 from envoy.config.listener.v3 import listener_components_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
-from pilot.model.facets import ListeningFacet, TracingFacet
+from pilot.model.facets import ListeningFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.jwt import token_rules
 from pilot.model.views.policies import AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION
-from pilot.translate.access_log import AccessLogs
 from pilot.translate.filter_phase import Phase
 from pilot.translate.http_filter.jwt_authn import build_jwt_authn
+from pilot.translate.http_filter.stats import build_http_stats
 from pilot.translate.listener.authorization import http_authorization, network_authorization
-from pilot.translate.listener.defaults import listener_defaults
+from pilot.translate.listener.extensions import http_extensions
+from pilot.translate.listener.statistics import statistics
+from pilot.translate.network_filter.stats import build_network_stats
 
 HttpFilters = Iterator[tuple[Phase, hcm_pb2.HttpFilter]]
 NetworkFilters = Iterator[tuple[Phase, listener_components_pb2.Filter]]
@@ -36,25 +38,26 @@ def _network_authorization_filters(db: Mesh, listening: ListeningFacet) -> Netwo
     yield from network_authorization(db, listening.policies.of(AUTHORIZATION_POLICY))
 
 
-_HTTP: tuple[Callable[[Mesh, ListeningFacet], HttpFilters], ...] = (_jwt_filters, _authorization_filters)
+def _statistics_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
+    """Yields the filters that count requests, by Telemetries."""
+    for config in statistics(db, listening):
+        yield Phase.STATS, build_http_stats(config)
+
+
+_HTTP: tuple[Callable[[Mesh, ListeningFacet], HttpFilters], ...] = (_jwt_filters, _authorization_filters, _statistics_filters)
 _NETWORK: tuple[Callable[[Mesh, ListeningFacet], NetworkFilters], ...] = (_network_authorization_filters,)
 
 
-def http_policy_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Phase, hcm_pb2.HttpFilter]]:
-    """Returns the HTTP filters of the policies of one side of a proxy. No node of its own."""
-    return [found for filters in _HTTP for found in filters(db, listening)]
+def http_policy_filters(db: Mesh, listening: ListeningFacet, port: int) -> list[tuple[Phase, hcm_pb2.HttpFilter]]:
+    """Returns the HTTP filters of the policies of one side of a proxy, at a port. No node of its own."""
+    return [*(found for filters in _HTTP for found in filters(db, listening)), *http_extensions(db, listening, port)]
 
 
 def network_policy_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Phase, listener_components_pb2.Filter]]:
-    """Returns the network filters of the policies of one side of a proxy. No node of its own."""
+    """Returns the network filters that guard connections on one side of a proxy. No node of its own."""
     return [found for filters in _NETWORK for found in filters(db, listening)]
 
 
-def access_logs(db: Mesh, _: ListeningFacet) -> AccessLogs:
-    """Returns what one side of a proxy logs: what the mesh config says. No node of its own."""
-    return listener_defaults(db).access_logs
-
-
-def tracing(listening: ListeningFacet) -> TracingFacet | None:
-    """Returns the spans of one side of a proxy: what its proxy config says; None for no spans."""
-    return listening.tracing
+def network_statistics_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Phase, listener_components_pb2.Filter]]:
+    """Returns the network filters that count connections, whoever may make them, on one side of a proxy. No node of its own."""
+    return [(Phase.STATS, build_network_stats(config)) for config in statistics(db, listening)]

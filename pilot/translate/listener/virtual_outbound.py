@@ -14,7 +14,7 @@ from pilot.model.service import Protocol
 from pilot.model.views.sidecar_scope import outbound_traffic_policy
 from pilot.model.virtual_addresses import ANY_IPV4
 from pilot.translate import names
-from pilot.translate.access_log import build_listener_access_logs
+from pilot.translate.access_log.build import build_listener_access_logs
 from pilot.translate.listener.address import loopbacks, wildcards
 from pilot.translate.listener.chain_spec import HttpRoutes, OutboundChainKey, OutboundListenerKey
 from pilot.translate.listener.defaults import listener_defaults
@@ -54,7 +54,7 @@ def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerP
 def capture_listeners(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Mapping[str, Resource]:
     """Returns the outbound capture listener of a workload, where its traffic is captured, and its HTTP proxy, where it has one."""
     found: dict[str, Resource] = {}
-    tracing = tracing_part(db, facet.listening, tags)
+    tracing = tracing_part(db, facet.listening, tags, facet.scope)
     if facet.listening.interception != "NONE":
         parts = virtual_outbound_parts(db, facet)
         found[parts.name] = virtual_outbound(db, facet) if not parts.speaks_http else assemble(parts, tracing)
@@ -111,6 +111,6 @@ def _dynamic_dns_chain(db: Mesh, facet: OutboundListenersFacet) -> ChainParts:
     routes = route_pb2.RouteConfiguration(name=host.name, virtual_hosts=[host], ignore_port_in_host_matching=True)
     routes.validate_clusters.value = False
     routes.max_direct_response_body_size_bytes.value = DIRECT_RESPONSE_BYTES
-    template = http_template(db, ManagerKey(allow_any=True), facet.listening)
+    template = http_template(db, ManagerKey(allow_any=True), facet.listening, 0)
     manager = template + with_routes("outbound_virtualOutbound_allow_any_dynamic_dns;", routes)
     return build_chain(ChainMatch(alpns=plaintext_alpns(db.settings.listeners.http10)), manager=manager, name=f"{CATCH_ALL_CHAIN}-http")

@@ -1,13 +1,13 @@
 """Decides which network filters a chain of TCP has, in their order, for sidecars and gateways, inbound and outbound."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from envoy.config.listener.v3 import listener_components_pb2
 
 from pilot.model.service import Protocol
-from pilot.translate.access_log import AccessLogs, build_tcp_access_logs
+from pilot.translate.access_log.build import AccessLogs, build_tcp_access_logs
 from pilot.translate.filter_phase import Phase, in_order
 from pilot.translate.network_filter.metadata_exchange import build_metadata_exchange
 from pilot.translate.network_filter.mongo_proxy import build_mongo_proxy
@@ -22,7 +22,8 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Says what the network filters of a proxy depend on.
 
     `mongo`, `redis`, `mysql`: filters that the settings ask for and the proxy has. `exchange`: the proxy exchanges metadata with the
-    peers that connect to it; `exchanged_labels`: more labels of workloads to exchange. `authorization`: filters that say who may connect.
+    peers that connect to it; `exchanged_labels`: more labels of workloads to exchange. `authorization`: filters that say who may connect;
+    `statistics`: filters that count connections; `extensions`: of the user's, by port, those of 0 for all ports that are not there.
     """
 
     access_logs: AccessLogs = AccessLogs()
@@ -32,20 +33,39 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
     exchange: bool = False
     exchanged_labels: tuple[str, ...] = ()
     authorization: tuple[PhasedFilter, ...] = ()
+    statistics: tuple[PhasedFilter, ...] = ()
+    extensions: Mapping[int, tuple[PhasedFilter, ...]] = {}
+
+    def extensions_at(self, port: int | None) -> tuple[PhasedFilter, ...]:
+        """Returns the extensions at a port; none where it is None."""
+        return () if port is None else self.extensions.get(port, self.extensions.get(0, ()))
 
 
-def build_first_filters(options: NetworkOptions, inbound: bool) -> list[listener_components_pb2.Filter]:
-    """Returns what stands before an HTTP connection manager. `inbound`: peers of the mesh connect to the chain."""
-    return in_order(_exchange(options, inbound))
+def build_first_filters(options: NetworkOptions, port: int, inbound: bool = False) -> list[listener_components_pb2.Filter]:
+    """Returns what stands before an HTTP connection manager at a port, 0 for ports that nothing names. `inbound`: peers of the mesh connect to
+    the chain."""
+    return in_order((*_exchange(options, inbound), *options.extensions_at(port)))
 
 
 def build_tcp_filters(
-    route: TcpRoute, protocol: Protocol, options: NetworkOptions, inbound: bool = False, logged: bool = True, guarded: bool = False
+    route: TcpRoute,
+    protocol: Protocol,
+    options: NetworkOptions,
+    port: int | None = None,
+    *,
+    inbound: bool = False,
+    logged: bool = True,
+    guarded: bool = False,
+    resolving: tuple[listener_components_pb2.Filter, ...] = (),
 ) -> list[listener_components_pb2.Filter]:
-    """Returns the filters of a chain of TCP. `inbound`: peers of the mesh connect to it; `logged`: its connections are; `guarded`: policies say
-    who may connect."""
-    authorization = options.authorization if guarded else ()
-    return in_order((*_exchange(options, inbound), *authorization, *_route_filters(route, protocol, options, logged)))
+    """Returns the filters of a chain of TCP.
+
+    `port`: for which extensions are looked up, 0 for ports that nothing names, None for a chain that has none. `inbound`: peers of the mesh
+    connect to it; `logged`: its connections are; `guarded`: policies say who may connect; `resolving`: look up the host to send to.
+    """
+    ours = (*(options.authorization if guarded else ()), *options.statistics)
+    added = (*options.extensions_at(port), *((Phase.RESOLUTION, f) for f in resolving))
+    return in_order((*_exchange(options, inbound), *ours, *added, *_route_filters(route, protocol, options, logged)))
 
 
 def _exchange(options: NetworkOptions, inbound: bool) -> Iterator[PhasedFilter]:

@@ -13,12 +13,12 @@ from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import address_pb2, config_source_pb2, extension_pb2, protocol_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.http.header_formatters.preserve_case.v3 import preserve_case_pb2
-from envoy.extensions.request_id.uuid.v3 import uuid_pb2
 from google.protobuf import duration_pb2, wrappers_pb2
 
 from pilot.lib.duration import Duration
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyHeaders, SetCurrentClientCertDetails
 from pilot.translate.durations import build_duration
+from pilot.translate.tracing.request_id import build_request_id
 from pilot.translate.typed import pack
 
 NAME = "envoy.filters.network.http_connection_manager"
@@ -30,7 +30,6 @@ Manager = hcm_pb2.HttpConnectionManager
 _YES, _NO = wrappers_pb2.BoolValue(value=True), wrappers_pb2.BoolValue(value=False)
 _ZERO = duration_pb2.Duration()
 _WEBSOCKET = Manager.UpgradeConfig(upgrade_type="websocket")
-_REQUEST_ID = hcm_pb2.RequestIDExtension(typed_config=pack(uuid_pb2.UuidRequestIdConfig(use_request_id_for_trace_sampling=_YES)))
 _PRESERVE_CASE = protocol_pb2.Http1ProtocolOptions.HeaderKeyFormat(
     stateful_formatter=extension_pb2.TypedExtensionConfig(
         name="preserve_case", typed_config=pack(preserve_case_pb2.PreserveCaseFormatterConfig())
@@ -97,7 +96,7 @@ def build_http_connection_manager(
         stream_idle_timeout=_ZERO,
         http_filters=filters,
         access_log=access_logs,
-        request_id_extension=_REQUEST_ID,
+        request_id_extension=build_request_id(sampling=True),
         proxy_100_continue=options.continue_100,
         append_x_forwarded_port=bool(headers.x_forwarded_port is not None and headers.x_forwarded_port.enabled),
     )

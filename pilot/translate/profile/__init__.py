@@ -5,8 +5,10 @@ from pilot.derive import derived
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.proxies import connected_proxy
+from pilot.model.views.proxyless import is_proxyless
 from pilot.translate.profile.gateway import gateway_plan
 from pilot.translate.profile.plan import Plan
+from pilot.translate.profile.proxyless import proxyless_plan
 from pilot.translate.profile.sidecar import sidecar_plan
 
 NOTHING = Plan({})
@@ -18,6 +20,8 @@ def plan(db: Mesh, node_id: str) -> Plan:
     proxy = connected_proxy(db, node_id)
     if proxy is None:
         return NOTHING
+    if is_proxyless(proxy):
+        return proxyless_plan(db, node_id)
     if proxy.type is NodeType.SIDECAR:
         return sidecar_plan(db, node_id)
     if proxy.type is NodeType.ROUTER:

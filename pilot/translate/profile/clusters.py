@@ -7,7 +7,12 @@ from pilot.model.views.sidecar_scope import outbound_traffic_policy
 from pilot.translate.cluster.defaults import outbound_traits, without_place
 from pilot.translate.cluster.inbound import inbound_clusters
 from pilot.translate.cluster.outbound import outbound_clusters
-from pilot.translate.cluster.passthrough import credential_server_clusters, dynamic_dns_clusters, sidecar_fixed_clusters
+from pilot.translate.cluster.passthrough import (
+    credential_server_clusters,
+    dynamic_dns_clusters,
+    inbound_fixed_clusters,
+    sidecar_fixed_clusters,
+)
 from pilot.translate.endpoint.inline_clusters import inline_clusters
 from pilot.translate.profile.plan import Group
 
@@ -19,6 +24,7 @@ def sidecar_cluster_groups(db: Mesh, outbound: OutboundFacet, inbound: InboundFa
         Group(outbound_clusters, (without_place(outbound),)),
         Group(inline_clusters, (outbound,)),
         Group(sidecar_fixed_clusters, (traits,)),
+        Group(inbound_fixed_clusters, (traits,)),
         Group(inbound_clusters, (inbound,)),
     ]
     if outbound_traffic_policy(db, outbound.scope).dynamic_dns:

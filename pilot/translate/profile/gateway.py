@@ -18,7 +18,9 @@ from pilot.translate.endpoint.assignment import endpoints_of, sni_endpoints_of
 from pilot.translate.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
 from pilot.translate.listener.gateway import gateway_listeners
 from pilot.translate.profile.companion import companion_groups
+from pilot.translate.profile.extensions import extension_groups
 from pilot.translate.profile.own_endpoints import own_endpoints
+from pilot.translate.profile.patches import patched_plan
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.profile.secrets import secret_groups
 from pilot.translate.route.gateway import gateway_route_configurations
@@ -29,7 +31,7 @@ def gateway_plan(db: Mesh, node_id: str) -> Plan:
     outbound, selected = outbound_facet(db, node_id), gateway_selection_key(db, node_id)
     routed = routed_only(outbound, selected) if db.settings.gateways.filter_clusters else outbound
     passes = _passes(db, selected)
-    return Plan({
+    return patched_plan(db, node_id, Plan({
         CLUSTER: tuple(_clusters(routed, outbound, passes)),
         ENDPOINT: (
             Group(endpoints_of, (routed,)),
@@ -39,7 +41,7 @@ def gateway_plan(db: Mesh, node_id: str) -> Plan:
         LISTENER: (Group(gateway_listeners, (selected, gateway_listeners_facet(db, node_id))),),
         ROUTE: (Group(gateway_route_configurations, (gateway_routes_facet(db, node_id),)),),
         **companion_groups(db),
-    }, named=secret_groups(db, node_id))
+    }, named={**secret_groups(db, node_id), **extension_groups(db, node_id)}))
 
 
 @derived

@@ -14,7 +14,9 @@ from pilot.translate.listener.virtual_outbound import capture_listeners
 from pilot.translate.name_table import name_table
 from pilot.translate.profile.clusters import sidecar_cluster_groups
 from pilot.translate.profile.companion import companion_groups
+from pilot.translate.profile.extensions import extension_groups
 from pilot.translate.profile.own_endpoints import own_endpoints
+from pilot.translate.profile.patches import patched_plan
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.profile.secrets import secret_groups
 from pilot.translate.profile.sidecar_routes import route_configurations
@@ -24,7 +26,7 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
     """Returns the groups of one sidecar. No node of its own."""
     outbound, inbound = outbound_facet(db, node_id), inbound_facet(db, node_id)
     listens, routes = outbound_listeners_facet(db, node_id), sidecar_routes_facet(db, node_id)
-    return Plan({
+    return patched_plan(db, node_id, Plan({
         CLUSTER: sidecar_cluster_groups(db, outbound, inbound),
         ENDPOINT: (Group(endpoints_of, (outbound,)), *own_endpoints(db, node_id)),
         LISTENER: (
@@ -34,7 +36,7 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
         ROUTE: (Group(route_configurations, (listens, routes)),),
         NAME_TABLE: (Group(name_table, (outbound.scope, resolver_facet(db, node_id, routes.families))),),
         **companion_groups(db),
-    }, named=secret_groups(db, node_id))
+    }, named={**secret_groups(db, node_id), **extension_groups(db, node_id)}))
 
 
 def _outbound_listeners(db: Mesh, facet: OutboundListenersFacet, spans: SpanTagsFacet, address: str) -> tuple[Group, ...]:

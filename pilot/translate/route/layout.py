@@ -105,7 +105,7 @@ def _other_hosts(db: Mesh, key: RouteLayoutKey, bindings: tuple[Binding, ...], h
             by_rule.setdefault(rule, set()).add(host.port)
     found: dict[tuple[str, int], list[ObjectKey]] = {}
     for bound in bindings:
-        unknown = _unknown(bound.hosts, services)
+        unknown = () if bound.by_route else _unknown(bound.hosts, services)
         if not unknown or asks_of(db, bound.key) is None:
             continue
         exact = [h.lower() for h in bound.hosts if not is_wildcard(h)]  # a wildcard is one VirtualService's alone: `by_rule` has it

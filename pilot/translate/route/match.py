@@ -33,8 +33,8 @@ def applies(match: HTTPMatchRequest, port: int, gateways: frozenset[str], namesp
     return match.source_labels.items() <= labels and match.source_namespace in ("", namespace)
 
 
-def build_match(match: HTTPMatchRequest | None) -> route_components_pb2.RouteMatch:
-    """Returns the conditions on the request; without a match, every request meets them."""
+def build_match(match: HTTPMatchRequest | None, by_segment: bool = False) -> route_components_pb2.RouteMatch:
+    """Returns the conditions on the request; without a match, every request meets them. `by_segment`: prefixes are of whole path segments."""
     if match is None:
         return route_components_pb2.RouteMatch(prefix="/")
     out = route_components_pb2.RouteMatch(
@@ -43,15 +43,17 @@ def build_match(match: HTTPMatchRequest | None) -> route_components_pb2.RouteMat
         query_parameters=[_query_parameter(name, m) for name, m in sorted(match.query_params.items())],
         dynamic_metadata=list(_claims(match)),
     )
-    _set_path(out, match.uri)
+    _set_path(out, match.uri, by_segment)
     return out
 
 
-def _set_path(out: route_components_pb2.RouteMatch, uri: StringMatch | None) -> None:
+def _set_path(out: route_components_pb2.RouteMatch, uri: StringMatch | None, by_segment: bool) -> None:
     if uri is None:
         out.prefix = "/"
     elif uri.exact is not None:
         out.path = uri.exact
+    elif uri.prefix is not None and by_segment and uri.prefix != "/":
+        out.path_separated_prefix = uri.prefix.removesuffix("/")
     elif uri.prefix is not None:
         out.prefix = uri.prefix
     elif uri.regex is not None:

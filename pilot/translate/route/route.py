@@ -16,6 +16,7 @@ from pilot.translate.route.context import RouteContext
 from pilot.translate.route.cors import build_cors
 from pilot.translate.route.direct_response import build_direct_response
 from pilot.translate.route.fault import build_fault
+from pilot.translate.route.gateway_semantics import set_gateway_semantics
 from pilot.translate.route.headers import build_operations, build_value
 from pilot.translate.route.match import applies, build_match, is_catch_all
 from pilot.translate.route.operation import operation_of
@@ -71,12 +72,14 @@ def build_route(
     route = route_components_pb2.Route(
         name=f"{rule.name}.{match.name}" if match is not None and match.name else rule.name,
         stat_prefix=match.stat_prefix if match is not None else "",
-        match=build_match(match),
+        match=build_match(match, by_segment=service.origin is not None),
         metadata=metadata,
         **operations.fields(),
     )
     if not _set_action(route, rule, context, operations.authority):
         return None
+    if service.origin is not None and service.origin.semantics == "gateway" and route.HasField("route"):
+        set_gateway_semantics(route)
     route.decorator.operation = operation_of(route, service.name, context.port)
     _set_filters(route, rule, context)
     if context.alt_svc:

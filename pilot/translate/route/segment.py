@@ -53,7 +53,7 @@ def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[HostKey, ...]:
         if found is None:
             continue
         for port in http_ports(found, key.port):
-            rules = rules_of(db, ref.hostname, key.viewer)
+            rules = rules_of(db, ref, key.viewer)
             if rules or found.resolution is not Resolution.ALIAS:
                 hosts.append(HostKey(ref.hostname.lower(), port.number, ref, rules, _aliases(db, ref, key.viewer)))
     return tuple(hosts)
@@ -65,10 +65,10 @@ def http_ports(found: Service, number: int) -> list[Port]:
     return [p for p in ports if p.protocol.is_http or p.protocol is Protocol.UNSUPPORTED]
 
 
-def rules_of(db: Mesh, host: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
-    """Returns the VirtualServices that may route a host; those behind one that always does are left out."""
+def rules_of(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
+    """Returns the VirtualServices that may route a service; those behind one that always does are left out."""
     out: list[ObjectKey] = []
-    for key in virtual_services_of(db, host, viewer):
+    for key in virtual_services_of(db, ref.hostname, ref.namespace, viewer):
         asks = asks_of(db, key)
         if asks is not None:
             out.append(key)

@@ -66,7 +66,7 @@ def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource
         return build_route_configuration(name, (catch_all(db, routing),))
     key = layout_key(db, routing, index, port)
     if host:
-        return build_route_configuration(name, _sniffed(db, key, host, routing))
+        return build_route_configuration(name, sniffed_host(db, key, host, routing))
     return build_route_configuration(name, (*_virtual_hosts(db, key, routing), catch_all(db, routing)))
 
 
@@ -102,7 +102,7 @@ def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> by
     return b"".join([virtual_host(db, virtual_host_key(h, host_asks(db, h), segment.port, traits)) for h in segment_hosts(db, segment)])
 
 
-def _sniffed(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
+def sniffed_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
     """Returns the virtual host of one service, for any domain: the listener is for its addresses alone."""
     found = layout(db, key)
     segment = found.by_hostname.get(hostname)

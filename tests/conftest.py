@@ -8,6 +8,9 @@ import hypothesis
 import pytest
 from hypothesis import core
 
+# Children of the tests run code of Python's before they execute anything, to enter a network namespace. gRPC would wake in them and abort.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 # Examples of earlier runs would make a seed give other tests than it gave before.
 hypothesis.settings.register_profile("repeatable", deadline=None, database=None)
 hypothesis.settings.load_profile("repeatable")

@@ -20,7 +20,6 @@ from tests.support.books import books
 from tests.support.certificates import DAY, write_plugged_in
 from tests.support.netns import Host, Network, capture
 from tests.support.processes import ControlPlane, Process, eventually
-from tests.support.real_mesh import resident_megabytes
 from tests.support.sidecar import Sidecar
 from tests.support.tokens import write_keys
 
@@ -222,11 +221,6 @@ def test_proxies_keep_serving_while_the_control_plane_is_away_and_follow_the_nex
     eventually(lambda: not mesh.takes_plain_text(), 60, "the new policy has arrived")
     mesh.policy("")
     assert "URI=spiffe://cluster.local/ns/shop/sa/web" in mesh.forwarded()
-
-
-def test_an_agent_takes_little_memory(mesh: Mesh) -> None:
-    for sidecar in mesh.sidecars.values():
-        assert resident_megabytes(sidecar.child.pid) < 60
 
 
 def test_metrics_of_envoy_and_agent_are_one_page(mesh: Mesh) -> None:

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,7 +16,8 @@ from tests.support.backends import Answer, ask
 from tests.support.netns import Host
 from tests.support.processes import Process, eventually
 
-SHOP = pathlib.Path(__file__).resolve().parents[2] / "samples" / "shop"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHOP = ROOT / "samples" / "shop"
 REVIEWS = "reviews.shop.internal"
 
 
@@ -34,9 +37,14 @@ class Sample(Process):
 
     def ctl(self, *words: str) -> str:
         command = [sys.executable, "-m", "pilot.cli.pilotctl", *words]
-        done = subprocess.run(command, preexec_fn=self.host.join, capture_output=True, text=True, timeout=60, cwd=SHOP.parents[1])
+        done = subprocess.run(command, preexec_fn=self.host.join, capture_output=True, text=True, timeout=60, cwd=ROOT)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def shell(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command as a user would, in the repository."""
+        variables = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+        return subprocess.run(command, shell=True, preexec_fn=self.host.join, capture_output=True, text=True, timeout=60, cwd=ROOT, env=variables)
 
     def close(self) -> None:
         assert self.stop(40) in (0, 143)
@@ -63,6 +71,21 @@ def test_the_gateway_shows_the_shop(shop: Sample) -> None:
     assert shop.ask(8000, "/reviews", **{"x-tester": "yes"}).json["version"] == "v2"
     assert shop.ask(8000, "/catalog").status == 200
     assert shop.ask(8000, "/home").status == 301
+
+
+def test_every_command_of_the_documents_does_its_work(shop: Sample) -> None:
+    found = documented_commands()
+    assert len(found) > 20
+    with ThreadPoolExecutor(4) as pool:
+        failed = {command: done.stderr for command, done in zip(found, pool.map(shop.shell, found), strict=True) if done.returncode}
+    assert failed == {}
+
+
+def documented_commands() -> list[str]:
+    """Returns what stands after a "$" in the blocks of commands of all pages, each once. They are about the shop."""
+    pages = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md"))]
+    blocks = [block for page in pages for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL)]
+    return list(dict.fromkeys(line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")))
 
 
 def test_services_behind_sidecars_talk_mutual_tls_as_the_policies_say(secure: Sample) -> None:

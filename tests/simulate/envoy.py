@@ -51,21 +51,25 @@ class Envoy:
         self.routes = {name: _unpack(r, route_pb2.RouteConfiguration) for name, r in resources.get(ROUTE, {}).items()}
 
     def send(self, request: Request, address: str = "0.0.0.0") -> Answer:
+        return self.trace(request, address)[0]
+
+    def trace(self, request: Request, address: str = "0.0.0.0") -> tuple[Answer, route_components_pb2.Route | None]:
+        """What became of a request, and the route that it took."""
         listener = self._listener(request.port, address)
         if listener is None:
-            return Answer("no listener")
+            return Answer("no listener"), None
         chain = _chain(listener, request)
         if chain is None:
-            return Answer("no chain")
+            return Answer("no chain"), None
         terminated = chain.HasField("transport_socket")
         last = chain.filters[-1]
         if last.name == TCP:
             proxy = tcp_proxy_pb2.TcpProxy.FromString(last.typed_config.value)
-            return Answer(proxy.cluster or _weighted(proxy.weighted_clusters.clusters), "tcp", terminated)
+            return Answer(proxy.cluster or _weighted(proxy.weighted_clusters.clusters), "tcp", terminated), None
         assert last.name == HTTP, last.name
         manager = http_connection_manager_pb2.HttpConnectionManager.FromString(last.typed_config.value)
         routes = self.routes.get(manager.rds.route_config_name) if manager.HasField("rds") else manager.route_config
-        return _route(routes, request, terminated) if routes is not None else Answer("404", "no routes", terminated)
+        return _route(routes, request, terminated) if routes is not None else (Answer("404", "no routes", terminated), None)
 
     def _listener(self, port: int, address: str) -> listener_pb2.Listener | None:
         at = {
@@ -111,17 +115,17 @@ def _name_rank(names: Iterable[str], sni: str | None) -> int:
 
 # -- routes ----------------------------------------------------------------------------------------------------------------
 
-def _route(routes: route_pb2.RouteConfiguration, request: Request, terminated: bool) -> Answer:
+def _route(routes: route_pb2.RouteConfiguration, request: Request, terminated: bool) -> tuple[Answer, route_components_pb2.Route | None]:
     host = request.host.partition(":")[0] if routes.ignore_port_in_host_matching else request.host
     virtual = _virtual_host(routes.virtual_hosts, host.lower())
     if virtual is None:
-        return Answer("404", "no virtual host", terminated)
+        return Answer("404", "no virtual host", terminated), None
     if virtual.require_tls and not terminated:
-        return Answer("redirect", f"https://{host}{request.path}")
+        return Answer("redirect", f"https://{host}{request.path}"), None
     for route in virtual.routes:
         if _matches(route.match, request, host):
-            return _action(route, terminated)
-    return Answer("404", "no route", terminated)
+            return _action(route, terminated), route
+    return Answer("404", "no route", terminated), None
 
 
 def _virtual_host(hosts: Iterable[route_components_pb2.VirtualHost], host: str) -> route_components_pb2.VirtualHost | None:

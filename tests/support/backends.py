@@ -15,6 +15,7 @@ class Request:
     method: str
     path: str
     headers: dict[str, str]
+    peer: str = ""
 
 
 class Backend:
@@ -28,7 +29,7 @@ class Backend:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                backend.requests.append(Request(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}))
+                backend.requests.append(Request(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, self.client_address[0]))
                 time.sleep(backend.delay)
                 status = 503 if backend.fail > 0 else 200
                 backend.fail -= status == 503

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from pilot.debug.health import Health
 from pilot.debug.sources import Sources
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.metrics import Metrics
@@ -12,6 +13,7 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem
 from pilot.model.proxy import Proxy
+from pilot.translate.resource import Resource
 
 ALL = frozenset({"*"})
 
@@ -45,7 +47,8 @@ class FakeFleet:
     def __init__(self, *connected: FakeConnection) -> None:
         self.connected = list(connected)
         self.ended: list[str] = []
-        self.pushes = 0
+        self.pushes = self.forgets = 0
+        self.resources: dict[str, Sequence[Mapping[str, Resource]]] = {}
 
     def connections(self) -> Sequence[FakeConnection]:
         return self.connected
@@ -57,7 +60,20 @@ class FakeFleet:
     def disconnect(self, connection_id: str) -> None:
         self.ended.append(connection_id)
 
+    def kept(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
+        return self.resources
+
+    def forget(self) -> None:
+        self.forgets += 1
+
 
 def sources(mesh: Mesh, *connected: FakeConnection, problems: Sequence[Problem] = (), **options: Any) -> Sources:
     fleet, build = FakeFleet(*connected), BuildInfo("1.2.3", "abc", "Clean")
     return Sources(mesh, Metrics(build), fleet, lambda: problems, build=build, **options)
+
+
+async def with_health(shown: Sources) -> Sources:
+    """Returns sources whose health was looked at."""
+    health = Health(shown.db, shown.fleet, list(shown.problems()))
+    await health.look()
+    return dataclasses.replace(shown, health=lambda: health.found)

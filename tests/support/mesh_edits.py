@@ -19,6 +19,8 @@ Rows = Mapping[tuple[str, Any], Any]
 Snapshot = dict[str, dict[str, dict[str, bytes]]]
 """Resources by node id, type URL and name."""
 EMPTY = -1
+BASE: Mapping[str, Mapping[str, str]] = {"mesh": {"ingressSelector": "ingress"}, "networks": {}}
+"""What every mesh config says: Ingresses are for the router of these meshes."""
 FLAGS = {  # settings that make more of the mesh matter
     "PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER": "true",
     "PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true",
@@ -26,6 +28,8 @@ FLAGS = {  # settings that make more of the mesh matter
     "ENABLE_PROXY_FIND_POD_BY_IP": "true",
     "ENABLE_HCM_INTERNAL_NETWORKS": "true",
     "PILOT_SCOPE_GATEWAY_TO_NAMESPACE": "true",
+    "PILOT_ENABLE_ALPHA_GATEWAY_API": "true",
+    "K8S_INGRESS_NS": "edge",
 }
 
 
@@ -50,7 +54,7 @@ def rows_at(slot: int, variant: int) -> Rows:
     if kind == "proxy":
         return {("proxies", node_id(variants[variant])): variants[variant]} if variant != EMPTY else {}
     decode = (lambda plain: decode_mesh_config([plain])) if kind == "mesh" else decode_mesh_networks
-    found, problems = decode(yaml.safe_load(variants[variant]) if variant != EMPTY else {})
+    found, problems = decode({**BASE[kind], **(yaml.safe_load(variants[variant]) if variant != EMPTY else {})})
     assert found is not None, problems
     return {("mesh", kind): found}
 
@@ -89,14 +93,15 @@ def random_steps(choose: random.Random, count: int) -> Iterator[Step]:
         yield Step(slots, rows, tuple(state))
 
 
-def tour(choose: random.Random, calm: bool) -> Iterator[Step]:
-    """A first step that sets every slot, and after it each slot in turn is at each of its variants, and empty, while the others stay.
+def tour(choose: random.Random, calm: bool, among: Sequence[int] = range(len(SLOTS))) -> Iterator[Step]:
+    """A first step that sets every slot, and after it each slot (of those `among`) in turn is at each of its variants, and empty, while the
+    others stay.
 
     `calm`: what hides much of a mesh is there only in its turn, everything else is at its first variant between turns.
     """
     state = [(EMPTY if slot.empty >= 0.4 else 0) if calm else draw(choose, number) for number, slot in enumerate(SLOTS)]
     yield Step(tuple(range(len(SLOTS))), rows_of_state(state), tuple(state))
-    for slot in choose.sample(range(len(SLOTS)), len(SLOTS)):
+    for slot in choose.sample(among, len(among)):
         home, variants = state[slot], range(EMPTY, len(SLOTS[slot].variants))
         for variant in (*choose.sample(variants, len(variants)), home if calm else draw(choose, slot)):
             old, state[slot] = state[slot], variant

@@ -7,43 +7,20 @@ networks as YAML, the node of a proxy that connects, comes back with other metad
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import msgspec
 
-from pilot.lib.xds_types import SECRET
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, EXTENSION, LISTENER, ROUTE, SECRET
 from pilot.model.endpoint import Locality
 from pilot.model.inputs import EVERY_ACCOUNT, AccountKey
 from pilot.model.jwks import JwksKey
 from pilot.model.proxy import Proxy
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
+from tests.support.gateway_slots import GATEWAYS
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
+from tests.support.slot import Slot, one_of
 from tests.support.world import proxy
-
-
-class Slot(NamedTuple):
-    """`empty`: how likely it holds nothing. `cluster`: where its object is."""
-
-    name: str
-    kind: Literal["object", "mesh", "networks", "proxy", "rows"]
-    variants: tuple[Any, ...]
-    empty: float = 0.15
-    cluster: str = "Kubernetes"
-
-    @property
-    def table(self) -> str:
-        """The kind of its objects, which is what its name begins with."""
-        return self.name.partition(" ")[0]
-
-
-RARE = {"Sidecar": 0.7, "DestinationRule": 0.4, "VirtualService": 0.4, "PeerAuthentication": 0.4}  # they hide each other, or most of the mesh
-
-
-def one_of(*variants: Plain) -> Slot:
-    """A slot of an object."""
-    first = variants[0]
-    name = f"{first['kind']} {first['metadata'].get('namespace', '')}/{first['metadata']['name']}"
-    return Slot(name, "object", variants, RARE.get(first["kind"], 0.15))
 
 
 def each(kind: str, name: str, namespace: str, *specs: str, **more: Any) -> Slot:
@@ -134,6 +111,12 @@ PROXIES = [
         {"metadata": {"LABELS": {"istio": "ingress"}}},
     ),
     node(proxy("sidecar", "web-0", "a", "10.2.0.1", {"app": "web"}, CLUSTER_ID=WEST), {"locality": SECOND_ZONE}, {"metadata": {"NETWORK": "net2"}}),
+    node(
+        proxy("sidecar", "grpc-0", "a", "10.1.0.12", {"app": "web"}, GENERATOR="grpc"),
+        {"namespace": "b"},
+        {"metadata": {"GENERATOR": ""}},
+        {"dns_domain": "b.svc.cluster.local"},
+    ),
     node(proxy("ztunnel", "zt-0", "istio-system", "10.1.0.11"), {"metadata": {"NODE_NAME": "n1"}}),
 ]
 
@@ -159,9 +142,12 @@ MESH = Slot(
         "{extensionProviders: [{name: sds, sds: {name: sds, service: api.b.svc.cluster.local, port: 80}}]}",
         "{extensionProviders: [{name: judge, envoyExtAuthzGrpc: {service: b/api.b.svc.cluster.local, port: 80}}]}",
         "{extensionProviders: [{name: judge, envoyExtAuthzHttp: {service: api.b.svc.cluster.local, port: 80, failOpen: true}}]}",
-        "{extensionProviders: [{name: z, zipkin: {service: web.a.svc.cluster.local, port: 80}}], defaultProviders: {tracing: [z]}}",
+        "{extensionProviders: [{name: z, zipkin: {service: web.a.svc.cluster.local, port: 80}}], defaultProviders: {tracing: [z], metrics: [prometheus]}}",
+        "{extensionProviders: [{name: z, opentelemetry: {service: b/api.b.svc.cluster.local, port: 80, serviceAttributeEnrichment: OTEL_SEMANTIC_CONVENTIONS}}, {name: als, envoyTcpAls: {service: api.b.svc.cluster.local, port: 80}}], defaultProviders: {accessLogging: [als]}}",
+        "{extensionProviders: [{name: z, datadog: {service: web.a.svc.cluster.local, port: 80}}, {name: als, envoyFileAccessLog: {path: /x, logFormat: {labels: {a: '%PROTOCOL%'}}}}], accessLogFile: /y, accessLogEncoding: JSON}",
         "{defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: 3}}, outlierDetection: {consecutive5xxErrors: 9}}}",
         "{discoverySelectors: [{matchLabels: {istio-injection: enabled}}]}",
+        "{ingressControllerMode: 'OFF'}",
     ),
     0.4,
 )
@@ -169,9 +155,9 @@ NETWORKS = Slot(
     "MeshNetworks",
     "networks",
     (
-        "{networks: {net2: {endpoints: [{fromCidr: 10.1.0.0/29}], gateways: [{address: 9.9.9.1, port: 15443}]}}}",
-        "{networks: {net1: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{registryServiceName: eastwest.istio-system.svc.cluster.local, port: 15443}]}}}",
-        "{networks: {net2: {endpoints: [{fromCidr: 10.7.0.0/16}], gateways: [{address: 9.9.9.1, port: 15443}, {address: 9.9.9.2, port: 443}]}}}",
+        "{networks: {net2: {endpoints: [{fromCidr: 10.1.0.0/29}], gateways: [{address: 9.9.9.1, port: 15443}, {address: gw.example.com, port: 15443}]}}}",
+        "{networks: {net1: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{registryServiceName: eastwest.istio-system.svc.cluster.local, port: 15443}, {address: gw.example.com, port: 15443}]}}}",
+        "{networks: {net2: {endpoints: [{fromCidr: 10.7.0.0/16}], gateways: [{address: gw.example.com, port: 15443}, {address: 9.9.9.2, port: 443}]}}}",
     ),
 )
 
@@ -388,6 +374,7 @@ ISTIO = [
     each("WorkloadEntry", "vm", "a", "address: 10.9.0.1, labels: {app: vm}", "address: 10.9.0.2, labels: {app: vm}, weight: 5, network: net2", "address: 10.9.0.1, labels: {app: web}, serviceAccount: sa, locality: r1/z1"),
     each("WorkloadEntry", "extra", "b", "address: 10.9.0.3, labels: {app: api}", "address: 10.9.0.3, labels: {app: db, version: v1}, ports: {http: 8081}"),
     each("WorkloadEntry", "api", "b", "address: 10.1.0.2, labels: {app: db}"),
+    one_of(*(make("ProxyConfig", "p", spec, "a") | {"apiVersion": "networking.istio.io/v1beta1"} for spec in ("{concurrency: 1}", "{concurrency: 2}"))),
     each("WorkloadGroup", "vm", "a", "template: {serviceAccount: one}", "metadata: {labels: {app: vm}}, template: {serviceAccount: two}"),
     each("Sidecar", "default", "a", *EGRESS),
     each("Sidecar", "web", "a", *EGRESS, day=2),
@@ -446,6 +433,40 @@ ISTIO = [
         )
         for day, namespace in enumerate(("a", "edge", "istio-system"), 1)
     ),
+    *(
+        each(
+            "WasmPlugin", "w", namespace,
+            "url: 'oci://r.example.com/w:1', phase: AUTHN, pluginConfig: {a: 1}",
+            "url: 'oci://r.example.com/w:1', imagePullSecret: c, failStrategy: FAIL_OPEN, match: [{mode: SERVER, ports: [{number: 8080}, {number: 80}]}]",
+            "url: 'file:///w.wasm', type: NETWORK, phase: AUTHZ, priority: 3, selector: {matchLabels: {app: web}}",
+            "url: 'file:///w.wasm', type: NETWORK, match: [{mode: CLIENT}, {mode: SERVER, ports: [{number: 9000}]}]",
+            "url: 'https://w.example.com', selector: {matchLabels: {istio: ingress}}, match: [{ports: [{number: 80}]}]",
+            day=day,
+        )
+        for day, namespace in enumerate(("a", "edge", "istio-system"), 1)
+    ),
+    *(
+        each(
+            "Telemetry", "what", namespace,
+            "accessLogging: [{providers: [{name: als}, {name: envoy}]}], tracing: [{providers: [{name: z}], randomSamplingPercentage: 5}]",
+            "metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: REQUEST_COUNT, mode: CLIENT}, tagOverrides: {a: {value: request.host}}}]}]",
+            "selector: {matchLabels: {app: web}}, accessLogging: [{match: {mode: SERVER}, disabled: true}, {providers: [{name: als}], filter: {expression: response.code > 4}}]",
+            "selector: {matchLabels: {istio: ingress}}, tracing: [{customTags: {t: {header: {name: h}}}, enableIstioTags: false, useRequestIdForTraceSampling: false}]",
+            "tracing: [{match: {mode: CLIENT}, disableSpanReporting: true}], metrics: [{overrides: [{disabled: true, match: {mode: SERVER}}], reportingInterval: 3s}]",
+            day=day,
+        )
+        for day, namespace in enumerate(("a", "edge", "istio-system"), 1)
+    ),
+    *(
+        each(
+            "TrafficExtension", "t", namespace,
+            "lua: {inlineCode: 'x = 1'}, phase: STATS",
+            "lua: {inlineCode: 'x = 2'}, match: [{mode: CLIENT, ports: [{number: 80}]}], selector: {matchLabels: {app: web}}",
+            "wasm: {url: r.example.com/t, imagePullSecret: c}, priority: 7",
+        )
+        for namespace in ("a", "istio-system")
+    ),
+    each("Telemetry", "older", "a", "metrics: [{providers: [{name: prometheus}]}]", "selector: {matchLabels: {app: web}}, tracing: [{providers: [{name: z}]}]"),
     one_of(*(make("AuthorizationPolicy", "tried", "{rules: [{from: [{source: {namespaces: [b]}}]}]}", "a", annotations=f"{{istio.io/dry-run: '{dry}'}}") for dry in ("true", "false"))),
 ]
 
@@ -454,13 +475,28 @@ ISTIO = [
 
 AUTHORITY, PARTNER = Authority(), Authority("partner")
 SERVED, RENEWED = AUTHORITY.issue("x.example.com"), AUTHORITY.issue("x.example.com")
+_SERVICES = tuple((f"{name}.{namespace}.svc.cluster.local", port) for name, namespace, port in (("web", "a", 80), ("api", "b", 80), ("head", "a", 80)))
+_CLUSTERS = tuple(f"outbound|{port}|{subset}|{host}" for host, port in _SERVICES for subset in ("", "v1"))
 ASKED = {
+    LISTENER: frozenset((*(f"{host}:{port}" for host, port in _SERVICES), "web:80", "xds.istio.io/grpc/lds/inbound/10.1.0.12:8080")),
+    CLUSTER: frozenset(_CLUSTERS),
+    ENDPOINT: frozenset(_CLUSTERS),
+    ROUTE: frozenset(_CLUSTERS),
     SECRET: frozenset((
         "kubernetes://c", "kubernetes://c-cacert", "kubernetes://edge/c", "kubernetes-gateway://edge/c", "configmap://edge/c",
         "configmap://istio-system/c-cacert",
-    ))
+    )),
+    EXTENSION: frozenset((
+        "slow",
+        "absent",
+        *(
+            f"extensions.istio.io/trafficextension/{name}"
+            for namespace in ("a", "edge", "istio-system")
+            for name in (f"{namespace}.w~istio-translated-wasmplugin", f"{namespace}.t")
+        ),
+    )),
 }  # fmt: skip
-"""What every proxy asks for by name."""
+"""What every proxy asks for by name; where it gets everything of a type, that does not matter."""
 
 
 def secret(namespace: str) -> Slot:
@@ -500,5 +536,43 @@ CREDENTIALS: list[Slot] = [
     roots("own", AUTHORITY, PARTNER),
     roots("external", PARTNER, Authority("external")),
 ]
+def filtered(*patches: str, more: str = "") -> str:
+    """The spec of an EnvoyFilter."""
+    return f"{{{more}configPatches: [{', '.join(patches)}]}}"
+
+
+def patched(apply_to: str, operation: str, value: str = "", match: str = "", context: str = "ANY") -> str:
+    """A patch; `match` is what stands beside its context."""
+    given = f", value: {{{value}}}" if value else ""
+    return f"{{applyTo: {apply_to}, match: {{context: {context}{', ' + match if match else ''}}}, patch: {{operation: {operation}{given}}}}}"
+
+
+ROUTED = "routeConfiguration: {portNumber: 80}"
+DIRECT = "match: {prefix: /added}, direct_response: {status: 204}"
+ON_MANAGER = "listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager}}}"
+CORS = "name: added.cors, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors}"
+WEATHER = "name: weather, type: STATIC, connect_timeout: 1s, load_assignment: {cluster_name: weather}"
+DELAY = "typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault, max_active_faults: 3}"
+FILTERS: list[Slot] = [
+    one_of(*(make("EnvoyFilter", "all", spec, "istio-system") for spec in (
+        filtered(patched("CLUSTER", "MERGE", "connect_timeout: 3s"), patched("ROUTE_CONFIGURATION", "MERGE", "request_headers_to_remove: [x-old]")),
+        filtered(patched("HTTP_FILTER", "INSERT_FIRST", CORS, ON_MANAGER), more="priority: 5, "),
+        filtered(patched("LISTENER", "MERGE", "tcp_backlog_size: 7", "proxy: {metadata: {HTTP10: '1'}}"), patched("CLUSTER", "ADD", WEATHER)),
+        filtered(patched("EXTENSION_CONFIG", "ADD", f"name: slow, {DELAY}"), more="targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: g}], "),
+    ))),
+    one_of(*(make("EnvoyFilter", "own", spec, "a") for spec in (
+        filtered(patched("CLUSTER", "MERGE", "lb_policy: RANDOM", "cluster: {portNumber: 80}"), patched("LISTENER", "REMOVE", "", "listener: {portNumber: 90}")),
+        filtered(patched("VIRTUAL_HOST", "ADD", f"name: added, domains: [added.x], routes: [{{{DIRECT}}}]", ROUTED), more="workloadSelector: {labels: {app: web}}, "),
+        filtered(patched("HTTP_ROUTE", "INSERT_FIRST", DIRECT, ROUTED), patched("HTTP_ROUTE", "ADD", DIRECT, "", "SIDECAR_INBOUND")),
+        filtered(patched("EXTENSION_CONFIG", "ADD", f"name: slow, {DELAY}"), patched("FILTER_CHAIN", "MERGE", "transport_socket_connect_timeout: 9s")),
+        filtered(patched("CLUSTER", "MERGE", "nobody_knows: 1"), patched("CLUSTER", "REMOVE", "", "cluster: {service: x.example.com}"), more="priority: -1, "),
+    ))),
+    one_of(*(make("EnvoyFilter", "edge", spec, "edge") for spec in (
+        filtered(patched("HTTP_ROUTE", "MERGE", "route: {timeout: 13s}", "routeConfiguration: {vhost: {route: {action: ROUTE}}}", "GATEWAY")),
+        filtered(patched("VIRTUAL_HOST", "MERGE_AND_REPLACE_LIST", "domains: [only.example.com]", ROUTED, "GATEWAY")),
+    ))),
+]
 KEY_SET_SLOT = Slot("JsonWebKeySet", "rows", KEY_SETS, 0.4)
-SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO, *CREDENTIALS, KEY_SET_SLOT)
+HOSTS = tuple({("resolved_hosts", "gw.example.com"): addresses} for addresses in (("9.9.9.3",), ("9.9.9.4", "fd00:9::4")))
+HOST_SLOT = Slot("ResolvedHost", "rows", HOSTS, 0.2)
+SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO, *GATEWAYS, *CREDENTIALS, *FILTERS, KEY_SET_SLOT, HOST_SLOT)

@@ -10,7 +10,14 @@ from tests.support.world import World, rows_of
 
 Plain = dict[str, Any]
 _SECURITY = ("PeerAuthentication", "RequestAuthentication", "AuthorizationPolicy")
-API = {"EndpointSlice": "discovery.k8s.io/v1", **dict.fromkeys(_SECURITY, "security.istio.io/v1")}
+_EXTENSIONS = ("WasmPlugin", "TrafficExtension")
+API = {
+    "EndpointSlice": "discovery.k8s.io/v1",
+    "EnvoyFilter": "networking.istio.io/v1alpha3",
+    **dict.fromkeys(_SECURITY, "security.istio.io/v1"),
+    **dict.fromkeys(_EXTENSIONS, "extensions.istio.io/v1alpha1"),
+    "Telemetry": "telemetry.istio.io/v1",
+}
 CORE = ("Service", "Pod", "Node", "Namespace")
 
 

@@ -19,6 +19,7 @@ from ca.csr import SigningRequest
 from ca.pem import bundle_pem, key_pem
 from ca.service import CertificateService, Refused
 from ca.signer import Signer
+from pilot.lib.metrics import Metrics
 from tests.support.certificates import ec_key
 
 NAME = "istiod.istio-system.svc"
@@ -33,6 +34,7 @@ class Counted:
 
     def __init__(self) -> None:
         self.signed = self.refused = 0
+        self.calls = Metrics().calls
 
     def csr_received(self) -> None:
         """Nobody asks."""

@@ -54,6 +54,9 @@ class Call:
         self.status = status
         raise Aborted(details)
 
+    def code(self) -> grpc.StatusCode:
+        return self.status
+
     def cancelled(self) -> bool:
         return False
 

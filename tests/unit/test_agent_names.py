@@ -8,13 +8,18 @@ import struct
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
+from google.protobuf import any_pb2
 
 from pilot.agent.dns_message import AAAA, A, build_answer, cut, parse_query
 from pilot.agent.dns_server import DnsServer, Resolvers, parse_resolv_conf
-from pilot.agent.name_table import NameTable
+from pilot.agent.name_table import NAME_TABLE, NameTable
 from pilot.lib.start_error import StartError
 from protos import nds_pb2
+from tests.support.objects import at, endpoint_slice, make, pod
+from tests.support.processes import free_port
+from tests.support.world import World, proxy
 
 V4, V6 = ipaddress.ip_address("10.96.0.1"), ipaddress.ip_address("fd00::1")
 SERVICE, TEXT = 33, 16
@@ -222,7 +227,7 @@ async def ask_tcp(server: DnsServer, *messages: bytes) -> list[bytes]:
 async def test_names_of_the_mesh_are_answered_and_others_go_on(resolver: tuple[str, int]) -> None:
     counts = Counts()
     server = DnsServer(table(), (resolver,), 5, counts)
-    await server.start("127.0.0.1", 0)
+    await server.start("127.0.0.1", free_port())
     assert read(await ask_udp(server, query("books"))) == (7, 0, ["10.96.0.1"])
     assert counts.forwarded == 0
     for other in (query("elsewhere.example"), query("books", TEXT), query("books", SERVICE)):
@@ -236,7 +241,7 @@ async def test_names_of_the_mesh_are_answered_and_others_go_on(resolver: tuple[s
 
 async def test_without_a_table_every_question_goes_on(resolver: tuple[str, int]) -> None:
     server = DnsServer(NameTable("shop", "shop.svc.cluster.local"), (resolver,), 5, Counts())
-    await server.start("127.0.0.1", 0)
+    await server.start("127.0.0.1", free_port())
     assert (await ask_udp(server, query("books")))[2:4] == b"\x81\x80"
     await server.stop()
 
@@ -244,7 +249,7 @@ async def test_without_a_table_every_question_goes_on(resolver: tuple[str, int])
 async def test_a_question_that_nobody_answers_fails(resolver: tuple[str, int]) -> None:
     counts = Counts()
     server = DnsServer(table(), (), 5, counts)
-    await server.start("127.0.0.1", 0)
+    await server.start("127.0.0.1", free_port())
     assert read(await ask_udp(server, query("elsewhere.example"))) == (7, 2, [])
     assert read(await ask_udp(server, b"\0\7no question")) == (7, 1, [])
     assert counts.failed == 1
@@ -256,14 +261,54 @@ async def test_the_next_resolver_is_asked_when_the_first_is_away(resolver: tuple
         closed.bind(("127.0.0.1", 0))
         gone = closed.getsockname()
     server = DnsServer(table(), (gone, resolver), 5, Counts())
-    await server.start("127.0.0.1", 0)
+    await server.start("127.0.0.1", free_port())
     assert (await ask_udp(server, query("elsewhere.example")))[2:4] == b"\x81\x80"
     await server.stop()
 
 
 async def test_a_port_that_is_taken_is_said_in_a_sentence() -> None:
     first = DnsServer(table(), (), 5, Counts())
-    await first.start("127.0.0.1", 0)
+    await first.start("127.0.0.1", free_port())
     with pytest.raises(StartError, match=r"names cannot be answered at 127\.0\.0\.1:"):
         await DnsServer(table(), (), 5, Counts()).start(*first.address)
     await first.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "addresses"),
+    [
+        ("api.b.svc.cluster.local", A, ["10.96.0.1"]),
+        ("api", A, ["10.96.0.1"]),
+        ("api.b.svc", AAAA, ["fd00:96::1"]),
+        ("peers", A, ["10.1.0.2", "10.1.0.3"]),
+        ("peers.b", AAAA, ["fd00::2"]),
+        ("peers-0.peers.b.svc.cluster.local", A, ["10.1.0.2"]),
+        ("peers-0.peers", AAAA, ["fd00::2"]),
+        ("peers-1.peers.b", A, ["10.1.0.3"]),
+        ("peers-1.peers.b", AAAA, []),
+        ("x.example.com", A, ["240.1.0.1"]),
+    ],
+)
+async def test_what_the_control_plane_says_is_answered(name: str, kind: int, addresses: list[str]) -> None:
+    """A Service of both families, a headless one, the pods of its StatefulSet, and a ServiceEntry, by whole and short names."""
+    port = "{name: tcp, port: 90}"
+    ports = f"ports: [{port}]"
+    world = World(environ={"ISTIO_DUAL_STACK": "true"})
+    world.apply_objects(
+        make("Service", "api", f"{{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00:96::1'], {ports}}}", "b"),
+        make("Service", "peers", f"{{clusterIP: None, {ports}}}", "b"),
+        endpoint_slice("peers", *(at(f"10.1.0.{n + 2}", f"peers-{n}", namespace="b") for n in (0, 1)), namespace="b", ports=f"[{port}]"),
+        endpoint_slice("peers", at("fd00::2", "peers-0", namespace="b"), namespace="b", ports=f"[{port}]", name="six")
+        | {"addressType": "IPv6"},
+        *(pod(f"peers-{n}", ip, "b", f"{{subdomain: peers, hostname: peers-{n}}}") for n, ip in enumerate(("10.1.0.2,fd00::2", "10.1.0.3"))),
+        make("ServiceEntry", "x", "{hosts: [x.example.com], addresses: [240.1.0.1], resolution: DNS, ports: [{number: 80, name: http}]}", "b"),
+    )
+    app = msgspec.structs.replace(proxy("sidecar", "web-0", "b", "10.9.0.1", {}, DNS_CAPTURE="true"), ips=("10.9.0.1", "fd00::9"))
+    (resource,) = world.resources(world.connect(app))[NAME_TABLE].values()
+    told = NameTable("b", "b.svc.cluster.local")
+    told.take([any_pb2.Any.FromString(resource.any).value])
+    server = DnsServer(told, (), 5, Counts())
+    await server.start("127.0.0.1", free_port())
+    _, code, found = read(await ask_udp(server, query(name, kind)))
+    assert (code, sorted(found)) == (0, addresses)
+    await server.stop()

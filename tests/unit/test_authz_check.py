@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest import mock
 
 import pytest
+from click.testing import CliRunner
 
 from pilot.cli.ctl.client import Client, CommandError
-from pilot.cli.pilotctl import build_parser
+from pilot.cli.pilotctl import pilotctl
 from pilot.debug.authz import authz
 from pilot.debug.page import Refused
 from pilot.debug.pages import sections
@@ -167,21 +169,18 @@ def test_a_router_is_asked_like_a_sidecar() -> None:
 
 # -- pilotctl --------------------------------------------------------------------------------------------------------------
 
-class Asked(Client):
-    """A client of the page itself, without a server between."""
-
-    def __init__(self, ask: Any) -> None:
-        super().__init__("here")
-        self._ask = ask
-
-    def get(self, page: str, **query: str) -> Any:
-        assert (page, query["proxyID"]) == ("authz", "web-0")
-        return self._ask(query.get("request"))
-
-
 def printed(ask: Any, *words: str) -> str:
-    arguments = build_parser().parse_args(["authz", "check", "web-0", *words])
-    return str(arguments.run(Asked(ask), arguments))
+    """Returns what the command prints when the page itself answers, without a server between."""
+
+    def get(_: Client, page: str, **query: str) -> Any:
+        assert (page, query["proxyID"]) == ("authz", "web-0")
+        return ask(query.get("request"))
+
+    with mock.patch.object(Client, "get", get):
+        result = CliRunner().invoke(pilotctl, ["authz", "check", "web-0", *words], standalone_mode=False)
+    if result.exception:
+        raise result.exception
+    return result.output.removesuffix("\n")
 
 
 def test_it_prints_who_decides_and_which_rules_are_met() -> None:

@@ -168,3 +168,22 @@ def test_slices_that_take_long_become_larger() -> None:
     world.clock.advance(4 * LONG)
     ((_, told),) = world.commits
     assert (len(told.edits), round(told.took, 3)) == (3 * SLICES[0], 4 * LONG)  # two slices
+
+
+def test_endpoints_that_never_pause_are_soon_where_callers_need_them() -> None:
+    world = World()
+    world.batch.put([("services", KEY, row())])
+    for number in range(12):
+        world.clock.advance(0.05)
+        world.batch.put([(("pods", "endpoint_slices")[number % 2], KEY, None)])
+    assert [at for at, _ in world.commits] == [0.3, 0.55]  # 250 ms after the first pod, with the service that came before it
+    assert world.commits[0][1].edits[0] == ("services", KEY, row())
+
+
+def test_who_asks_for_more_quiet_has_it_for_endpoints_too() -> None:
+    world = World()
+    world.batch = Batch(world.mesh, world.clock, parse_duration("400ms"), parse_duration("1s"), world._committed)
+    for number in range(20):
+        world.batch.put([("services", KEY, row(f"kind {number}")), ("pods", KEY, None)])
+        world.clock.advance(0.05)
+    assert [at for at, _ in world.commits] == [0.4, 0.8]

@@ -12,6 +12,7 @@ from grpc import aio
 
 from ca.authority import Authority
 from ca.service import SERVICE, CertificateService, Refused
+from pilot.lib.metrics import Metrics
 from protos import ca_pb2
 from tests.support.certificates import DAY, IDENTITY, NOW, csr, root
 
@@ -21,6 +22,8 @@ NODE = "spiffe://cluster.local/ns/istio-system/sa/ztunnel"
 class Counted:
     def __init__(self) -> None:
         self.seen: list[str] = []
+        self.metrics = Metrics()
+        self.calls = self.metrics.calls
 
     def csr_received(self) -> None:
         self.seen.append("received")
@@ -124,3 +127,15 @@ async def test_a_request_that_is_not_signed_learns_the_code_alone(
 
 async def test_bytes_that_are_no_message_are_an_invalid_argument(client: Client) -> None:
     assert await client.refused(raw=b"\xff\xff\xff") == (grpc.StatusCode.INVALID_ARGUMENT, "malformed request")
+
+
+async def test_calls_are_counted_as_go_counts_them(client: Client) -> None:
+    await client.create()
+    await client.refused(token="")
+    text = client.counted.metrics.exposition().decode()
+    labels = f'grpc_method="CreateCertificate",grpc_service="{SERVICE}",grpc_type="unary"'
+    assert f"grpc_server_started_total{{{labels}}} 2" in text
+    assert f'grpc_server_handled_total{{grpc_code="OK",{labels}}} 1' in text
+    assert f'grpc_server_handled_total{{grpc_code="Unauthenticated",{labels}}} 1' in text
+    assert f"grpc_server_msg_sent_total{{{labels}}} 1" in text
+    assert f"grpc_server_handling_seconds_count{{{labels}}} 2" in text

@@ -23,12 +23,12 @@ from pilot.model.catalogue import CATALOGUE, Catalogue, Kind
 from pilot.model.config.base import Lenient
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.inputs import Mesh
-from pilot.model.kind import NETWORKING, GroupKind, parse_kind
+from pilot.model.kind import GATEWAY_API, NETWORKING, GroupKind, parse_kind
 from pilot.model.problem import Problem, error
 from tests.support.clock import VirtualClock
 from tests.support.debug import sources
 
-GROUP = "gateway.networking.k8s.io"
+GROUP = "gateways.example.com"
 OTHER_GATEWAY = GroupKind(GROUP, "Gateway")
 OBJECTS = f"""
 apiVersion: {GROUP}/v1
@@ -131,7 +131,7 @@ def test_it_is_counted_as_its_entry_says(loaded: Loaded) -> None:
 
 def test_it_is_shown_beside_the_kind_of_the_same_name(loaded: Loaded) -> None:
     listed = resourcesz(sources(loaded.mesh), {})
-    assert [kind["group"] for kind in listed if kind["kind"] == "Gateway"] == [NETWORKING, GROUP]
+    assert [kind["group"] for kind in listed if kind["kind"] == "Gateway"] == [NETWORKING, GATEWAY_API, GROUP]
     node = loaded.mesh.watch(both_gateways)
     loaded.mesh.refresh(node)
     assert show(explain(loaded.mesh, node))["objects"] == [

@@ -11,7 +11,7 @@ from pilot.model.facets import FeaturesFacet, SpanTagsFacet
 from pilot.model.views.classify import features_of, listening_facet, outbound_facet, outbound_listeners_facet, span_tags_facet
 from pilot.model.views.policies import policy_label_keys
 from pilot.translate.profile import plan
-from pilot.translate.tracing import build_tracing
+from pilot.translate.tracing.spans import Spans, build_spans
 from tests.support.listeners import WEB_POD, service
 from tests.support.objects import make, world
 from tests.support.world import World, proxy
@@ -112,18 +112,24 @@ def test_spans_as_no_envoy_takes_them() -> None:
     custom = {"": {"literal": {"value": "x"}}, "a": {"literal": {"value": ""}}, "b": {"header": {"name": "x"}}}
     made, node = connected(PROXY_CONFIG={"tracing": {"sampling": -5, "customTags": custom}})
     found = listening_facet(made.mesh, node).tracing
-    assert found is not None
     assert found.sampling == 1.0
-    assert [t.tag for t in build_tracing(replace(found, istio_tags=False), SpanTagsFacet()).custom_tags] == ["b"]
+    spans = build_spans(Spans(tags=found.tags, istio_tags=False), SpanTagsFacet())
+    assert [t.tag for t in spans.tracing.custom_tags] == ["b"]
+
+
+NOTHING = FeaturesFacet(**dict.fromkeys(FeaturesFacet.__struct_fields__, False))
 
 
 @pytest.mark.parametrize(
     ("extensions", "expected"),
     [
         (None, FeaturesFacet()),
-        ({"envoy.filters.http.router"}, FeaturesFacet(False, False, False, False)),
-        ({"istio.alpn"}, FeaturesFacet(False, False, True, False)),
-        ({"envoy.tcp.metadataexchange.config.MetadataExchange", "envoy.filters.network.mysql_proxy"}, FeaturesFacet(True, False, False, True)),
+        ({"envoy.filters.http.router"}, NOTHING),
+        ({"istio.alpn"}, replace(NOTHING, alpn=True)),
+        (
+            {"envoy.tcp.metadataexchange.config.MetadataExchange", "envoy.filters.network.mysql_proxy"},
+            replace(NOTHING, metadata_exchange=True, mysql_proxy=True),
+        ),
     ],
 )
 def test_what_it_registers(extensions: set[str] | None, expected: FeaturesFacet) -> None:

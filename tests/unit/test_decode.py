@@ -6,6 +6,8 @@ import pytest
 import yaml
 
 from pilot.ingest.decode import Entry, Origin, decode_document
+from pilot.ingest.kube_kinds import read_kinds
+from pilot.model.catalogue import CATALOGUE, Catalogue
 from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.config.virtual_service import HTTPRoute, StringMatch
 from pilot.model.kind import GroupKind
@@ -172,3 +174,12 @@ def test_nothing_raises(plain: Any) -> None:
         for part in ("metadata", "spec", "data", "status", "stringData", "endpoints"):
             version = "discovery.k8s.io/v1" if kind == "EndpointSlice" else "v1"
             decode_document({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, part: plain})
+
+
+def test_a_kind_that_is_ignored_is_no_kind_of_ours() -> None:
+    plain = {"apiVersion": "telemetry.istio.io/v1", "kind": "Telemetry", "metadata": {"name": "t", "namespace": "a"}, "spec": {"tracing": [{}]}}
+    without = Catalogue(read_kinds(CATALOGUE, ("telemetries.telemetry.istio.io",), ()))
+    assert len(decode_document(plain).entries) == 1
+    found = decode_document(plain, catalogue=without)
+    assert not found.entries
+    assert [p.code for p in found.problems] == ["unknown-kind"]

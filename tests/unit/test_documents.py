@@ -4,10 +4,12 @@ from __future__ import annotations
 import pathlib
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
-from pilot.cli.pilotctl import build_parser
+from pilot.cli.pilotctl import main as pilotctl
 from pilot.settings.document import document, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -43,8 +45,21 @@ def test_the_readme_starts_with_the_sample_and_the_tests() -> None:
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if "pilotctl" in command])
 def test_commands_of_pilotctl_exist(command: str) -> None:
-    words = re.split(r"\s{2,}", command.partition("pilotctl ")[2])[0].replace("clusters|listeners|routes|endpoints|secrets", "clusters")
-    assert build_parser().parse_args(shlex.split(words)).run
+    words = re.split(r"\s{2,}", command.partition("pilotctl ")[2])[0].replace("clusters|listeners|routes|endpoints|secrets|all", "clusters")
+    assert pilotctl([*shlex.split(words), "--help"]) == 0  # help is printed once all words were understood
+
+
+def test_the_site_builds_without_a_warning(tmp_path: pathlib.Path) -> None:
+    options = ["-q", "-W", "--keep-going", "-b", "html", "-d", str(tmp_path / "trees")]
+    command = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(tmp_path)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (built.returncode, built.stderr) == (0, "")
+    assert "RBAC: access denied" in (tmp_path / "troubleshoot.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", sorted(page.stem for page in (ROOT / "docs").glob("*.md") if page.stem != "index"))
+def test_every_page_is_in_the_contents_of_the_site(page: str) -> None:
+    assert page in (ROOT / "docs" / "index.md").read_text(encoding="utf-8").split()
 
 
 def test_commands_of_make_and_dev_exist() -> None:

@@ -9,11 +9,11 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf import any_pb2
 
 from pilot.lib.xds_types import LISTENER
-from pilot.model.facets import SpanTagsFacet, TracingFacet
-from pilot.translate.listener.parts import ChainParts, ListenerParts, assemble, serialize_tracing
+from pilot.model.facets import SpanTagsFacet
+from pilot.translate.listener.parts import ChainParts, ListenerParts, assemble, serialize_fields
 from pilot.translate.network_filter.http_connection_manager import NAME, HttpOptions, build_http_connection_manager
 from pilot.translate.resource import Resource
-from pilot.translate.tracing import build_tracing
+from pilot.translate.tracing.spans import Spans, build_spans
 from pilot.translate.typed import pack
 from tests.support.independent import check_same_content
 from tests.support.listeners import WEB_POD, chains, http, http_filters, last, listeners, service
@@ -158,11 +158,11 @@ def log_format(mesh: str) -> dict[str, Any]:
 def test_access_logs() -> None:
     stdout = "accessLogFile: /dev/stdout"
     assert log_format(stdout)["textFormatSource"]["inlineString"].startswith('[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%')
-    own = log_format(f"{stdout}\naccessLogFormat: '%REQ_WITHOUT_QUERY(X:Y)%'")
-    assert own["textFormatSource"]["inlineString"] == "%REQ_WITHOUT_QUERY(X:Y)%\n"
+    own = log_format(f"{stdout}\naccessLogFormat: '%REQ_WITHOUT_QUERY(X?Y)%'")
+    assert own["textFormatSource"]["inlineString"] == "%REQ_WITHOUT_QUERY(X?Y)%\n"
     assert [f["name"] for f in own["formatters"]] == ["envoy.formatter.req_without_query"]
     assert log_format(f"{stdout}\naccessLogEncoding: JSON")["jsonFormat"]["duration"] == "%DURATION%"
-    assert log_format(f"{stdout}\naccessLogEncoding: JSON\naccessLogFormat: '{{\"a\": \"%B%\"}}'")["jsonFormat"] == {"a": "%B%"}
+    assert log_format(f"{stdout}\naccessLogEncoding: JSON\naccessLogFormat: '{{\"a\": \"%DURATION%\"}}'")["jsonFormat"] == {"a": "%DURATION%"}
     assert "duration" in log_format(f"{stdout}\naccessLogEncoding: JSON\naccessLogFormat: 'no json'")["jsonFormat"]
 
 
@@ -182,15 +182,16 @@ def test_where_logs_are_written() -> None:
 
 def test_parts_are_the_whole() -> None:
     """A listener assembled from bytes is the one that is built at once, by a second decoder too."""
-    spans = build_tracing(TracingFacet(), SpanTagsFacet(service="x"))
+    spans = build_spans(Spans(), SpanTagsFacet(service="x"))
     template = build_http_connection_manager(HttpOptions(side="inbound"), [])
-    whole = hcm_pb2.HttpConnectionManager(tracing=spans)
+    whole = hcm_pb2.HttpConnectionManager()
     whole.MergeFrom(template)
+    whole.MergeFrom(spans)
     chain = listener_components_pb2.FilterChain(name="c", filters=[listener_components_pb2.Filter(name="first")])
     head = listener_pb2.Listener(name="l")
     plain, with_manager = (ChainParts(chain.SerializeToString(), manager) for manager in (b"", template.SerializeToString()))
     parts = ListenerParts("l", head.SerializeToString(), (with_manager,), plain)
-    built = assemble(parts, serialize_tracing(spans))
+    built = assemble(parts, serialize_fields(spans))
     head.filter_chains.append(chain)
     head.filter_chains[0].filters.append(listener_components_pb2.Filter(name=NAME, typed_config=pack(whole)))
     head.default_filter_chain.CopyFrom(chain)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pilot.ingest.jwks.addresses import AddressRules, BlockedAddress
 from pilot.ingest.jwks.client import DISCOVERY, FetchError, JwksClient, make_tls
+from pilot.lib.address_rules import AddressRules, BlockedAddress
 from pilot.model.jwks import JwksKey
 from tests.support.credentials import Authority
 from tests.support.key_servers import KeyServer, key_server

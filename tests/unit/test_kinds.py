@@ -17,6 +17,7 @@ OTHERS = {  # of what is no kind of objects
     "proxies": "model/views/proxies.py",
     "jwks": "model/views/jwt.py",
     "secret_access": "model/views/secret_access.py",
+    "resolved_hosts": "model/views/networks.py",
     "authority_roots": "model/views/trust_bundle.py",
 }
 READER = {name: f"{KINDS}{name}.py" for name in TABLES} | OTHERS

@@ -110,12 +110,47 @@ def test_names_are_taken_in_both_spellings() -> None:
         ("{meshMTLS: {ecdhCurves: [P-256]}}", "not-supported", "meshMTLS.ecdhCurves"),
         ("{localityLbSetting: {distribute: [{from: a, to: {b: 1}}]}}", "bad-weights", "localityLbSetting.distribute[0].to"),
         ("{defaultTrafficPolicy: {connectionPool: {}}}", "missing-field", "defaultTrafficPolicy.connectionPool"),
+        ("{configSources: [{address: ''}]}", "bad-source", "configSources[0].address"),
+        ("{configSources: [{address: 'localhost:15010'}]}", "bad-source", "configSources[0].address"),
+        ("{configSources: [{address: 'k8s://'}, {address: 'fs://etc'}]}", "bad-source", "configSources[1].address"),
+        ("{configSources: [{address: 'fs://'}]}", "bad-source", "configSources[0].address"),
+        ("{configSources: [{address: 'xds://'}]}", "bad-source", "configSources[0].address"),
+        ("{configSources: [{address: 'xds://a'}]}", "bad-source", "configSources[0].address"),
+        ("{configSources: [{address: 'xds://a:0'}]}", "bad-source", "configSources[0].address"),
+        ("{configSources: [{address: 'xds://a:x'}]}", "bad-source", "configSources[0].address"),
+        ("{configSources: [{address: 'xds://a_b:1'}]}", "bad-source", "configSources[0].address"),
+        ("{configSources: [{address: 'xds://::1:15010'}]}", "bad-source", "configSources[0].address"),
+        ("{configSources: [{address: 'xds://a:1', tlsSettings: {mode: ISTIO_MUTUAL}}]}", "not-supported", "configSources[0].tlsSettings.mode"),
+        ("{configSources: [{address: 'xds://a:1', tlsSettings: {mode: SIMPLE}}]}", "tls-certificates", "configSources[0].tlsSettings.caCertificates"),
+        (
+            "{configSources: [{address: 'xds://a:1', tlsSettings: {mode: MUTUAL, caCertificates: /r, privateKey: /k}}]}",
+            "tls-certificates", "configSources[0].tlsSettings.clientCertificate",
+        ),
+        (
+            "{configSources: [{address: 'xds://a:1', tlsSettings: {mode: SIMPLE, caCertificates: /r, subjectAltNames: [a, b]}}]}",
+            "not-supported", "configSources[0].tlsSettings.subjectAltNames",
+        ),
     ],
 )
 def test_a_wrong_mesh_config_is_none(text: str, code: str, path: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(text)])
     assert config is None
     assert [(p.code, p.path, str(p.object.kind)) for p in problems if p.code != "no-effect"] == [(code, path, "MeshConfig")]
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "path"),
+    [
+        ("{address: 'ftp://a'}", "bad-source", "address"),
+        ("{address: 'k8s://other'}", "bad-source", "address"),
+        ("{address: 'xds://[::1]:15010', subscribedResources: [SERVICE_REGISTRY]}", "no-effect", "subscribedResources"),
+        ("{address: 'fs:///etc/mesh', tlsSettings: {mode: DISABLE}}", "no-effect", "tlsSettings"),
+    ],
+)
+def test_a_source_that_is_ignored_is_told_of(source: str, code: str, path: str) -> None:
+    config, problems = decode_mesh_config([yaml.safe_load(f"{{configSources: [{source}]}}")])
+    assert config is not None
+    assert [(p.code, p.path, str(p.severity)) for p in problems] == [(code, f"configSources[0].{path}", "warning")]
 
 
 @pytest.mark.parametrize(

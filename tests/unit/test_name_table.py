@@ -48,6 +48,22 @@ def test_a_headless_service_is_answered_with_its_ready_pods_and_each_pod_by_its_
     assert table(*PEERS) == {"first.peers.a.svc.cluster.local": ["10.1.0.2"], "peers.a.svc.cluster.local": ["10.1.0.2"]}
 
 
+def test_pods_are_answered_whichever_port_they_serve_and_with_both_families() -> None:
+    """Every slice counts, and a pod that is in two of them is one pod."""
+    found = table(
+        make("Service", "peers", "{clusterIP: None, ports: [{name: tcp, port: 90}, {name: web, port: 80}]}"),
+        endpoint_slice("peers", at("10.1.0.2", "peers-0"), ports="[{name: tcp, port: 90}]"),
+        endpoint_slice("peers", at("10.1.0.2", "peers-0"), at("10.1.0.3", "peers-1"), ports="[{name: web, port: 80}]", name="peers-web"),
+        endpoint_slice("peers", at("fd00::2", "peers-0"), ports="[{name: tcp, port: 90}]", name="peers-six") | {"addressType": "IPv6"},
+        pod("peers-0", "10.1.0.2,fd00::2", spec="{subdomain: peers, hostname: peers-0}"),
+        pod("peers-1", "10.1.0.3", spec="{subdomain: peers, hostname: peers-1}"),
+        environ={"ISTIO_DUAL_STACK": "true"},
+    )
+    assert sorted(found["peers-0.peers.a.svc.cluster.local"]) == ["10.1.0.2", "fd00::2"]
+    assert found["peers-1.peers.a.svc.cluster.local"] == ["10.1.0.3"]
+    assert sorted(found["peers.a.svc.cluster.local"]) == ["10.1.0.2", "10.1.0.3", "fd00::2"]
+
+
 def test_of_two_pods_of_one_name_that_of_the_own_cluster_is_answered() -> None:
     for cluster, address in (("Kubernetes", "10.1.0.2"), ("west", "10.2.0.2")):
         found = table(*PEERS, west=WEST, CLUSTER_ID=cluster)

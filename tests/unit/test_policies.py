@@ -10,7 +10,16 @@ from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import LISTENER
 from pilot.model.facets import PolicySubjectKey
 from pilot.model.views.classify import inbound_facet, outbound_listeners_facet
-from pilot.model.views.policies import AUTHORIZATION_POLICY, PEER_AUTHENTICATION, POLICIES, REQUEST_AUTHENTICATION, policies_of, proxy_policies
+from pilot.model.views.policies import (
+    AUTHORIZATION_POLICY,
+    ENVOY_FILTER,
+    PEER_AUTHENTICATION,
+    POLICIES,
+    REQUEST_AUTHENTICATION,
+    TRAFFIC_EXTENSION,
+    policies_of,
+    proxy_policies,
+)
 from pilot.model.views.router import gateway_listeners_facet
 from pilot.translate.filter_phase import Phase, in_order
 from tests.support.listeners import WEB_POD, http_filters, listeners, service
@@ -30,7 +39,8 @@ def applied(kind: str, *policies: Any, subject: PolicySubjectKey = SUBJECT) -> l
 
 
 def policy(kind: str, name: str, namespace: str, spec: str = "", day: int = 1) -> Any:
-    return make(kind, name, f"{{{spec}}}", namespace, day)
+    selects = spec.replace("selector: {matchLabels", "workloadSelector: {labels") if kind == ENVOY_FILTER else spec
+    return make(kind, name, f"{{{selects}}}", namespace, day)
 
 
 LEVELS = [
@@ -52,6 +62,7 @@ LEVELS = [
         (PEER_AUTHENTICATION, ["mesh", "here", "web"]),
         (REQUEST_AUTHENTICATION, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
         (AUTHORIZATION_POLICY, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
+        (ENVOY_FILTER, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
     ],
 )
 def test_policies_of_the_mesh_come_before_those_of_the_namespace(kind: str, names: list[str]) -> None:
@@ -61,7 +72,8 @@ def test_policies_of_the_mesh_come_before_those_of_the_namespace(kind: str, name
 
 @pytest.mark.parametrize("kind", POLICIES)
 def test_the_order_in_which_objects_arrive_does_not_matter(kind: str) -> None:
-    objects = [policy(kind, *level) for level in LEVELS[:4]]
+    spec = ", lua: {inlineCode: 'x = 1'}" if kind == TRAFFIC_EXTENSION else ""
+    objects = [policy(kind, name, namespace, (said + spec).removeprefix(", "), day) for name, namespace, said, day in LEVELS[:4]]
     assert len({tuple(applied(kind, *order)) for order in itertools.permutations(objects)}) == 1
 
 

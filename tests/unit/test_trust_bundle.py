@@ -9,7 +9,7 @@ from google.protobuf import any_pb2
 
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import PROXY_CONFIG
-from protos import proxy_config_pb2
+from protos.istio import mesh_proxy_config_pb2
 from tests.support.checks import problems_of
 from tests.support.credentials import Authority
 from tests.support.world import World, proxy
@@ -34,7 +34,7 @@ def told(world: World, kind: str = "sidecar") -> list[str] | None:
     (resource,) = have.values()
     assert resource.name == ""
     message = any_pb2.Any.FromString(resource.any)
-    return [pem.strip() for pem in proxy_config_pb2.ProxyConfig.FromString(message.value).ca_certificates_pem]
+    return [pem.strip() for pem in mesh_proxy_config_pb2.ProxyConfig.FromString(message.value).ca_certificates_pem]
 
 
 def take(world: World, *authorities: Authority) -> None:

@@ -68,7 +68,7 @@ def test_only_fields_that_there_are_are_listed() -> None:
         ("defaultConfig: {tracing: {zipkin: {address: 'z:1'}}}", "defaultConfig.tracing.zipkin"),
         ("defaultConfig: {connectionSettings: {listenerConnectionLimit: 3}}", "defaultConfig.connectionSettings.listenerConnectionLimit"),
         ("caCertificates: [{trustDomains: [a], certSigners: [x]}]", "caCertificates[0].certSigners"),
-        ("extensionProviders: [{name: z, zipkin: {service: z.a.svc.cluster.local, port: 80}}]", "extensionProviders[3].zipkin"),
+        ("extensionProviders: [{name: z, lightstep: {service: z.a.svc.cluster.local, port: 80}}]", "extensionProviders[3].lightstep"),
     ],
 )
 def test_who_sets_a_field_without_effect_is_told(text: str, path: str) -> None:

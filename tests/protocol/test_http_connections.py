@@ -1,0 +1,179 @@
+"""Ports of HTTP among clients that behave badly: silent ones, ones that do not read, ones that send nonsense, and a thousand at once."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from pilot.serve.address import Address
+from pilot.serve.http import listen
+from pilot.serve.http_connections import Connections, Patience
+
+BIG = b"x" * (24 << 20)
+REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Port:
+    """A port whose connections are looked at when a test says so, at the time that it says."""
+
+    def __init__(self, **patience: float) -> None:
+        self.now = 0.0
+        self.connections = Connections(Patience(look=1e9, **patience), now=lambda: self.now)  # type: ignore[arg-type]
+        self.number, self.computed = 0, asyncio.Event()
+
+    async def computed_slowly(self) -> web.Response:
+        await self.computed.wait()
+        return web.Response()
+
+    async def open(self, sent: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        made = socket.socket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # else the system takes an answer before anybody reads it
+        made.connect(("127.0.0.1", self.number))
+        reader, writer = await asyncio.open_connection(sock=made, limit=1 << 16)
+        writer.write(sent)
+        await writer.drain()
+        return reader, writer
+
+    def look_at(self, now: float) -> int:
+        self.now = now
+        return self.connections.look()
+
+
+@contextlib.asynccontextmanager
+async def serving(**patience: float) -> AsyncIterator[Port]:
+    port = Port(**patience)
+    app = web.Application()
+    app.router.add_get("/big", lambda request: answered(BIG))
+    app.router.add_get("/small", lambda request: answered(b"ok"))
+    app.router.add_get("/slow", lambda request: port.computed_slowly())
+    port.connections.add_to(app)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    assert runner.server is not None
+    port.connections.start(runner.server)
+    port.number = runner.addresses[0][1]
+    try:
+        yield port
+    finally:
+        await port.connections.stop(app)
+        await runner.cleanup()
+
+
+async def answered(body: bytes) -> web.Response:
+    return web.Response(body=body)
+
+
+async def ends(reader: asyncio.StreamReader) -> bool:
+    """Whether the peer closes, whatever comes before."""
+    try:
+        async with asyncio.timeout(5):
+            while await reader.read(1 << 20):
+                pass
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
+async def until(port: Port, count: int) -> None:
+    async with asyncio.timeout(10):
+        while len(port.connections._server.connections) != count:
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /small HTTP/1.1\r\nHost:", b"GET"], ids=["nothing", "half a head", "three bytes"])
+async def test_who_sends_no_request_is_let_go(sent: bytes) -> None:
+    async with serving() as port:
+        reader, writer = await port.open(sent)
+        await until(port, 1)
+        assert port.look_at(0) == 0
+        assert port.look_at(29) == 0
+        assert port.look_at(30) == 1
+        assert await ends(reader)
+        writer.close()
+
+
+async def test_a_connection_may_wait_longer_between_requests() -> None:
+    async with serving() as port:
+        reader, writer = await port.open(REQUEST % b"small")
+        assert (await reader.readuntil(b"ok")).endswith(b"ok")
+        assert port.look_at(60) == 0
+        assert port.look_at(101) == 1
+        assert await ends(reader)
+        writer.close()
+
+
+async def test_what_is_being_computed_is_waited_for() -> None:
+    async with serving() as port:
+        _, writer = await port.open(REQUEST % b"slow")
+        await until(port, 1)
+        async with asyncio.timeout(5):
+            while not port.connections._answering:
+                await asyncio.sleep(0.005)
+        assert port.look_at(0) == 0
+        assert port.look_at(1000) == 0
+        port.computed.set()
+        writer.close()
+
+
+async def test_who_does_not_read_is_let_go_and_who_reads_slowly_is_not() -> None:
+    async with serving() as port:
+        stuck, stuck_writer = await port.open(REQUEST % b"big")
+        slow, slow_writer = await port.open(REQUEST % b"big")
+        await until(port, 2)
+        await asyncio.gather(stuck.readuntil(b"\r\n\r\n"), slow.readuntil(b"\r\n\r\n"))
+        assert port.look_at(1) == 0
+        read = 0
+        for now in range(20, 200, 20):
+            read += len(await slow.readexactly(1 << 20))
+            await asyncio.sleep(0.02)
+            port.look_at(now)
+        await until(port, 1)
+        rest = await slow.readexactly(len(BIG) - read)
+        assert read + len(rest) == len(BIG)
+        stuck_writer.close()
+        slow_writer.close()
+
+
+async def test_of_too_many_those_go_that_are_silent_longest() -> None:
+    async with serving(most=2) as port:
+        first = await port.open()
+        await until(port, 1)
+        port.look_at(1)
+        others = [await port.open() for _ in range(2)]
+        await until(port, 3)
+        assert port.look_at(2) == 1
+        assert await ends(first[0])
+        for _, writer in (first, *others):
+            writer.close()
+
+
+async def test_a_thousand_connections_and_nonsense_leave_a_port_as_it_was() -> None:
+    app = web.Application()
+    app.router.add_get("/small", lambda request: answered(b"ok"))
+    runner = await listen(app, Address("127.0.0.1", 0))
+    number, chosen = runner.addresses[0][1], random.Random(7)
+    nonsense = [
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", b"GET /small HTTP/1.1\r\nX: " + b"y" * 100_000 + b"\r\n\r\n", b"\x16\x03\x01" * 100,
+        b"GET /small?%zz=%\xff\xfe&&=;==[] HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"POST /small HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        *(bytes(chosen.randrange(256) for _ in range(300)) + b"\r\n\r\n" for _ in range(200)),
+    ]  # fmt: skip
+    try:
+        opened = [await asyncio.open_connection("127.0.0.1", number) for _ in range(1000)]
+        for (_, writer), sent in zip(opened, nonsense, strict=False):
+            writer.write(sent)
+        reader, writer = await asyncio.open_connection("127.0.0.1", number)
+        writer.write(REQUEST % b"small")
+        async with asyncio.timeout(20):
+            assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+        for _, open_writer in (*opened, (reader, writer)):
+            open_writer.close()
+    finally:
+        await runner.cleanup()

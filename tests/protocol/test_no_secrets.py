@@ -1,0 +1,177 @@
+"""Nothing secret is in any answer or line of the log: marked keys and tokens are put wherever they can be, and looked for wherever one can look."""
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import pathlib
+from collections.abc import AsyncIterator, Iterator
+
+import aiohttp
+import pytest
+import yaml
+from aiohttp.test_utils import TestClient, TestServer
+from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
+
+from ca.pem import key_pem
+from pilot.controlz.application import application
+from pilot.controlz.control import Control
+from pilot.debug.pages import sections
+from pilot.debug.profiles import PREFIX
+from pilot.lib.build_info import build_info
+from pilot.lib.log import TabbedLine, scope
+from pilot.lib.log_scopes import scopes, set_output_level
+from pilot.lib.xds_types import DEBUG, DEBUG_PAGE, SECRET
+from tests.support.credentials import Authority, data_secret, tls_secret
+from tests.support.secure import SecureClient
+from tests.support.secure_plane import Running, running
+from tests.support.tokens import token
+
+MARK = "S3cr3tM4rkTh4tNob0dyM4yS33"
+ISSUED = Authority().issue("web.example.com")
+EDGE = "router~10.0.0.1~edge-0.edge~edge.svc.cluster.local"
+GATEWAY = """
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: edge}
+spec:
+  selector: {istio: ingress}
+  servers:
+  - {port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.com], tls: {mode: SIMPLE, credentialName: web}}
+"""
+ALL, OF_PROXY = ("", "pretty"), ("proxyID=edge-0", "proxyID=edge-0&types=sds", "proxyID=edge-0&include_eds&pretty", "proxyID=edge-0&resource=kubernetes://web")
+
+
+class Marks:
+    """What must not be found: each secret as it is, and as base64 of any text around it would have it."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def add(self, name: str, secret: bytes) -> None:
+        text = secret.decode()
+        for line in text.splitlines() if "-----" in text else [text]:
+            if len(line) < 16 or "-----" in line:
+                continue
+            self._texts[line] = name
+            for shift in range(3):
+                encoded = base64.b64encode(b"-" * shift + line.encode()).decode()
+                self._texts[encoded[4 : len(encoded) // 4 * 4 - 4]] = f"{name}, in base64"
+
+    def found_in(self, text: str) -> set[str]:
+        return {name for secret, name in self._texts.items() if secret in text}
+
+
+class Lines(logging.Handler):
+    """Keeps every line of the log as it would be written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(TabbedLine())
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@contextlib.contextmanager
+def everything_logged() -> Iterator[Lines]:
+    kept, before = Lines(), {state.name: state.output_level for state in scopes()}
+    for name in before:
+        set_output_level(name, "debug")
+    scope("default").addHandler(kept)
+    try:
+        yield kept
+    finally:
+        scope("default").removeHandler(kept)
+        for name, level in before.items():
+            set_output_level(name, level)
+
+
+@contextlib.asynccontextmanager
+async def marked(folder: pathlib.Path, marks: Marks) -> AsyncIterator[tuple[Running, SecureClient]]:
+    """A control plane with secrets in it, and a gateway that has been given one of them."""
+    marks.add("the key of a Secret", ISSUED.private_key)
+    marks.add("a text of a Secret", MARK.encode())
+    registry = data_secret("pull", {".dockerconfigjson": MARK.encode()}, kind="kubernetes.io/dockerconfigjson")
+    objects = [tls_secret("web", ISSUED), data_secret("other", {"token": MARK.encode(), "key": MARK.encode()}), registry]
+    (folder / "config").mkdir()
+    (folder / "config" / "all.yaml").write_text("\n---\n".join([*map(yaml.safe_dump, objects), GATEWAY]))
+    (folder / "config" / "broken.yaml").write_text(yaml.safe_dump(data_secret("worse", {"tls.key": MARK.encode()}, kind="kubernetes.io/tls")))
+    async with running(folder, {"SOME_TOKEN": MARK}) as it:
+        marks.add("the key of the authority", key_pem(it.signer.key))
+        own = token("edge", "edge")
+        marks.add("a workload's token", own.encode())
+        async with SecureClient(it.port, it.root, token=own, variant="sotw", node_id=EDGE, LABELS={"istio": "ingress"}) as gateway:
+            await gateway.ask("cds")
+            await gateway.take()
+            await gateway.ask(SECRET, "kubernetes://web")
+            given = await gateway.take()
+            assert secret_pb2.Secret.FromString(given.resources[0].value).tls_certificate.private_key.inline_bytes == ISSUED.private_key
+            yield it, gateway
+
+
+@pytest.fixture
+def marks() -> Marks:
+    return Marks()
+
+
+def test_marks_are_found_where_they_are(marks: Marks) -> None:
+    marks.add("text", MARK.encode())
+    marks.add("key", ISSUED.private_key)
+    line = ISSUED.private_key.decode().splitlines()[1]
+    assert marks.found_in(f"x{MARK}y") == {"text"}
+    for around in (b"", b"x", b"xy", b'{"auth":"'):
+        assert marks.found_in(base64.b64encode(around + MARK.encode() + b"tail").decode()) == {"text, in base64"}
+    assert marks.found_in(f"a {line} b") == {"key"}
+    assert "key, in base64" in marks.found_in(base64.b64encode(ISSUED.private_key).decode())
+    assert not marks.found_in("nothing of it")
+
+
+async def test_no_page_metric_or_line_of_the_log_has_a_secret(tmp_path: pathlib.Path, marks: Marks) -> None:
+    looked = 0
+    with everything_logged() as log:
+        async with marked(tmp_path, marks) as (it, _), aiohttp.ClientSession() as session:
+            paths = [page.path for pages in sections(it.plane.settings.debug).values() for page in pages]
+            paths = ["/", "/metrics", "/version", "/debug", *(p for p in paths if p not in (PREFIX + "profile", PREFIX + "trace"))]
+            own = {"Authorization": f"Bearer {token('edge', 'edge')}"}
+            for port in ("HTTP", "monitoring"):
+                for path in paths:
+                    for query in ("debug=2",) if path.startswith(PREFIX) else (*ALL, *OF_PROXY) if path.startswith("/debug/") else ("",):
+                        async with session.get(f"http://127.0.0.1:{it.plane.ports[port].number}{path}?{query}", headers=own) as response:
+                            text = await response.text(errors="replace")
+                            looked += response.status == 200
+                        assert not marks.found_in(text), f"{path}?{query}"
+                        assert not marks.found_in(str(response.headers)), f"{path}?{query}"
+    assert looked > 80
+    assert len(log.lines) > 5
+    assert not marks.found_in("\n".join(log.lines))
+
+
+@pytest.mark.parametrize("variant", ["sotw", "delta"])
+async def test_no_page_over_xds_has_a_secret(tmp_path: pathlib.Path, marks: Marks, variant: str) -> None:
+    async with marked(tmp_path, marks) as (it, _):
+        reader = token("istio-system", "reader")
+        asked = [(f"{DEBUG}config_dump", "edge-0.edge"), (DEBUG_PAGE, "config_dump?proxyID=edge-0&types=sds"), (DEBUG_PAGE, "adsz")]
+        node = "sidecar~10.0.0.9~tool-1.istio-system~istio-system.svc.cluster.local"
+        for type_url, name in asked:
+            async with SecureClient(it.port, it.root, token=reader, variant=variant, node_id=node) as tool:
+                await tool.ask(type_url, name)
+                answer = await tool.take()
+                packed = [getattr(found, "resource", found).value for found in answer.resources]
+        assert packed
+        assert not marks.found_in(b"".join(packed).decode("utf-8", "replace"))
+
+
+async def test_controlz_hides_what_the_process_was_given(marks: Marks) -> None:
+    marks.add("a token of the environment", MARK.encode())
+    environ = {"API_TOKEN": MARK, "DB_PASSWORD": MARK, "URL": f"https://user:{MARK}@host/", "HEADER": f"Bearer {MARK}", "HOME": "/home"}
+    control = Control("x", build_info(), ["x", f"--token={MARK}", "--password", MARK], environ, lambda: b"", lambda: None, lambda: None)
+    async with TestClient(TestServer(application(control))) as client:
+        for path in ("/", "/envz/", "/envj/", "/argz/", "/procj/", "/homej/", "/versionj/", "/scopej/", "/memj/", "/signalz/"):
+            async with client.get(path) as response:
+                text = await response.text()
+                assert response.status == 200, path
+                assert not marks.found_in(text), path
+        async with client.get("/envj/") as response:
+            assert "/home" in await response.text(), "what is no secret is shown"

@@ -1,0 +1,136 @@
+"""Configuration objects over xDS: the control plane's own namespace gets those of a kind by group/version/Kind, and nobody else does."""
+from __future__ import annotations
+
+import itertools
+import pathlib
+from typing import Any
+
+import grpc
+
+from pilot.mcp.object_types import MESH_CONFIG, parse_object_type
+from pilot.mcp.wire import decode_object
+from protos.istio import mesh_config_pb2
+from tests.support.ads import Client
+from tests.support.secure import SecureClient
+from tests.support.secure_plane import Plain, Running, running
+from tests.support.tokens import token
+
+TOOL = "sidecar~10.0.0.9~tool-1.{0}~{0}.svc.cluster.local"
+VIRTUAL_SERVICE, ENTRY = "networking.istio.io/v1/VirtualService", "networking.istio.io/v1/ServiceEntry"
+VARIANTS = ("sotw", "delta")
+CONFIG = """
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: a, namespace: shop, labels: {team: x}, creationTimestamp: 2026-01-02T03:04:05Z}
+spec: {hosts: [web.shop.svc.cluster.local], http: [{timeout: 1.5s, route: [{destination: {host: web, port: {number: 80}}, weight: 100}]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {clusterIP: 10.1.0.1, selector: {app: web}, ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: key, namespace: istio-system}
+data: {a: YQ==}
+"""
+
+
+def client(it: Running, namespace: str = "istio-system", variant: str = "delta", **metadata: Any) -> SecureClient:
+    made = token(namespace, "tool")
+    return SecureClient(it.port, it.root, token=made, variant=variant, node_id=TOOL.format(namespace), GENERATOR="api", **metadata)
+
+
+def plain_client(it: Running) -> Client:
+    return Client(Plain(it.plane.ports["xDS"].number), node_id=TOOL.format("istio-system"), GENERATOR="api")
+
+
+def write(folder: pathlib.Path, text: str = CONFIG) -> None:
+    (folder / "config").mkdir(exist_ok=True)
+    (folder / "config" / "all.yaml").write_text(text)
+
+
+def objects(response: Any) -> dict[str, Any]:
+    """What a response has, by namespace/name."""
+    of = parse_object_type(response.type_url)
+    assert of is not None
+    packed = [getattr(item, "resource", item) for item in response.resources]
+    found = [decode_object(of, item.type_url, item.value) for item in packed]
+    return {f"{item.namespace}/{item.name}": item.plain for item in found}
+
+
+async def test_objects_have_all_that_was_written(tmp_path: pathlib.Path) -> None:
+    write(tmp_path)
+    async with running(tmp_path) as it:
+        for variant, version in itertools.product(VARIANTS, ("v1", "v1alpha3")):
+            async with client(it, variant=variant) as tool:
+                await tool.ask(f"networking.istio.io/{version}/VirtualService")
+                [(name, o)] = objects(await tool.take()).items()
+            assert name == "shop/a"
+            assert o["metadata"]["labels"] == {"team": "x"}
+            assert o["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
+            assert o["spec"] == {
+                "hosts": ["web.shop.svc.cluster.local"],
+                "http": [{"timeout": "1.500s", "route": [{"destination": {"host": "web", "port": {"number": 80}}, "weight": 100}]}],
+            }
+
+
+async def test_what_is_no_configuration_is_a_service_entry_or_nothing(tmp_path: pathlib.Path) -> None:
+    write(tmp_path)
+    async with running(tmp_path) as it, client(it) as tool:
+        await tool.ask(ENTRY)
+        assert objects(await tool.take())["shop/synthetic-web"]["spec"] == {
+            "hosts": ["web.shop.svc.cluster.local"], "addresses": ["10.1.0.1"], "exportTo": ["*"],
+            "location": "MESH_INTERNAL", "resolution": "STATIC", "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+            "workloadSelector": {"labels": {"app": "web"}},
+        }  # fmt: skip
+        for type_url in ("core/v1/Secret", "core/v1/Service", "a.example.com/v1/Thing", "networking.istio.io/v7/VirtualService"):
+            await tool.ask(type_url)
+            response = await tool.take()
+            assert (response.type_url, list(response.resources)) == (type_url, [])
+
+
+async def test_the_mesh_config_is_sent_as_itself(tmp_path: pathlib.Path) -> None:
+    providers = "extensionProviders: [{name: z, zipkin: {service: z, port: 1}}]"
+    (tmp_path / "mesh.yaml").write_text(f"{{trustDomain: cluster.local, connectTimeout: 3s, {providers}}}")
+    async with running(tmp_path, meshConfig=str(tmp_path / "mesh.yaml")) as it, client(it) as tool:
+        await tool.ask(MESH_CONFIG)
+        [item] = (await tool.take()).resources
+    found = mesh_config_pb2.MeshConfig.FromString(item.resource.value)
+    assert (found.trust_domain, found.connect_timeout.seconds, found.root_namespace) == ("cluster.local", 3, "istio-system")
+    assert "z" in [provider.name for provider in found.extension_providers]
+
+
+async def test_a_change_sends_what_changed_and_what_has_gone(tmp_path: pathlib.Path) -> None:
+    write(tmp_path)
+    async with running(tmp_path) as it, client(it, variant="delta") as delta, client(it, variant="sotw") as sotw:
+        await delta.ask(VIRTUAL_SERVICE)
+        await delta.ask(VIRTUAL_SERVICE, nonce=(await delta.take()).nonce)
+        await sotw.ask(VIRTUAL_SERVICE)
+        await sotw.ask(VIRTUAL_SERVICE, nonce=(await sotw.take()).nonce)
+        write(tmp_path, CONFIG.replace("name: a,", "name: b,"))
+        it.plane.files[0].rescan()
+        it.plane._batch.flush()
+        response = await delta.take()
+        assert (list(objects(response)), list(response.removed_resources)) == (["shop/b"], ["shop/a"])
+        assert list(objects(await sotw.take())) == ["shop/b"]
+
+
+async def test_other_namespaces_get_no_objects(tmp_path: pathlib.Path) -> None:
+    write(tmp_path)
+    async with running(tmp_path) as it:
+        for variant in VARIANTS:
+            async with client(it, "shop", variant) as tool:
+                await tool.ask(VIRTUAL_SERVICE)
+                assert (await tool.ends())[0] is grpc.StatusCode.PERMISSION_DENIED
+        async with plain_client(it) as tool:
+            await tool.ask(VIRTUAL_SERVICE)
+            assert (await tool.ends())[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_where_nobody_has_to_prove_anything_everybody_gets_objects(tmp_path: pathlib.Path) -> None:
+    write(tmp_path)
+    environ = {"ENABLE_XDS_API_GENERATOR_AUTH": "false", "ENABLE_CA_SERVER": "false"}
+    async with running(tmp_path, environ, secureGRPCAddr="") as it, plain_client(it) as tool:
+        await tool.ask(VIRTUAL_SERVICE)
+        assert list(objects(await tool.take())) == ["shop/a"]

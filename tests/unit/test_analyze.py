@@ -1,0 +1,87 @@
+"""Configuration is looked at before it is served: objects alone and with each other, by file and line."""
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pilot.cli.ctl.client import Client
+from pilot.cli.pilotctl import main
+
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: tea, namespace: shop}\nspec:\n  ports: [{name: http, port: 80}]\n"
+HEAD = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: tea, namespace: shop}\nspec:\n  hosts: [tea]\n  http:\n"
+ROUTE = HEAD + "  - route:\n    - destination:\n        host: tea\n        subset: gone\n"
+BROKEN = HEAD + "  - match:\n    - uri: {regex: '('}\n    route: [{destination: {host: tea}}]\n"
+Run = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str, status: int, **files: str) -> tuple[str, str]:
+        for name, text in files.items():
+            path = tmp_path / f"{name}.yaml"
+            path.write_text(text)
+        assert main(words) == status
+        printed = capsys.readouterr()
+        return printed.out, printed.err
+
+    return run
+
+
+def test_what_is_wrong_between_objects_has_file_and_line(run: Run) -> None:
+    out, _ = run("analyze", ".", a=SERVICE, b=ROUTE, status=0)
+    assert out == (
+        "Warning [subset-not-found] (networking.istio.io/VirtualService shop/tea ./b.yaml:10) spec.http[0].route[0].destination.subset: "
+        "no DestinationRule for tea.shop.svc.cluster.local has a subset gone\n"
+    )
+    run("analyze", ".", "--failure-threshold", "warning", status=79)
+
+
+def test_what_refuses_an_object_fails(run: Run) -> None:
+    out, _ = run("analyze", "a.yaml", "b.yaml", a=SERVICE, b=BROKEN, status=79)
+    assert "Error [bad-regex] (networking.istio.io/VirtualService shop/tea b.yaml:8) spec.http[0].match[0].uri" in out
+
+
+def test_it_is_told_in_json_too(run: Run) -> None:
+    found: list[dict[str, Any]] = json.loads(run("analyze", ".", "-o", "json", a=SERVICE, b=ROUTE, status=0)[0])
+    assert [(p["file"], p["line"], p["code"]) for p in found] == [("./b.yaml", 10, "subset-not-found")]
+
+
+def test_other_namespaces_are_left_out(run: Run) -> None:
+    assert run("analyze", ".", "-n", "calm", a=SERVICE, b=ROUTE, status=0)[0] == "✔ No validation issues found in namespace calm.\n"
+
+
+def test_two_objects_of_one_name_and_files_that_are_no_yaml(run: Run) -> None:
+    out, _ = run("analyze", ".", a=SERVICE, b=SERVICE, c="{", status=79)
+    assert "Warning [duplicate-object] (Service shop/tea ./b.yaml:3) metadata.name: it is in ./a.yaml too" in out
+    assert "Error [syntax-error] (./c.yaml:2)" in out
+
+
+def test_the_mesh_config_counts(run: Run) -> None:
+    out, _ = run("analyze", "a.yaml", "--meshConfigFile", "mesh.yaml", a=SERVICE, mesh="connectTimeout: soon\n", status=79)
+    assert "connectTimeout" in out
+
+
+def test_without_files_it_is_the_running_control_plane(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Client, "get", lambda *_, **__: [{"severity": "error", "code": "bad", "message": "a\nb"}])
+    assert run("analyze", status=79)[0] == "Error [bad] () a\\nb\n"
+
+
+def test_a_file_that_is_not_there(run: Run) -> None:
+    assert run("analyze", "nowhere.yaml", status=1)[1] == "Error: cannot read nowhere.yaml: No such file or directory\n"
+
+
+def test_validate_says_of_each_file_whether_it_is_valid(run: Run) -> None:
+    out, err = run("validate", "-f", ".", a=SERVICE, b=BROKEN, c=ROUTE.replace("VirtualService", "VirtualServices"), status=1)
+    assert '"./a.yaml" is valid' in out
+    assert '"./c.yaml" has warnings:' in out
+    assert err.startswith('Error: "./b.yaml" is not valid:\n  * line 8: networking.istio.io/VirtualService shop/tea spec.http[0].match[0].uri')
+
+
+def test_validate_of_what_is_right(run: Run) -> None:
+    assert run("validate", "-f", "a.yaml", a=SERVICE, status=0) == ('"a.yaml" is valid\n', "")

@@ -1,0 +1,166 @@
+"""The manifests at an API server, and the control plane with the rights that they give it."""
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from deploy.generated import ROOT
+from deploy.operator.inputs import user_settings
+from deploy.operator.manifest import installation_of
+from deploy.rbac import ANYWHERE, OWN_NAMESPACE, read
+from pilot.app import ControlPlane
+from pilot.kube.client import Client
+from pilot.settings.parse import load
+from tests.support.apiserver.rbac import by_roles
+from tests.support.apiserver.resource import ADMISSION
+from tests.support.apiserver.server import ApiServer
+from tests.support.apiserver.tokens import ADMIN
+from tests.support.kube import Known, kubeconfig, until
+
+SYSTEM = "istio-system"
+TOKEN = "token-of-istiod"
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+OBJECTS = [plain for path in sorted((ROOT / "manifests").glob("*.yaml")) for plain in yaml.load_all(path.read_text(), LOADER)]
+ENTRY = """
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: outside, namespace: shop}
+spec: {hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}
+"""
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    made = ApiServer()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def has(found: Any, wanted: Any) -> bool:
+    """Returns whether an object has everything that was applied; the server may have added defaults."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(key in found and has(found[key], value) for key, value in wanted.items())
+    return bool(found == wanted)
+
+
+def path_of(server: ApiServer, plain: dict[str, Any]) -> str:
+    group, _, version = plain["apiVersion"].rpartition("/")
+    resource = server.resources.of_object(plain)
+    namespace = f"/namespaces/{plain['metadata'].get('namespace', 'default')}" if resource.namespaced else ""
+    return f"{server.url}/{'apis/' + group if group else 'api'}/{version}{namespace}/{resource.plural}/{plain['metadata']['name']}"
+
+
+async def test_every_object_can_be_tried_applied_read_and_deleted(server: ApiServer) -> None:
+    """The requests of `kubectl apply --server-side`, with and without `--dry-run=server`, `get` and `delete`."""
+    headers = {"Authorization": f"Bearer {ADMIN}"}
+    patch = {"headers": {"Content-Type": "application/apply-patch+yaml"}}
+    query = {"fieldManager": "kubectl", "fieldValidation": "Strict"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for plain in OBJECTS:
+            url, body = path_of(server, plain), yaml.dump(plain)
+            async with session.patch(url, data=body, params={**query, "dryRun": "All"}, **patch) as answer:
+                assert answer.status in (200, 201), await answer.text()
+            async with session.get(url) as answer:
+                assert answer.status == 404, url
+            async with session.patch(url, data=body, params=query, **patch) as answer:
+                assert answer.status in (200, 201), await answer.text()
+            async with session.get(url) as answer:
+                found = await answer.json()
+                assert has(found, {key: value for key, value in plain.items() if key != "metadata"})
+        for plain in reversed(OBJECTS):
+            async with session.delete(path_of(server, plain)) as answer:
+                assert answer.status == 200, await answer.text()
+
+
+def used(server: ApiServer) -> set[tuple[str, str, str]]:
+    return {(a.resource.group, a.resource.plural + (f"/{a.subresource}" if a.subresource else ""), a.verb) for a in server.requests}
+
+
+def discovery_container() -> dict[str, Any]:
+    deployment = next(o for o in OBJECTS if (o["kind"], o["metadata"]["name"]) == ("Deployment", "istiod"))
+    found: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def discovery_arguments() -> list[str]:
+    container = discovery_container()
+    flags = [word for word in container["args"] if word != "discovery"]
+    quiet = [f"--{name}=127.0.0.1:0" for name in ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")]
+    return [*(word for word in flags if not word.startswith("--monitoringAddr")), *quiet, "--ctrlz_port=0"]
+
+
+def discovery_variables() -> dict[str, str]:
+    container = discovery_container()
+    own = {"POD_NAMESPACE": SYSTEM, "POD_NAME": "istiod-1", "SERVICE_ACCOUNT": "istiod", "PILOT_DEBOUNCE_AFTER": "1ms"}
+    return {**{v["name"]: v["value"] for v in container["env"] if "value" in v}, **own}
+
+
+async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_them(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    for plain in OBJECTS:
+        server.put(plain)
+    for name in (SYSTEM, "shop"):
+        server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    server.apply(ENTRY)
+    server.tokens.service_account(SYSTEM, "istiod", TOKEN)
+    server.tokens.allows = by_roles(server.store)
+    config = tmp_path / "kubeconfig"
+    config.write_text(yaml.dump(kubeconfig(server, TOKEN)))
+    loaded = load([*discovery_arguments(), f"--kubeconfig={config}"], discovery_variables())
+    plane = ControlPlane(loaded.settings)
+    running = asyncio.create_task(plane.run())
+    try:
+        await until(lambda: server.get("", "configmaps", "shop", "istio-ca-root-cert") is not None)
+        await until(lambda: bool((server.get("networking.istio.io", "serviceentries", "shop", "outside") or {}).get("status")))
+        await until(lambda: "caBundle" in str(server.get(ADMISSION, "mutatingwebhookconfigurations", "", "istio-sidecar-injector")))
+        await until(lambda: server.get("", "secrets", SYSTEM, "istio-ca-secret") is not None)
+    finally:
+        plane.end()
+        await running
+    granted = {(r.group, r.resource, verb) for r in (*read(), *ANYWHERE, *OWN_NAMESPACE) for verb in r.verbs}
+    assert used(server) <= granted
+    rows = [r for r in (*read(), *ANYWHERE, *OWN_NAMESPACE) if server.resources.find(r.group, r.resource.partition("/")[0])]
+    followed = {(r.group, r.resource) for r in read() if r in rows}
+    seldom = {("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews"), ("networking.istio.io", "workloadentries"),
+              ("networking.istio.io", "workloadentries/status"), ("networking.istio.io", "workloadgroups")}  # fmt: skip
+    asked = {(group, resource) for group, resource, _ in used(server)}
+    assert {(r.group, r.resource) for r in rows} - asked <= seldom
+    assert followed <= asked
+
+
+async def test_roles_are_enforced(server: ApiServer) -> None:
+    for plain in OBJECTS:
+        server.put(plain)
+    server.tokens.service_account(SYSTEM, "istiod", TOKEN)
+    server.tokens.service_account("shop", "default", "of-somebody")
+    allows = by_roles(server.store)
+    listing = {"verb": "list", "group": "", "resource": "pods", "namespace": "", "name": "", "subresource": ""}
+    istiod = f"system:serviceaccount:{SYSTEM}:istiod"
+    assert allows(istiod, (), listing)
+    assert not allows(istiod, (), {**listing, "verb": "delete"})
+    assert not allows("system:serviceaccount:shop:default", (), listing)
+    secret = {**listing, "verb": "update", "resource": "secrets"}
+    assert allows(istiod, (), {**secret, "namespace": SYSTEM})
+    assert not allows(istiod, (), {**secret, "namespace": "shop"})
+    server.tokens.allows = allows
+    client = Client(Known(server, "of-somebody"))
+    with pytest.raises(Exception, match="forbidden"):
+        await client.call("GET", "/api/v1/pods")
+    await client.close()
+
+
+def test_the_control_plane_knows_every_flag_of_its_deployment() -> None:
+    assert load(discovery_arguments(), discovery_variables()).warnings == []
+
+
+async def test_an_installation_of_every_profile_can_be_applied(server: ApiServer) -> None:
+    for profile in ("default", "demo", "ambient", "remote", "stable"):
+        found = installation_of(user_settings((), [f"profile={profile}", "revision=r1"]), lambda _: None)
+        for plain in found.objects():
+            server.put(plain)

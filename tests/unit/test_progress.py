@@ -1,0 +1,62 @@
+"""Events are followed to the proxies that acknowledged them; lines of the log that repeat are counted."""
+from __future__ import annotations
+
+import logging
+
+from pilot.lib import log_repeats
+from pilot.lib.log_repeats import OFTEN, SECONDS, Repeats
+from pilot.serve.progress import KEPT, Outcome, Progress
+
+
+def test_an_event_is_told_when_every_proxy_has_answered_or_gone() -> None:
+    told: list[Outcome] = []
+    clock = iter((0.0, 2.0)).__next__
+    progress = Progress(told.append, clock)
+    progress.begin(7, 3)
+    progress.acknowledged((7,), refused=False)
+    progress.gone((7,))
+    assert not told
+    progress.acknowledged((6, 7), refused=True)
+    assert told == [Outcome(7, 3, 1, 1, 1, 2.0)]
+
+
+def test_an_event_that_concerns_nobody_is_not_followed() -> None:
+    told: list[Outcome] = []
+    progress = Progress(told.append)
+    progress.begin(1, 0)
+    progress.acknowledged((1,), refused=False)
+    assert not told
+
+
+def test_of_too_many_events_the_oldest_is_told_as_it_is() -> None:
+    told: list[Outcome] = []
+    progress = Progress(told.append, lambda: 0.0)
+    for event in range(KEPT + 1):
+        progress.begin(event, 2)
+    assert told == [Outcome(0, 2, 0, 0, 0, 0.0)]
+
+
+def record(message: str, at: float, *args: object) -> logging.LogRecord:
+    made = logging.LogRecord("pilot.ads", logging.WARNING, "", 0, message, args, None)
+    made.created = at
+    return made
+
+
+def test_an_equal_line_is_written_a_few_times_and_then_counted() -> None:
+    repeats = Repeats()
+    passed = [repeats.filter(record("%s is 5%% late", 100.0, "x")) for _ in range(OFTEN + 3)]
+    assert passed == [True] * OFTEN + [False] * 3
+    assert repeats.filter(record("%s is 5%% late", 100.0, "y")), "another line is another matter"
+    later = record("%s is 5%% late", 100.0 + SECONDS, "x")
+    assert repeats.filter(later)
+    assert later.getMessage() == "x is 5% late (3 more of these were left out)"
+    again = record("%s is 5%% late", 100.0 + SECONDS, "x")
+    assert repeats.filter(again)
+    assert again.getMessage() == "x is 5% late"
+
+
+def test_only_so_many_lines_are_remembered() -> None:
+    repeats = Repeats()
+    for number in range(log_repeats.KEPT + 10):
+        repeats.filter(record("line %d", 0.0, number))
+    assert len(repeats._seen) == log_repeats.KEPT

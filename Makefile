@@ -2,7 +2,7 @@
 DEV := python3 dev.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sample test lint docs bench profile soak chaos fuzz mutants protos conformance image
+.PHONY: help venv sample test lint docs site bench profile soak chaos fuzz mutants protos conformance image
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -19,9 +19,13 @@ test:  ## every test (ARGS="-k routes -x" for pytest)
 lint:  ## ruff, mypy --strict, layer contracts, generated documentation
 	$(DEV) lint
 
-docs:  ## write docs/settings.md again from pilot/settings
+docs:  ## write docs/settings.md and the generated files of deploy/ again
 	$(DEV) run python -m pilot.settings > docs/settings.md.new
 	mv docs/settings.md.new docs/settings.md
+	$(DEV) run python -m deploy
+
+site:  ## docs/ as a site in build/site
+	$(DEV) run python -m sphinx -b html docs build/site
 
 bench:  ## the load table (ARGS are of bench/table.py)
 	$(DEV) run python bench/table.py $(ARGS)
@@ -41,8 +45,8 @@ fuzz:  ## bodies that are nearly AdmissionReviews, a million of them (ARGS="--co
 mutants:  ## untracked reads and small wrong changes that the tests must see (ARGS are of bench/mutants.py)
 	$(DEV) run python bench/mutants.py $(ARGS)
 
-protos:  ## generate the modules of protos/*.proto
-	$(DEV) run python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto
+protos:  ## generate the modules of protos/*.proto protos/istio/*.proto
+	$(DEV) run python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto protos/istio/*.proto
 
 conformance:  ## compare with the reference (SUITE=path of the conformance program, ARGS=words)
 	@test -n "$(SUITE)" || { echo 'say SUITE=path/of/run.py' >&2; exit 2; }

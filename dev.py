@@ -24,6 +24,7 @@ LINT = [
     ["mypy"],
     ["lint-imports"],
     ["python", "-m", "pilot.settings", "--check", "docs/settings.md"],
+    ["python", "-m", "deploy", "--check"],
 ]
 
 

@@ -205,9 +205,7 @@ def test_a_subset_has_all_calls(mesh: Mesh) -> None:
 
 def test_weights_divide_the_calls(mesh: Mesh) -> None:
     mesh.route(f"{{route: [{to('v1', 80)}, {to('v2', 20)}]}}")
-    eventually(lambda: mesh.client.call(calls=20)["names"].get("v2"), 20, "the weights are there")
-    names = mesh.client.call(calls=1000)["names"]
-    assert 130 <= names["v2"] <= 270, names
+    eventually(lambda: 130 <= mesh.client.call(calls=1000)["names"].get("v2", 0) <= 270, 20, "a fifth of the calls goes to v2")
 
 
 def test_headers_and_methods_choose_a_route(mesh: Mesh) -> None:
@@ -217,7 +215,9 @@ def test_headers_and_methods_choose_a_route(mesh: Mesh) -> None:
         f"{{route: [{to('v1')}]}}",
     )
     eventually(lambda: mesh.client.call(calls=5, headers={"user": "tester"})["names"] == {"v2": 5}, 20, "the header chooses")
-    assert mesh.client.call(calls=5, headers={"user": "else"})["names"] == {"v1": 5}
+    # The rules of the test before may have sent all calls to v2, so that only this answer says that the new ones are there.
+    eventually(lambda: mesh.client.call(calls=5, headers={"user": "else"})["names"] == {"v1": 5}, 20, "the last rule takes the rest")
+    assert mesh.client.call(calls=5, headers={"user": "tester"})["names"] == {"v2": 5}
     assert mesh.client.call(calls=5, method="New")["names"] == {"v2": 5}
     assert mesh.client.call(calls=5)["names"] == {"v1": 5}
 

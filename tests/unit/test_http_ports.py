@@ -43,4 +43,5 @@ async def test_a_bug_in_a_page_is_told(caplog: pytest.LogCaptureFixture, monkeyp
         writer.close()
     finally:
         await runner.cleanup()
-    assert [r.exc_info is not None for r in caplog.records] == [True]
+    told = [r.exc_info for r in caplog.records if r.name == "pilot.http"]
+    assert [e is not None and str(e[1]) for e in told] == ["broken"]

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from pilot.model.proxy import NodeType, Proxy
+from tests.support.cluster_slots import WEST
 from tests.support.fleet import Content, Fleet, difference
 from tests.support.mesh_edits import EMPTY
-from tests.support.mesh_slots import SLOTS, WEST
+from tests.support.mesh_slots import SLOTS
 from tests.support.processes import ControlPlane
 
 AGREE_SECONDS = 60.0

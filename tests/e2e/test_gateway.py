@@ -121,7 +121,7 @@ class Shop:
         self.envoy = Envoy(work, node, self.pilot.xds)
 
     def write(self, name: str, text: str) -> None:
-        """As an editor saves: a new file, renamed into place."""
+        """Writes a new file and renames it into place, as editors do."""
         temporary = self.config / f".{name}.tmp"
         temporary.write_text(text)
         temporary.replace(self.config / f"{name}.yaml")

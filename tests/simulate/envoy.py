@@ -87,7 +87,7 @@ def _unpack(resource: Resource, kind: Any) -> Any:
 # -- filter chains ---------------------------------------------------------------------------------------------------------
 
 def _chain(listener: listener_pb2.Listener, request: Request) -> listener_components_pb2.FilterChain | None:
-    """By server name first, the closest; then by protocol of the handshake."""
+    """Returns the chain with the closest server name, and among these the one of the handshake's protocol."""
     matches = [c for c in listener.filter_chains if _names_match(c.filter_chain_match.server_names, request.sni)]
     if matches:
         closest = min(_name_rank(c.filter_chain_match.server_names, request.sni) for c in matches)

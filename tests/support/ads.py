@@ -35,7 +35,7 @@ DEFAULT_SETTINGS = ServeSettings()
 
 @derived
 def resources(db: Mesh, short_type: str, scope: str) -> Mapping[str, Resource]:
-    """Of the row "type/scope" of the table `mesh`: {name: content}. A content "fail" is a bug."""
+    """Returns the contents of the row "type/scope" of the table `mesh`, by name. A content "fail" raises as a bug does."""
     contents: dict[str, str] = db.mesh.get(f"{short_type}/{scope}") or {}
     if "fail" in contents.values():
         raise ZeroDivisionError(short_type)

@@ -20,7 +20,7 @@ from tests.support.kube_config import KubeConfig
 from tests.support.mcp_config import McpConfig
 
 Rows = dict[tuple[str, str, str], Object[Any]]
-"""By table, namespace and name."""
+"""What identifies an object: its table, namespace and name."""
 
 
 class Source(Protocol):

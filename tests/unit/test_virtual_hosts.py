@@ -32,7 +32,7 @@ spec: {{{spec}}}
 
 
 def virtual_hosts(objects: str, name: str) -> dict[str, Any]:
-    """Of the client's route configuration of that name, by name."""
+    """Returns the virtual hosts of the client's route configuration of that name, by name."""
     world = World()
     world.apply(SERVICES + objects)
     found = world.resources(world.connect(CLIENT))[ROUTE]

@@ -20,7 +20,7 @@ from tests.support.kube_config import KubeConfig
 from tests.support.mcp_config import McpConfig
 
 Rows = dict[tuple[str, str, str], Object[Any]]
-"""What identifies an object: its table, namespace and name."""
+"""Objects by table, namespace and name."""
 
 
 class Source(Protocol):

@@ -9,7 +9,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from pilot.model.catalogue import CATALOGUE, Catalogue
-from pilot.model.kind import plural_of
+from pilot.model.kind import GATEWAY_API, plural_of
+from pilot.model.views.gateway_api.status.objects import KINDS
 
 Plain = dict[str, Any]
 
@@ -30,6 +31,15 @@ ANYWHERE = (
     Request("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
     Request(_ADMISSION, "mutatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of injection"),
     Request(_ADMISSION, "validatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of validation"),
+    *(
+        Request(kind.group, resource, verbs, why)
+        for kind in KINDS
+        for resource, verbs, why in (
+            (plural_of(kind), ("get",), "the status that an object has"),
+            (f"{plural_of(kind)}/status", ("patch",), "what becomes of an object, for its author"),
+        )
+    ),
+    Request(GATEWAY_API, "gatewayclasses", ("create",), "the classes that exist without any object"),
     Request(_NETWORKING, "serviceentries/status", ("patch",), "addresses that are allocated"),
     Request(_NETWORKING, "workloadentries", ("get", "create", "patch", "delete"), "workloads that register themselves"),
     Request(_NETWORKING, "workloadentries/status", ("patch",), "their health"),

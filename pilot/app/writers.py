@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from pilot.app.certificate_authority import CertificateAuthority
+from pilot.app.gateway_writers import GatewayWriters
 from pilot.app.kubernetes import Kubernetes
 from pilot.ingest.batch import Commit
 from pilot.ingest.problems import ProblemStore
@@ -50,6 +51,7 @@ class Writers:
         self._analysis = self._make_analysis(kubernetes.problems, pace.backoff) if settings.kubernetes.analysis and owns_configuration else None
         self._bundles = self._make_bundles(pace) if authority is not None else None
         self.entries = self._make_entries(pace.backoff) if settings.kubernetes.registration and not settings.ingest.config_dirs else None
+        self._gateways = GatewayWriters(kubernetes, settings, db, self._choose) if owns_configuration else None
         self._tasks: list[asyncio.Task[None]] = []
 
     def _make_analysis(self, problems: ProblemStore, backoff: Backoff) -> Analysis:
@@ -86,11 +88,15 @@ class Writers:
             self._tasks.append(asyncio.create_task(self._bundles.run(), name="write roots into webhook configurations"))
         if self.entries is not None:
             await self.entries.start()
+        if self._gateways is not None:
+            await self._gateways.start()
         self._tasks += [asyncio.create_task(self._leading(name, lead), name=f"election {name}") for name, lead in self._matters()]
 
     async def stop(self) -> None:
         """Writes nothing any more, and gives leadership back."""
         await end_tasks(*self._tasks)
+        if self._gateways is not None:
+            await self._gateways.stop()
         if self.entries is not None:
             await self.entries.stop()
 
@@ -101,6 +107,8 @@ class Writers:
             self._roots.changed()
         if self._addresses is not None and "service_entries" in tables:
             self._addresses.changed()
+        if self._gateways is not None:
+            self._gateways.committed(commit)
         if self._analysis is not None:
             self._analysis.edited(row.ref for _, _, row in commit.edits if isinstance(row, Object))
 
@@ -111,6 +119,8 @@ class Writers:
             yield ADDRESSES_LEASE, self._addresses.run
         if self._analysis is not None:
             yield ANALYSIS_LEASE, self._analysis.run
+        if self._gateways is not None:
+            yield from self._gateways.matters()
 
     async def _leading(self, name: str, lead: Callable[[], Awaitable[None]]) -> None:
         if not self._settings.kubernetes.leader_election:

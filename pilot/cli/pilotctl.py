@@ -21,6 +21,7 @@ SECTIONS = (
     }),
     Section("Configuration", {
         "problems": f"{_COMMANDS}.problems:problems",
+        "status": f"{_COMMANDS}.status:status",
         "analyze": f"{_COMMANDS}.analyze:analyze",
         "validate": f"{_COMMANDS}.validate:validate",
         "kube-inject": f"{_COMMANDS}.kube_inject:kube_inject",

@@ -16,6 +16,7 @@ from pilot.debug import (
     push_status,
     registry,
     scope,
+    statuses,
     telemetry,
 )
 from pilot.debug.page import Page, Query
@@ -52,6 +53,7 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
     ),
     "Configuration": (
         Page("/debug/problemz", "What is wrong with users' objects", configuration.problemz),
+        Page("/debug/statusz", "What becomes of objects of the Gateway API and of Ingresses; namespace, kind", statuses.statusz, ("pretty",)),
         Page("/debug/configz", "Every object of Istio's kinds", configuration.configz, ("pretty",)),
         Page("/debug/resourcesz", "Which kinds are read", configuration.resourcesz),
         Page("/debug/authorizationz", "Every AuthorizationPolicy, by namespace", configuration.authorizationz),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.ingest import shape
+from pilot.ingest.kube_kinds import is_built_in
 from pilot.model.catalogue import CATALOGUE, Catalogue, Kind, is_ours
 from pilot.model.config.base import Lenient
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
@@ -39,7 +40,8 @@ Row = tuple[str, ObjectKey | RegistryKey]
 
 class Origin(NamedTuple):
     """Says where documents come from. `cluster`: the one whose objects they are; `own`: its configuration counts, not only what runs in it;
-    `revision`: objects with a label istio.io/rev of another one are left out."""
+    `revision`: configuration with a label istio.io/rev of another one is left out. What runs in a cluster, and its namespaces, is there for
+    every revision."""
 
     cluster: str = "Kubernetes"
     own: bool = True
@@ -120,7 +122,7 @@ def _decode(plain: Any, origin: Origin, catalogue: Catalogue) -> tuple[Entry | N
 def _decode_as(kind: Kind, plain: Any, origin: Origin) -> tuple[Entry | None, list[Problem], Row | None]:
     """Returns for an object of a kind what `_decode` does."""
     metadata, problems = _decode_metadata(plain.get("metadata"))
-    if origin.revision and metadata.labels.get(REVISION_LABEL, origin.revision) != origin.revision:
+    if origin.revision and not is_built_in(kind) and metadata.labels.get(REVISION_LABEL, origin.revision) != origin.revision:
         return None, [], None
     namespace = (metadata.namespace or "default") if kind.namespaced else ""
     subject = ObjectRef(kind.id, namespace, metadata.name)

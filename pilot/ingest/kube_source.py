@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pilot.ingest.decode import Origin
 from pilot.ingest.kube_kind import KubeKind
@@ -25,7 +25,7 @@ class KubeSource:
     """Follows one cluster. `start` begins, `synced` waits until all that there was has been read, `stop` ends.
 
     `kinds` are those that are read; of a cluster that is not the own one only those that every cluster has its own of. A kind that
-    is defined by a CustomResourceDefinition is followed while that exists; `followed` are those that are.
+    is defined by a CustomResourceDefinition is followed while that exists; `followed` are those that are, `on_follow` is told of new ones.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class KubeSource:
         self._defined = {definition_of(kind): kind for kind in read if not is_built_in(kind)}
         self._definitions = Follower(client, DEFINITIONS, self._receive_definitions, pace, choose)
         self.followed: dict[GroupKind, KubeKind] = {}
+        self.on_follow: list[Callable[[GroupKind], None]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, configuration: bool = True) -> None:
@@ -91,6 +92,8 @@ class KubeSource:
         objects = KubeObjects(kind, self._origin, ledger, self._batch)
         self.followed[kind.id] = KubeKind(self._client, kind, objects.receive, self._pace, self._choose)
         self.followed[kind.id].start()
+        for told in self.on_follow:
+            told(kind.id)
 
     async def _receive_definitions(self, changes: Sequence[Change]) -> None:
         for change in changes:

@@ -55,3 +55,7 @@ class KubernetesSettings:
         parse_duration("10s"), "Time between two such writings; less than a second counts as ten.", env="PILOT_ANALYSIS_INTERVAL"
     )
     watch_lists: bool = setting(True, "Read all objects of a kind as a stream where the API server can.", env="PILOT_KUBERNETES_WATCH_LIST")
+    gateway_status: bool = setting(True, "Write the status of objects of the Gateway API.", env="PILOT_ENABLE_GATEWAY_API_STATUS")
+    gateway_classes: bool = setting(
+        True, "Make the GatewayClasses that are missing.", env="PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER"
+    )

@@ -6,13 +6,18 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.model.checks.status import status_problems
 from pilot.model.condition import Condition
 from pilot.model.config.object import ObjectKey
 from pilot.model.kind import GATEWAY_API, GroupKind
+from pilot.model.problem import ObjectRef
+from pilot.model.views.gateway_api.listeners import HTTP_ROUTE
 from pilot.model.views.gateway_api.route_objects import RouteKey
 from pilot.model.views.gateway_api.status.gateways import class_status, gateway_status, listener_set_status
+from pilot.model.views.gateway_api.status.objects import objects_with_status, status_of
 from pilot.model.views.gateway_api.status.policies import backend_tls_status, traffic_policy_status
 from pilot.model.views.gateway_api.status.routes import route_status
+from pilot.model.views.gateway_api.status.shown import show_status
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.gateway_slots import gateway_object
 from tests.support.objects import Plain, at, endpoint_slice, make
@@ -275,3 +280,20 @@ def test_a_rule_that_is_edited_reaches_the_route_alone() -> None:
     made.mesh.refresh(node)
     reached = made.mesh.commit([(made.mesh.http_routes, KEY, next(iter(rows_of([gateway_object("HTTPRoute", "x", at_gateway(rules="rules: [{}]"), "a")]).values())))])
     assert node not in reached
+
+
+def test_what_a_status_says_is_wrong_is_a_problem_with_its_place() -> None:
+    refs = "parentRefs: [{name: gw, sectionName: http}, {name: gw, sectionName: ghost}]"
+    route = gateway_object("HTTPRoute", "x", f"{refs}, rules: [{{backendRefs: [{{name: missing, port: 80}}]}}]", "a")
+    made = world(gateway_object("Gateway", "gw", GOOD, "a"), route)
+    found = {(p.code, p.path) for p in status_problems(made.mesh, ObjectRef(HTTP_ROUTE, *KEY))}
+    assert found == {("no-matching-parent", "spec.parentRefs[1]"), ("backend-not-found", "spec.rules")}
+
+
+def test_every_object_that_may_have_a_status_is_listed_and_shown() -> None:
+    policy = "targetRefs: [{group: '', kind: Service, name: web}], validation: {wellKnownCACertificates: System, hostname: x}"
+    made = world(gateway_object("Gateway", "gw", GOOD, "a"), gateway_object("HTTPRoute", "x", at_gateway(), "a"), gateway_object("BackendTLSPolicy", "x", policy, "a"))
+    shown = {ref.kind.name: show_status(status, ref.kind, "c") for ref in objects_with_status(made.mesh) if (status := status_of(made.mesh, ref)) is not None}
+    assert shown.keys() == {"Gateway", "HTTPRoute", "BackendTLSPolicy"}
+    assert {one["controllerName"] for one in shown["HTTPRoute"]["parents"]} == {"c"}
+    assert [one["ancestorRef"]["kind"] for one in shown["BackendTLSPolicy"]["ancestors"]] == ["Service", "Gateway"]

@@ -9,6 +9,7 @@ from pilot.model.checks.policy import AUTHORIZATION_POLICIES, PEER_AUTHENTICATIO
 from pilot.model.checks.service import SERVICES
 from pilot.model.checks.service_entry import SERVICE_ENTRIES
 from pilot.model.checks.sidecar import SIDECARS
+from pilot.model.checks.status import STATUSES
 from pilot.model.checks.telemetry import TELEMETRIES
 from pilot.model.checks.virtual_service import VIRTUAL_SERVICES
 from pilot.model.checks.workload_entry import WORKLOAD_ENTRIES
@@ -27,5 +28,6 @@ CHECKS = (
     TELEMETRIES,
     WASM_PLUGINS,
     TRAFFIC_EXTENSIONS,
+    STATUSES,
     MESH_CONFIG,
 )

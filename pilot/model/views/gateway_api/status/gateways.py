@@ -1,10 +1,9 @@
 """The status of GatewayClasses, Gateways and ListenerSets."""
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
-from pilot.derive import derived, hub
+from pilot.derive import derived
 from pilot.model.condition import Condition, Fault, condition
 from pilot.model.config.gateway_api.gateway import Gateway
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
@@ -28,7 +27,6 @@ from pilot.model.views.gateway_api.listener_tls import SECRET
 from pilot.model.views.gateway_api.listeners import BuiltListener, owned_listeners
 from pilot.model.views.gateway_api.names import listener_gateway
 from pilot.model.views.gateway_api.references import ReferenceKey, may_refer
-from pilot.model.views.gateway_api.route_objects import all_routes
 from pilot.model.views.gateway_api.status.routes import attached_routes
 from pilot.model.views.kinds.config_maps import config_maps
 from pilot.model.views.kinds.kubernetes_gateways import kubernetes_gateways
@@ -41,6 +39,7 @@ class ListenerStatus(NamedTuple):
     """What is told of a listener; `attached`: how many routes it has taken."""
 
     name: str
+    port: int
     kinds: tuple[GroupKind, ...]
     attached: int
     conditions: tuple[Condition, ...]
@@ -66,17 +65,13 @@ def class_status(db: Mesh, name: str) -> tuple[Condition, ...] | None:
     )
 
 
-@hub
-def _attached(db: Mesh) -> Mapping[tuple[str, str], int]:
-    return attached_routes(db, all_routes(db))
-
-
 def _listeners(db: Mesh, kind: GroupKind, key: ObjectKey) -> tuple[tuple[BuiltListener, ListenerStatus], ...]:
-    counts, found = _attached(db), owned_listeners(db, kind, key)
-    places = ((f"{key.namespace}/{listener_gateway(key.name, one.section)}", one.section) for one in found)
-    return tuple(
-        (one, ListenerStatus(one.section, one.kinds, counts.get(place, 0), one.conditions)) for one, place in zip(found, places, strict=True)
-    )
+    return tuple((one, _listener(db, key, one)) for one in owned_listeners(db, kind, key))
+
+
+def _listener(db: Mesh, owner: ObjectKey, one: BuiltListener) -> ListenerStatus:
+    place = f"{owner.namespace}/{listener_gateway(owner.name, one.section)}", one.section
+    return ListenerStatus(one.section, one.port, one.kinds, attached_routes(db, place), one.conditions)
 
 
 @derived

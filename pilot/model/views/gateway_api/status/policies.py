@@ -1,4 +1,4 @@
-"""The status of policies of backends: one entry for each target."""
+"""The status of policies of backends: one entry for each target, and for each Gateway before it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -6,11 +6,14 @@ from typing import NamedTuple
 
 from pilot.derive import derived
 from pilot.model.condition import Condition, Fault, condition
-from pilot.model.config.gateway_api.reference import LocalPolicyTargetReference
+from pilot.model.config.gateway_api.reference import LocalPolicyTargetReference, ParentReference
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
+from pilot.model.kind import GroupKind
+from pilot.model.problem import ObjectRef
 from pilot.model.views.gateway_api.backend_tls import backend_tls_policy, is_ignored
 from pilot.model.views.gateway_api.backend_traffic import traffic_policy_targets
+from pilot.model.views.gateway_api.status.ancestors import gateways_before
 from pilot.model.views.kinds.backend_tls_policies import backend_tls_policies
 from pilot.model.views.kinds.backend_traffic_policies import backend_traffic_policies
 
@@ -19,22 +22,34 @@ _IGNORED = Condition("Accepted", False, "Ignored", "Policy is ignored: it has th
 
 
 class AncestorStatus(NamedTuple):
-    """What a policy is told of one of its targets."""
+    """What a policy is told of one of its targets, or of a Gateway that has routes to targets. `mesh`: of a target, for clients in the mesh."""
 
-    target: LocalPolicyTargetReference
+    ancestor: ParentReference
     conditions: tuple[Condition, ...]
+    mesh: bool = True
 
 
 @derived
 def backend_tls_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
-    """Returns the status of a BackendTLSPolicy by target, of as many as a status may have."""
+    """Returns the status of a BackendTLSPolicy by target, and behind these by Gateway, of as many as a status may have.
+
+    A Gateway is told what the first of the targets is told that it has a route to.
+    """
     row, built = backend_tls_policies.get(db, key), backend_tls_policy(db, key)
     if row is None:
         return ()
     if built is None:
         return _ignored(row.spec.target_refs, row.annotations)
     resolved = condition("ResolvedRefs", built.resolved, "ResolvedRefs", "Configuration is valid")
-    return tuple(AncestorStatus(t.ref, (_accepted(t.fault or built.accepted), resolved)) for t in built.targets)[:MOST_ANCESTORS]
+    targets = [AncestorStatus(_as_parent(t.ref), (_accepted(t.fault or built.accepted), resolved)) for t in built.targets]
+    gateways: dict[ObjectKey, tuple[Condition, ...]] = {}
+    for target, told in zip(built.targets, targets, strict=True):
+        if target.hosts or target.fault is None or target.fault.reason == "Conflicted":
+            backend = ObjectRef(GroupKind(target.ref.group, target.ref.kind), key.namespace, target.ref.name)
+            for gateway in gateways_before(db, backend):
+                gateways.setdefault(gateway, told.conditions)
+    behind = (AncestorStatus(_gateway(at, key.namespace), gateways[at], mesh=False) for at in sorted(gateways))
+    return (*targets, *behind)[:MOST_ANCESTORS]
 
 
 @derived
@@ -48,7 +63,7 @@ def traffic_policy_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...
     message = "Configuration is valid"
     if row.spec.session_persistence is not None:
         message += ", but Istio does not support the following fields: sessionPersistence"
-    return tuple(AncestorStatus(t.ref, (_accepted(t.fault, message),)) for t in traffic_policy_targets(db, key))[:MOST_ANCESTORS]
+    return tuple(AncestorStatus(_as_parent(t.ref), (_accepted(t.fault, message),)) for t in traffic_policy_targets(db, key))[:MOST_ANCESTORS]
 
 
 def _accepted(fault: Fault | None, message: str = "Configuration is valid") -> Condition:
@@ -56,4 +71,13 @@ def _accepted(fault: Fault | None, message: str = "Configuration is valid") -> C
 
 
 def _ignored(targets: tuple[LocalPolicyTargetReference, ...], annotations: Mapping[str, str]) -> tuple[AncestorStatus, ...]:
-    return tuple(AncestorStatus(ref, (_IGNORED,)) for ref in targets) if is_ignored(dict(annotations)) else ()
+    return tuple(AncestorStatus(_as_parent(ref), (_IGNORED,)) for ref in targets) if is_ignored(dict(annotations)) else ()
+
+
+def _as_parent(ref: LocalPolicyTargetReference) -> ParentReference:
+    return ParentReference(group=ref.group, kind=ref.kind, name=ref.name, section_name=ref.section_name)
+
+
+def _gateway(at: ObjectKey, namespace: str) -> ParentReference:
+    """Returns a Gateway as objects of a namespace name it."""
+    return ParentReference(name=at.name, namespace=at.namespace if at.namespace != namespace else None)

@@ -1,19 +1,22 @@
 """The status of routes: one entry for each parent that is of this control plane."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pilot.derive import derived
+from pilot.derive import Gather, derived, hub
 from pilot.model.condition import Condition, Fault, condition
 from pilot.model.config.gateway_api.reference import ParentReference
 from pilot.model.inputs import Mesh
 from pilot.model.views.gateway_api.attachments import Attachment, Denial, attachments
 from pilot.model.views.gateway_api.conversion import converted_destinations, converted_rules
 from pilot.model.views.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE
-from pilot.model.views.gateway_api.route_objects import RouteKey
+from pilot.model.views.gateway_api.route_objects import RouteKey, all_routes
 
 _SAYS_MOST = list(Denial)
+Place = tuple[str, str]
+"""A listener: its Gateway as VirtualServices name it, and its section."""
 
 
 class ParentStatus(NamedTuple):
@@ -57,10 +60,25 @@ def build_conditions(ones: Iterable[Attachment], fault: Fault | None) -> tuple[C
     )
 
 
-def attached_routes(db: Mesh, routes: Iterable[RouteKey]) -> dict[tuple[str, str], int]:
-    """Returns how many routes each listener has taken, by the Gateway that VirtualServices name and its section. No node of its own."""
-    found: dict[tuple[str, str], int] = {}
-    for route in routes:
-        for one in {(a.parent.gateway, a.parent.section) for a in attachments(db, route) if a.denied is None and not a.is_mesh}:
-            found[one] = found.get(one, 0) + 1
-    return found
+@derived
+def _all_routes(db: Mesh) -> tuple[RouteKey, ...]:
+    return all_routes(db)
+
+
+@derived
+def _taken_by(db: Mesh, route: RouteKey) -> frozenset[Place] | None:
+    return frozenset((a.parent.gateway, a.parent.section) for a in attachments(db, route) if a.denied is None and not a.is_mesh) or None
+
+
+_by_route: Gather[RouteKey, [], frozenset[Place]] = Gather("listeners_of_routes", _all_routes, _taken_by)
+
+
+@hub
+def _counts(db: Mesh) -> Mapping[Place, int]:
+    return Counter(place for places in _by_route(db).values() for place in places)
+
+
+@derived
+def attached_routes(db: Mesh, place: Place) -> int:
+    """Returns how many routes a listener has taken. An edit of a route that stays where it is attached reaches no count."""
+    return _counts(db).get(place, 0)

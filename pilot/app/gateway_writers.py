@@ -1,0 +1,99 @@
+"""What is written into the own cluster for objects of the Gateway API and for Ingresses."""
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from pilot.app.kubernetes import Kubernetes
+from pilot.ingest.batch import Commit
+from pilot.ingest.decode import Origin
+from pilot.kube.tasks import end_tasks
+from pilot.model.config.object import Object, RegistryKey
+from pilot.model.inputs import Mesh
+from pilot.model.kind import GroupKind
+from pilot.model.views.gateway_api.status.objects import GATEWAY_CLASS, INGRESS, KINDS
+from pilot.settings import Settings
+from pilot.writers.default_classes import DefaultClasses
+from pilot.writers.revision_tags import DEFAULT, RevisionTags
+from pilot.writers.statuses import Statuses
+
+STATUS_LEASE, INGRESS_LEASE = "istio-gateway-status-leader", "istio-leader"
+Lead = Callable[[], Awaitable[None]]
+
+
+class GatewayWriters:
+    """Statuses and classes. `matters` are what a replica does while it leads in them."""
+
+    def __init__(self, kubernetes: Kubernetes, settings: Settings, db: Mesh, choose: random.Random) -> None:
+        self._client, self._source, self._pace = kubernetes.client, kubernetes.source, kubernetes.pace
+        self._settings, self._db, self._choose = settings, db, choose
+        self._revision = settings.ingest.revision or DEFAULT
+        self.tags = RevisionTags(self._client, self._revision, settings.mesh.registry.namespace, self._pace, choose)
+        enabled = settings.mesh.gateway_api.enabled
+        status = enabled and settings.kubernetes.gateway_status
+        self._statuses = self._make_statuses(tuple(kind for kind in KINDS if kind != INGRESS), self.is_ours) if status else None
+        self._of_ingresses = self._make_statuses((INGRESS,), lambda row: True)
+        makes = enabled and settings.kubernetes.gateway_classes
+        self._classes = DefaultClasses(self._client, db, self._path_of_class, self._pace.backoff, choose) if makes else None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_statuses(self, kinds: tuple[GroupKind, ...], is_ours: Callable[[Object[Any]], bool]) -> Statuses:
+        origin = Origin(self._settings.mesh.registry.cluster_id, True, self._settings.ingest.revision)
+        path = lambda ref: self._source.path_of(*ref)  # noqa: E731
+        return Statuses(self._client, self._db, kinds, path, is_ours, origin, self._pace.backoff, self._choose)
+
+    def is_ours(self, row: Object[Any]) -> bool:
+        """Returns whether an object is this revision's; one of the whole cluster is everybody's."""
+        if not row.namespace:
+            return True
+        namespace = self._db.namespaces.peek(RegistryKey(self._settings.mesh.registry.cluster_id, "", row.namespace))
+        return self.tags.is_ours(row.labels, namespace.labels if namespace is not None else None)
+
+    async def start(self) -> None:
+        """Begins to follow the tags of revisions, and to make classes."""
+        if self._statuses is not None:
+            self.tags.on_change.append(self._statuses.looked_again)
+        await self.tags.start()
+        if self._classes is not None:
+            self._source.on_follow.append(self._followed)
+            self._tasks.append(asyncio.create_task(self._classes.run(), name="make classes of gateways"))
+
+    async def stop(self) -> None:
+        """Writes nothing any more."""
+        await end_tasks(*self._tasks)
+        await self.tags.stop()
+
+    def committed(self, commit: Commit) -> None:
+        """Called when a batch of changes is in the tables."""
+        tables = {table for table, _, _ in commit.edits}
+        if self._classes is not None and "gateway_classes" in tables:
+            self._classes.changed()
+        for statuses in (self._statuses, self._of_ingresses):
+            if statuses is not None:
+                statuses.committed(commit.hit, commit.edits)
+        if self._statuses is not None and "namespaces" in tables:
+            self._statuses.looked_again()
+
+    def matters(self) -> Iterator[tuple[str, Lead]]:
+        """Yields the name of each Lease, and what its holder does."""
+        yield INGRESS_LEASE, self._of_ingresses.run
+        if self._statuses is not None:
+            yield f"{STATUS_LEASE}-{self._revision}", self._after_tags(self._statuses.run)
+
+    def _after_tags(self, lead: Lead) -> Lead:
+        """Returns what begins once the tags are known, by which revisions tell objects apart."""
+
+        async def run() -> None:
+            await self.tags.synced()
+            await lead()
+
+        return run
+
+    def _followed(self, kind: GroupKind) -> None:
+        if self._classes is not None and kind == GATEWAY_CLASS:
+            self._classes.changed()
+
+    def _path_of_class(self, name: str) -> str:
+        return self._source.path_of(GATEWAY_CLASS, "", name)

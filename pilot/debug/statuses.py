@@ -1,0 +1,26 @@
+"""What becomes of objects of the Gateway API and of Ingresses: their status, which an API server has too and files have not."""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.debug.page import Query
+from pilot.debug.sources import Sources
+from pilot.model.views.gateway_api.status.objects import objects_with_status, status_of
+from pilot.model.views.gateway_api.status.shown import show_status
+
+
+def statusz(sources: Sources, query: Query) -> Any:
+    """Returns the status of every object that has one; with `namespace` or `kind` only of those of it."""
+    namespace, kind, controller = query.get("namespace"), query.get("kind", "").lower(), sources.db.settings.gateway_api.controller
+    asked = [
+        ref
+        for ref in objects_with_status(sources.db)
+        if (namespace is None or ref.namespace == namespace) and kind in ("", ref.kind.name.lower())
+    ]
+    found = ((ref, status_of(sources.db, ref)) for ref in asked)
+    return [
+        {"group": ref.kind.group, "kind": ref.kind.name, "namespace": ref.namespace, "name": ref.name}
+        | {"status": show_status(status, ref.kind, controller)}
+        for ref, status in found
+        if status is not None
+    ]

@@ -1,0 +1,72 @@
+"""Objects of the Gateway API: what their status says is wrong with them."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from pilot.derive import derived
+from pilot.model.checks.check import Check
+from pilot.model.condition import Condition
+from pilot.model.config.gateway_api.reference import ParentReference
+from pilot.model.inputs import Mesh
+from pilot.model.problem import ObjectRef, Problem, Severity
+from pilot.model.views.gateway_api.listeners import ROUTES
+from pilot.model.views.gateway_api.status.gateways import GatewayStatus
+from pilot.model.views.gateway_api.status.objects import (
+    PolicyStatus,
+    RouteStatus,
+    Status,
+    object_with_status,
+    objects_with_status,
+    status_of,
+)
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SAYS_LITTLE = ("ListenersNotValid",)
+_NOT_YET = ("AddressNotAssigned",)
+Found = tuple[str, Condition]
+
+
+@derived
+def status_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
+    """Returns what the status of an object says is wrong with it."""
+    status, row = status_of(db, ref), object_with_status(db, ref)
+    return build_problems(ref, status, row.spec.parent_refs if ref.kind in ROUTES else ()) if status is not None and row is not None else ()
+
+
+STATUSES = Check("status", objects_with_status, status_problems)
+
+
+def build_problems(ref: ObjectRef, status: Status, parents: Sequence[ParentReference] = ()) -> tuple[Problem, ...]:
+    """Returns a problem for each condition that does not hold as it should; what is said twice is told once. `parents`: as a route lists them."""
+    found: dict[tuple[str, str], Problem] = {}
+    for path, told in _faults(status, parents):
+        if told.reason not in _SAYS_LITTLE:
+            severity = Severity.NOTICE if told.reason in _NOT_YET else Severity.WARNING
+            made = Problem(code=_WORD.sub("-", told.reason).lower(), object=ref, path=path, message=told.message, severity=severity)
+            found.setdefault((told.reason, told.message), made)
+    return tuple(found.values())
+
+
+def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Found]:
+    """Yields the conditions that tell of a fault, with the place in the object that they are about."""
+    if isinstance(status, GatewayStatus):
+        for n, listener in enumerate(status.listeners):
+            yield from _wrong(f"spec.listeners[{n}]", listener.conditions)
+        yield from _wrong("spec", status.conditions)
+    elif isinstance(status, RouteStatus):
+        for parent in status.parents:
+            for condition in _false(parent.conditions):
+                named = f"spec.parentRefs[{parents.index(parent.parent)}]" if parent.parent in parents else "spec"
+                yield ("spec.rules" if condition.type != "Accepted" else named), condition
+    elif isinstance(status, PolicyStatus):
+        for n, ancestor in enumerate(status.ancestors):
+            yield from _wrong(f"spec.targetRefs[{n}]" if ancestor.mesh else "spec.targetRefs", ancestor.conditions)
+
+
+def _wrong(path: str, conditions: Iterable[Condition]) -> Iterator[Found]:
+    return ((path, condition) for condition in _false(conditions))
+
+
+def _false(conditions: Iterable[Condition]) -> Iterator[Condition]:
+    return (c for c in conditions if c.status == (c.type == "Refused") and c.type in ("Accepted", "Programmed", "ResolvedRefs", "Refused"))

@@ -207,7 +207,7 @@ CATALOGUE = Catalogue(
         # Gateway API
         Kind(GroupKind(GATEWAY_API, "GatewayClass"), _GATEWAY_API, "gateway_classes", GatewayClass, namespaced=False),
         Kind(
-            GroupKind(GATEWAY_API, "Gateway"), _GATEWAY_API, "kubernetes_gateways", KubernetesGateway,
+            GroupKind(GATEWAY_API, "Gateway"), _GATEWAY_API, "kubernetes_gateways", KubernetesGateway, parts=("status",),
             indexes={"network": indexes.is_network_gateway},
         ),
         Kind(GroupKind(GATEWAY_API, "ListenerSet"), ("v1",), "listener_sets", ListenerSet, indexes={"gateway": indexes.gateway_of_listener_set}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from pilot.lib.duration import Duration, parse_duration
+from pilot.settings.ambient import AmbientSettings
 from pilot.settings.declaration import section, setting
 
 
@@ -204,3 +205,4 @@ class MeshSettings:
     routes: RouteSettings = section(RouteSettings(), "Routes")
     gateways: GatewaySettings = section(GatewaySettings(), "Gateways")
     gateway_api: GatewayApiSettings = section(GatewayApiSettings(), "Gateway API and Ingress")
+    ambient: AmbientSettings = section(AmbientSettings(), "Ambient mesh")

@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pilot.lib import flags
 from pilot.lib.duration import Duration, format_duration, parse_duration
 from pilot.settings import Settings
+from pilot.settings.ambient import ignored
 from pilot.settings.declaration import Declared, declared
 
 Section = TypeVar("Section")
@@ -29,7 +30,9 @@ class Loaded(NamedTuple, Generic[Section]):
 
 def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
     """Returns the control plane's settings, as `load_sections` does."""
-    return load_sections(Settings(), argv, environ)
+    loaded = load_sections(Settings(), argv, environ)
+    loaded.warnings.extend(ignored(loaded.settings.mesh.ambient, environ))
+    return loaded
 
 
 def load_sections(defaults: Section, argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Section]:

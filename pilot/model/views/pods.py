@@ -115,6 +115,13 @@ def workload_name(o: Object[Pod]) -> str:
     return owner.name or o.name
 
 
+@derived
+def service_account_of(db: Mesh, key: RegistryKey) -> str:
+    """Returns the name of the service account that a Pod runs as, "" where there is no such Pod."""
+    row = pods.get(db, key)
+    return row.spec.service_account_name if row is not None else ""
+
+
 # -- labels, whether ready or not ------------------------------------------------------------------------------------------
 
 @derived

@@ -100,8 +100,12 @@ class Infrastructure(Lenient, frozen=True):
     parameters_ref: LocalObjectReference | None = None
 
 
+class GatewayStatus(Lenient, frozen=True):
+    addresses: tuple[GatewayAddress, ...] = ()
+
+
 class Gateway(Lenient, frozen=True):
-    """Listeners at the edge, on the workloads of its own Service or of the Services that `addresses` name."""
+    """Listeners at the edge, on the workloads of its own Service or of the Services that `addresses` name; of its status the addresses alone."""
 
     gateway_class_name: str = ""
     listeners: tuple[Listener, ...] = ()
@@ -109,3 +113,4 @@ class Gateway(Lenient, frozen=True):
     infrastructure: Infrastructure | None = None
     allowed_listeners: AllowedListeners = AllowedListeners()
     tls: GatewayTLS | None = None
+    status: GatewayStatus = GatewayStatus()

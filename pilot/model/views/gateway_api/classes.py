@@ -9,12 +9,14 @@ from pilot.model.inputs import Mesh
 from pilot.model.views.kinds.gateway_classes import gateway_classes
 
 REMOTE_CLASS, REMOTE_CONTROLLER = "istio-remote", "istio.io/unmanaged-gateway"
+WAYPOINT_CLASS, WAYPOINT_CONTROLLER = "istio-waypoint", "istio.io/mesh-controller"
+EAST_WEST_CLASS, EAST_WEST_CONTROLLER = "istio-east-west", "istio.io/eastwest-controller"
 
 
 class ClassInfo(NamedTuple):
     """A class of Gateways. `programmed`: its Gateways are configured here; `suffix`: what is deployed for one is named after its class too.
 
-    `addresses`: the type of addresses that are told where there are none from outside; "" for both."""
+    `addresses`: the type of addresses that are told where there are none from outside; "" for both. `tunnels`: its listeners take HBONE."""
 
     name: str
     controller: str
@@ -23,6 +25,7 @@ class ClassInfo(NamedTuple):
     listener_sets: bool = True
     suffix: bool = True
     addresses: str = "Hostname"
+    tunnels: bool = False
 
 
 def known_classes(db: Mesh) -> dict[str, ClassInfo]:
@@ -32,7 +35,14 @@ def known_classes(db: Mesh) -> dict[str, ClassInfo]:
     remote = ClassInfo(
         REMOTE_CLASS, REMOTE_CONTROLLER, "Remote to this cluster. Does not deploy or affect configuration.", programmed=False, listener_sets=False
     )
-    return {one.name: one for one in ((own, remote) if settings.remote_gateways else (own,))}
+    found = [own, remote] if settings.remote_gateways else [own]
+    if db.settings.ambient.serves_waypoints:
+        text = "The default Istio waypoint GatewayClass"
+        found.append(ClassInfo(WAYPOINT_CLASS, WAYPOINT_CONTROLLER, text, listener_sets=False, suffix=False, addresses="", tunnels=True))
+    if db.settings.ambient.crosses_networks:
+        text = "The default GatewayClass for Istio East West Gateways"
+        found.append(ClassInfo(EAST_WEST_CLASS, EAST_WEST_CONTROLLER, text, listener_sets=False, suffix=False, addresses="", tunnels=True))
+    return {one.name: one for one in found}
 
 
 @derived

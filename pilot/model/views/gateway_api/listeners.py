@@ -10,6 +10,7 @@ from pilot.model.config.gateway_api.gateway import Listener
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GATEWAY_API, GroupKind
+from pilot.model.views.gateway_api.classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER, ClassInfo
 from pilot.model.views.gateway_api.gateways import (
     GATEWAY,
     ListenerKey,
@@ -69,14 +70,16 @@ def built_listener(db: Mesh, key: ListenerKey) -> BuiltListener | None:
     allowed = listener.allowed_routes.namespaces
     names = allowed_namespaces(db, allowed.from_, allowed.selector, owner.namespace)
     hosts = tuple(f"{name}/{listener.hostname or '*'}" for name in names) or (f"~/{listener.hostname or '*'}",)
-    return build_listener(key, at, listener, hosts, tls)
+    return build_listener(key, at, listener, hosts, tls, info)
 
 
-def build_listener(key: ListenerKey, gateway: ObjectKey, listener: Listener, hosts: tuple[str, ...], tls: ListenerTLS) -> BuiltListener:
-    """Returns a listener that stands in no other's way."""
+def build_listener(
+    key: ListenerKey, gateway: ObjectKey, listener: Listener, hosts: tuple[str, ...], tls: ListenerTLS, info: ClassInfo
+) -> BuiltListener:
+    """Returns a listener of a class of Gateways that stands in no other's way. One for tunnels has no server, and takes no routes."""
     port, (kinds, known) = port_of(listener), supported_kinds(listener)
     lacks_tls = tls.settings is None and listener.protocol in ("HTTPS", "TLS")
-    fault = _protocol_fault(listener, port) or (_no_tls(listener) if lacks_tls and key.kind != GATEWAY else None)
+    fault = _protocol_fault(listener, port, info) or (_no_tls(listener) if lacks_tls and key.kind != GATEWAY else None)
     if fault is None and tls.fault is not None and tls.fault.reason in _NO_ROOTS:
         fault = Fault("NoValidCACertificate", tls.fault.message)
     unprogrammed = Fault("Invalid", "Bad TLS configuration") if tls.fault is not None or (lacks_tls and key.kind != GATEWAY) else None
@@ -90,10 +93,10 @@ def build_listener(key: ListenerKey, gateway: ObjectKey, listener: Listener, hos
         port=port,
         protocol=listener.protocol,
         kinds=kinds,
-        server=None if lacks_tls else server,
+        server=None if lacks_tls or is_tunnel(listener, info) else server,
         valid=fault is None and tls.fault is None,
         conditions=(
-            condition("Accepted", fault, "Accepted", _FINE),
+            condition("Accepted", fault or _unexpected(listener, port, info), "Accepted", _FINE),
             Condition("Conflicted", False, "NoConflicts", _FINE),
             condition("Programmed", unprogrammed, "Programmed", _FINE),
             condition("ResolvedRefs", resolved, "ResolvedRefs", _FINE),
@@ -134,11 +137,28 @@ def supported_kinds(listener: Listener) -> tuple[tuple[GroupKind, ...], bool]:
     return tuple(kind for kind in known if kind in asked), set(asked) <= set(known)
 
 
-def _protocol_fault(listener: Listener, port: int) -> Fault | None:
+def is_tunnel(listener: Listener, info: ClassInfo) -> bool:
+    """Returns whether a listener is for HBONE; all of a waypoint are taken for such."""
+    return info.tunnels and (listener.protocol == "HBONE" or info.controller == WAYPOINT_CONTROLLER)
+
+
+def _unexpected(listener: Listener, port: int, info: ClassInfo) -> Fault | None:
+    """Returns how a listener of a class for tunnels is unlike those that are expected of it; it does no harm."""
+    hbone, mode = (port, listener.protocol) == (15008, "HBONE"), listener.tls.mode if listener.tls is not None else ""
+    if info.controller == WAYPOINT_CONTROLLER and not hbone:
+        return Fault("UnsupportedProtocol", 'Expected a single listener on port 15008 with protocol "HBONE"')
+    passes = port != 15008 and (listener.protocol, mode) == ("TLS", "Passthrough")
+    if info.controller == EAST_WEST_CONTROLLER and not (passes or (hbone and mode == "Terminate")):
+        either = 'port 15008 with protocol "HBONE" and TLS.Mode == Terminate, or TLS with TLS.Mode == Passthrough'
+        return Fault("UnsupportedProtocol", f"East-west gateway listeners must be either {either}")
+    return None
+
+
+def _protocol_fault(listener: Listener, port: int, info: ClassInfo) -> Fault | None:
     protocol = listener.protocol
     if not port:
         return Fault("UnsupportedProtocol", f"protocol {protocol} requires a port to be set")
-    if protocol in _ROUTES_OF:
+    if protocol in _ROUTES_OF or (info.tunnels and protocol == "HBONE"):
         return None
     if protocol == "HBONE":
         return Fault("UnsupportedProtocol", f'protocol "{protocol}" is only supported for waypoint proxies')

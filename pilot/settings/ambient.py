@@ -1,5 +1,5 @@
 """Settings of the ambient mesh: ztunnels, waypoints, and tunnels between them and other proxies."""
-# ruff: noqa: RUF009 (the values of setting() are immutable)
+
 from __future__ import annotations
 
 import dataclasses

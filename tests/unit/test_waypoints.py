@@ -223,7 +223,7 @@ def test_what_uses_a_waypoint() -> None:
     assert services_of_waypoint(made.mesh, W) == (ref("s"), ref("t"))
     assert services_of_waypoint(made.mesh, ObjectKey("a", "next")) == (ref("t"),)
     assert pods_of_waypoint(made.mesh, W) == (RegistryKey("Kubernetes", "a", "p"),)
-    made.set({key: None for key in rows_of([service("{}")])})
+    made.set(dict.fromkeys(rows_of([service("{}")])))
     assert services_of_waypoint(made.mesh, W) == (ref("t"),)
 
 

@@ -16,9 +16,9 @@ from pilot.model.views.kinds.service_entries import service_entries
 from pilot.model.views.kinds.services import services
 from pilot.model.views.namespaces import namespace_annotations, namespace_labels
 from pilot.model.views.policies import GATEWAY_NAME
+from pilot.model.views.service_rules import service_rules
 from pilot.model.views.services import service, service_refs
 from pilot.model.views.visibility import NAMESPACE_NAME_LABEL, entry_visibility
-from pilot.model.views.service_rules import service_rules
 from pilot.model.waypoint import (
     CANARY_WEIGHT,
     INGRESS_USE_WAYPOINT,

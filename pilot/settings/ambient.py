@@ -32,14 +32,17 @@ class AmbientSettings:
     layered_policies: bool = setting(
         False, "Waypoints apply the policies that select their workload to tunnels too.", env="ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES"
     )
-    stream_window: int = setting(0, "Bytes that a stream of HBONE may have in flight. 0: Envoy's default.", env="PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE")
+    stream_window: int = setting(
+        0, "Bytes that a stream of HBONE may have in flight. 0: Envoy's default.", env="PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE"
+    )
     connection_window: int = setting(
         0, "Bytes that a connection of HBONE may have in flight. 0: Envoy's default.", env="PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE"
     )
 
     status: bool = setting(True, "Write conditions of services and policies, where the mesh is ambient.", env="AMBIENT_ENABLE_STATUS")
     allow_waypoints: bool = setting(
-        False, "Workloads let the waypoints in that they or their services use, without a policy that says so.", env="PILOT_AUTO_ALLOW_WAYPOINT_POLICY"
+        False, "Workloads let the waypoints in that they or their services use, without a policy that says so.",
+        env="PILOT_AUTO_ALLOW_WAYPOINT_POLICY",
     )
     dry_run_policies: bool = setting(
         False, "Ztunnels get policies that are only counted (annotation istio.io/dry-run).", env="AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY"

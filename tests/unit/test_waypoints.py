@@ -67,7 +67,8 @@ def test_a_gateway_is_a_waypoint_when_its_service_has_endpoints() -> None:
 def test_a_waypoint_without_pods_stays_one_by_its_status() -> None:
     row = gateway()[0] | {"status": {"addresses": [{"type": "IPAddress", "value": "10.96.0.9"}, {"type": "Hostname", "value": "w.a.svc"}]}}
     found = waypoint(world(row).mesh, W)
-    assert found is not None and found.address == WaypointAddress(hostname="w.a.svc", namespace="a")
+    assert found is not None
+    assert found.address == WaypointAddress(hostname="w.a.svc", namespace="a")
 
 
 def test_a_gateway_of_an_unknown_class_is_a_waypoint_by_its_status() -> None:
@@ -76,13 +77,15 @@ def test_a_gateway_of_an_unknown_class_is_a_waypoint_by_its_status() -> None:
     assert waypoint(made.mesh, W) is None
     made.apply_objects(row | {"status": {"addresses": [{"type": "IPAddress", "value": "10.96.0.9"}]}})
     found = waypoint(made.mesh, W)
-    assert found is not None and found.address == WaypointAddress(network="east", ip="10.96.0.9")
+    assert found is not None
+    assert found.address == WaypointAddress(network="east", ip="10.96.0.9")
 
 
 def test_there_are_no_waypoints_in_a_mesh_that_is_not_ambient() -> None:
     made = World()
     made.apply_objects(*gateway(), service("{istio.io/use-waypoint: w}"))
-    assert waypoint(made.mesh, W) is None and gateway_status(made.mesh, W) is None
+    assert waypoint(made.mesh, W) is None
+    assert gateway_status(made.mesh, W) is None
     assert service_attachment(made.mesh, ref()) == Attachment()
 
 
@@ -106,7 +109,9 @@ def test_a_service_comes_before_its_namespace() -> None:
     assert attachment(*gateway(), labelled, service("{}")) == Attachment(W)
     assert attachment(*gateway(), labelled, service("{istio.io/use-waypoint: none}")) == Attachment()
     other = attachment(*gateway(), labelled, service("{istio.io/use-waypoint: x}"))
-    assert other.waypoint is None and other.fault is not None and other.fault.reason == "WaypointIsNotReady"
+    assert other.waypoint is None
+    assert other.fault is not None
+    assert other.fault.reason == "WaypointIsNotReady"
 
 
 @pytest.mark.parametrize(("listener", "labels", "reason"), [
@@ -142,9 +147,11 @@ def test_the_class_says_what_a_waypoint_is_for_where_the_gateway_does_not() -> N
     spec = "{controllerName: istio.io/mesh-controller}"
     of_class = make("GatewayClass", "istio-waypoint", spec, "", apiVersion="gateway.networking.k8s.io/v1", labels="{istio.io/waypoint-for: workload}")
     found = waypoint(world(*gateway(), of_class).mesh, W)
-    assert found is not None and found.traffic == "workload"
+    assert found is not None
+    assert found.traffic == "workload"
     found = waypoint(world(*gateway(labels="{istio.io/waypoint-for: all}"), of_class).mesh, W)
-    assert found is not None and found.traffic == "all"
+    assert found is not None
+    assert found.traffic == "all"
 
 
 def test_what_a_waypoint_runs_on_uses_none() -> None:
@@ -201,11 +208,11 @@ def test_an_entry_of_one_namespace_uses_no_waypoint_of_another() -> None:
     spec = "{hosts: [x.example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC}"
     labels = "{istio.io/use-waypoint: w, istio.io/use-waypoint-namespace: b}"
     made = World(mesh, AMBIENT)
-    made.apply_objects(
-        *gateway(namespace="b", listener=MESH_PORT % ", allowedRoutes: {namespaces: {from: All}}"), make("ServiceEntry", "e", spec, "a", labels=labels)
-    )
+    open_to_all = gateway(namespace="b", listener=MESH_PORT % ", allowedRoutes: {namespaces: {from: All}}")
+    made.apply_objects(*open_to_all, make("ServiceEntry", "e", spec, "a", labels=labels))
     found = service_attachment(made.mesh, ServiceRef("x.example", "a"))
-    assert found.fault is not None and found.fault.reason == "CrossNamespaceWaypointForbidden"
+    assert found.fault is not None
+    assert found.fault.reason == "CrossNamespaceWaypointForbidden"
 
 
 # -- the other way round ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,4 @@
 """Settings of the ambient mesh: ztunnels, waypoints, and tunnels between them and other proxies."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -10,99 +9,11 @@ from pilot.settings.declaration import setting
 
 @dataclasses.dataclass(frozen=True)
 class AmbientSettings:
-    """What there is of an ambient mesh. Nothing counts while `enabled` is off: read the properties, which take that into account."""
+    """What there is of an ambient mesh. Nothing of it counts while `enabled` is off."""
 
     enabled: bool = setting(False, "Serve ztunnels and waypoints, and let other proxies speak HBONE.", env="PILOT_ENABLE_AMBIENT")
     waypoints: bool = setting(True, "Serve waypoints, where the mesh is ambient.", env="PILOT_ENABLE_AMBIENT_WAYPOINTS")
-    send_hbone: bool = setting(
-        True, "Sidecars and gateways send HBONE to workloads that take it, where the mesh is ambient.", env="PILOT_ENABLE_SENDING_HBONE"
-    )
-    listen_hbone: bool = setting(
-        True, "Sidecars whose node says ENABLE_HBONE take HBONE, where the mesh is ambient.", env="PILOT_ENABLE_SIDECAR_LISTENING_HBONE"
-    )
-    prefer_hbone: bool = setting(False, "Send HBONE to workloads that take mesh mTLS too.", env="PILOT_PREFER_SENDING_HBONE")
-    ingress_waypoints: bool = setting(
-        True, "Gateways send to the waypoints of services labelled istio.io/ingress-use-waypoint, where the mesh is ambient.",
-        env="ENABLE_INGRESS_WAYPOINT_ROUTING",
-    )
     multi_network: bool = setting(False, "Reach workloads of other networks through tunnels in tunnels.", env="AMBIENT_ENABLE_MULTI_NETWORK")
-    multi_network_waypoints: bool = setting(True, "Waypoints reach other networks.", env="AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT")
-    multi_network_ingress: bool = setting(False, "Gateways reach other networks.", env="AMBIENT_ENABLE_MULTI_NETWORK_INGRESS")
-    baggage: bool = setting(False, "Tell of workloads in the header baggage of tunnels.", env="AMBIENT_ENABLE_BAGGAGE")
-    layered_policies: bool = setting(
-        False, "Waypoints apply the policies that select their workload to tunnels too.", env="ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES"
-    )
-    stream_window: int = setting(
-        0, "Bytes that a stream of HBONE may have in flight. 0: Envoy's default.", env="PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE"
-    )
-    connection_window: int = setting(
-        0, "Bytes that a connection of HBONE may have in flight. 0: Envoy's default.", env="PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE"
-    )
-
-    status: bool = setting(True, "Write conditions of services and policies, where the mesh is ambient.", env="AMBIENT_ENABLE_STATUS")
-    allow_waypoints: bool = setting(
-        False, "Workloads let the waypoints in that they or their services use, without a policy that says so.",
-        env="PILOT_AUTO_ALLOW_WAYPOINT_POLICY",
-    )
-    dry_run_policies: bool = setting(
-        False, "Ztunnels get policies that are only counted (annotation istio.io/dry-run).", env="AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY"
-    )
-
-    @property
-    def serves_waypoints(self) -> bool:
-        return self.enabled and self.waypoints
-
-    @property
-    def sends(self) -> bool:
-        """Returns whether sidecars and gateways send HBONE."""
-        return self.enabled and self.send_hbone
-
-    @property
-    def listens(self) -> bool:
-        """Returns whether sidecars may take HBONE."""
-        return self.enabled and self.listen_hbone
-
-    @property
-    def prefers(self) -> bool:
-        """Returns whether HBONE comes before mesh mTLS."""
-        return self.enabled and self.prefer_hbone
-
-    @property
-    def enters_waypoints(self) -> bool:
-        """Returns whether gateways send to waypoints of services that ask for that."""
-        return self.enabled and self.ingress_waypoints
-
-    @property
-    def crosses_networks(self) -> bool:
-        """Returns whether there are tunnels in tunnels."""
-        return self.enabled and self.multi_network
-
-    @property
-    def waypoints_cross(self) -> bool:
-        """Returns whether waypoints have what tunnels in tunnels need; they have it also in a mesh of one network."""
-        return self.enabled and self.multi_network_waypoints
-
-    @property
-    def gateways_cross(self) -> bool:
-        """Returns whether gateways have what tunnels in tunnels need."""
-        return self.crosses_networks and self.multi_network_ingress
-
-    @property
-    def tells_baggage(self) -> bool:
-        return self.enabled and self.baggage
-
-    @property
-    def lets_waypoints_in(self) -> bool:
-        return self.enabled and self.allow_waypoints
-
-    @property
-    def counts_dry_runs(self) -> bool:
-        """Returns whether ztunnels get policies that are only counted."""
-        return self.enabled and self.dry_run_policies
-
-    @property
-    def writes_status(self) -> bool:
-        return self.enabled and self.status
 
 
 UNGATED = ("PILOT_ENABLE_AMBIENT", "ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES")

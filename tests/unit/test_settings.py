@@ -138,3 +138,11 @@ def test_every_setting_is_read_by_somebody() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in root.rglob("*.py") if path.parent.name != "settings")
     words = set(re.findall(r"\.(\w+)", code))
     assert [s.path for s in declared(Settings()) if s.path[-1] not in words] == []
+
+
+def test_a_variable_of_the_ambient_mesh_is_told_of_where_the_mesh_is_not_ambient() -> None:
+    environ = {"AMBIENT_ENABLE_MULTI_NETWORK": "true"}
+    assert load([], environ).warnings == ["environment variable AMBIENT_ENABLE_MULTI_NETWORK is ignored: PILOT_ENABLE_AMBIENT is off"]
+    loaded = load([], {**environ, "PILOT_ENABLE_AMBIENT": "true"})
+    assert not loaded.warnings
+    assert loaded.settings.mesh.ambient.multi_network

@@ -36,10 +36,11 @@ def known_classes(db: Mesh) -> dict[str, ClassInfo]:
         REMOTE_CLASS, REMOTE_CONTROLLER, "Remote to this cluster. Does not deploy or affect configuration.", programmed=False, listener_sets=False
     )
     found = [own, remote] if settings.remote_gateways else [own]
-    if db.settings.ambient.serves_waypoints:
+    ambient = db.settings.ambient
+    if ambient.enabled and ambient.waypoints:
         text = "The default Istio waypoint GatewayClass"
         found.append(ClassInfo(WAYPOINT_CLASS, WAYPOINT_CONTROLLER, text, listener_sets=False, suffix=False, addresses="", tunnels=True))
-    if db.settings.ambient.crosses_networks:
+    if ambient.enabled and ambient.multi_network:
         text = "The default GatewayClass for Istio East West Gateways"
         found.append(ClassInfo(EAST_WEST_CLASS, EAST_WEST_CONTROLLER, text, listener_sets=False, suffix=False, addresses="", tunnels=True))
     return {one.name: one for one in found}

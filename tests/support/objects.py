@@ -19,6 +19,12 @@ API = {
     "Telemetry": "telemetry.istio.io/v1",
 }
 CORE = ("Service", "Pod", "Node", "Namespace")
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _parse(text: str) -> Any:
+    """Returns what YAML says, read by libyaml where that is there: a large mesh is made of tens of thousands of such texts."""
+    return yaml.load(text, _LOADER)
 
 
 def make(
@@ -29,13 +35,13 @@ def make(
         "name": name,
         "namespace": namespace,
         "creationTimestamp": f"2025-01-{day:02}T00:00:00Z",
-        "labels": yaml.safe_load(labels),
-        "annotations": yaml.safe_load(annotations),
+        "labels": _parse(labels),
+        "annotations": _parse(annotations),
     }
     if kind in ("Node", "Namespace"):
         del metadata["namespace"]
     api = "v1" if kind in CORE else API.get(kind, "networking.istio.io/v1")
-    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": yaml.safe_load(spec), **parts}
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": _parse(spec), **parts}
 
 
 def pod(
@@ -56,7 +62,7 @@ def endpoint_slice(
     """An EndpointSlice of a Service; each endpoint is YAML."""
     made = make("EndpointSlice", name or f"{service}-0", "{}", namespace, labels=f"{{kubernetes.io/service-name: {service}}}")
     del made["spec"]
-    return made | {"addressType": "IPv4", "endpoints": [yaml.safe_load(e) for e in endpoints], "ports": yaml.safe_load(ports), **parts}
+    return made | {"addressType": "IPv4", "endpoints": [_parse(e) for e in endpoints], "ports": _parse(ports), **parts}
 
 
 def at(ip: str, pod_name: str = "", conditions: str = "{ready: true}", namespace: str = "a") -> str:

@@ -49,7 +49,8 @@ ANYWHERE = (
 )
 OWN_NAMESPACE = (
     Request("", "secrets", ("get", "create", "update"), "the key of the authority"),
-    Request("coordination.k8s.io", "leases", ("get", "create", "update"), "which replica leads"),
+    Request("", "configmaps", ("get", "create", "update"), "which replica leads"),
+    Request("coordination.k8s.io", "leases", ("get", "create", "update"), "which replica leads, in matters of one revision"),
     Request(_NETWORKING, "gateways", ("create",), "a dry run that tells whether validation is called"),
 )
 OF_OTHER_CLUSTERS = (

@@ -19,7 +19,7 @@ from pilot.writers.default_classes import DefaultClasses
 from pilot.writers.revision_tags import DEFAULT, RevisionTags
 from pilot.writers.statuses import Statuses
 
-STATUS_LEASE, INGRESS_LEASE = "istio-gateway-status-leader", "istio-leader"
+STATUS_LEASE, INGRESS_LOCK = "istio-gateway-status-leader", "istio-leader"
 Lead = Callable[[], Awaitable[None]]
 
 
@@ -78,7 +78,7 @@ class GatewayWriters:
 
     def matters(self) -> Iterator[tuple[str, Lead]]:
         """Yields the name of each Lease, and what its holder does."""
-        yield INGRESS_LEASE, self._of_ingresses.run
+        yield INGRESS_LOCK, self._of_ingresses.run
         if self._statuses is not None:
             yield f"{STATUS_LEASE}-{self._revision}", self._after_tags(self._statuses.run)
 

@@ -6,13 +6,14 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from pilot.app.certificate_authority import CertificateAuthority
-from pilot.app.gateway_writers import GatewayWriters
+from pilot.app.gateway_writers import INGRESS_LOCK, GatewayWriters
 from pilot.app.kubernetes import Kubernetes
 from pilot.ingest.batch import Commit
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Backoff
 from pilot.kube.follow import Pace
 from pilot.kube.lease import Election, Terms
+from pilot.kube.locks import CONFIG_MAP, LEASE, Lock
 from pilot.kube.tasks import end_tasks
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.object import Object, ObjectKey
@@ -23,13 +24,16 @@ from pilot.settings import Settings
 from pilot.writers.analysis import Analysis
 from pilot.writers.auto_addresses import AutoAddresses
 from pilot.writers.ca_bundles import MUTATING, VALIDATING, CaBundles
+from pilot.writers.precedence import Precedence
 from pilot.writers.root_certificates import RootCertificates
 from pilot.writers.workload_entries import Terms as EntryTerms
 from pilot.writers.workload_entries import WorkloadEntries
 
 SERVICE_ENTRY = GroupKind(NETWORKING, "ServiceEntry")
-ROOTS_LEASE, ADDRESSES_LEASE = "istio-namespace-controller-election", "istio-ip-autoallocate"
-ANALYSIS_LEASE = "istio-analyze-leader"
+ROOTS_LOCK, ADDRESSES_LOCK = "istio-namespace-controller-election", "istio-ip-autoallocate"
+ANALYSIS_LOCK = "istio-analyze-leader"
+OF_ALL_REVISIONS = frozenset({ROOTS_LOCK, ADDRESSES_LOCK, ANALYSIS_LOCK, INGRESS_LOCK})
+"""Locks that are ConfigMaps, for which the default revision has precedence. The others are Leases."""
 SHORTEST_INTERVAL, USUAL_INTERVAL = 1.0, 10.0
 
 
@@ -52,6 +56,7 @@ class Writers:
         self._bundles = self._make_bundles(pace) if authority is not None else None
         self.entries = self._make_entries(pace.backoff) if settings.kubernetes.registration and not settings.ingest.config_dirs else None
         self._gateways = GatewayWriters(kubernetes, settings, db, self._choose) if owns_configuration else None
+        self._precedence = Precedence(self._client, settings.ingest.revision or "default", pace, self._choose)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _make_analysis(self, problems: ProblemStore, backoff: Backoff) -> Analysis:
@@ -90,6 +95,8 @@ class Writers:
             await self.entries.start()
         if self._gateways is not None:
             await self._gateways.start()
+        if self._settings.kubernetes.leader_election:
+            await self._precedence.start()
         self._tasks += [asyncio.create_task(self._leading(name, lead), name=f"election {name}") for name, lead in self._matters()]
 
     async def stop(self) -> None:
@@ -97,6 +104,7 @@ class Writers:
         await end_tasks(*self._tasks)
         if self._gateways is not None:
             await self._gateways.stop()
+        await self._precedence.stop()
         if self.entries is not None:
             await self.entries.stop()
 
@@ -114,11 +122,11 @@ class Writers:
 
     def _matters(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
         if self._roots is not None:
-            yield ROOTS_LEASE, self._roots.run
+            yield ROOTS_LOCK, self._roots.run
         if self._addresses is not None:
-            yield ADDRESSES_LEASE, self._addresses.run
+            yield ADDRESSES_LOCK, self._addresses.run
         if self._analysis is not None:
-            yield ANALYSIS_LEASE, self._analysis.run
+            yield ANALYSIS_LOCK, self._analysis.run
         if self._gateways is not None:
             yield from self._gateways.matters()
 
@@ -126,7 +134,12 @@ class Writers:
         if not self._settings.kubernetes.leader_election:
             await lead()
             return
-        await Election(self._client, self._settings.mesh.registry.namespace, name, self._replica, self._terms).run(lead)
+        namespace = self._settings.mesh.registry.namespace
+        if name not in OF_ALL_REVISIONS:
+            await Election(Lock(self._client, LEASE, namespace, name), self._replica, self._terms).run(lead)
+            return
+        lock, precedence = Lock(self._client, CONFIG_MAP, namespace, name), self._precedence
+        await Election(lock, self._replica, self._terms, precedence.key, precedence.outranks).run(lead)
 
     def _wanted_roots(self) -> Mapping[str, Mapping[str, str]]:
         """Returns the data of each ConfigMap that every namespace is to have, by its name; none before there is an authority."""

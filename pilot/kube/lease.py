@@ -1,7 +1,8 @@
-"""Who of several replicas leads: the one that a Lease names and that renews it.
+"""Who of several replicas leads: the one that a lock names and that renews it.
 
-A replica takes over a Lease that it has seen unchanged for as long as the Lease says. It counts by its own clock from the moment in which
+A replica takes over a lock that it has seen unchanged for as long as the lock says. It counts by its own clock from the moment in which
 it saw the last change, so clocks need not agree. Who leads stops before others can begin: it gives up when it could not renew in time.
+Replicas with more right to lead than the holder take the lock from it, who notices when it renews.
 """
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pilot.kube.client import Client
-from pilot.kube.errors import Conflict, KubeError, NotFound
+from pilot.kube.errors import KubeError
+from pilot.kube.locks import Held, Lock, Record
 from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
 
@@ -22,47 +23,35 @@ _log = scope("leader")
 
 
 class Terms(NamedTuple):
-    """Seconds: how long a Lease holds without being renewed, after how long its holder gives up, and between two attempts."""
+    """Seconds: how long a lock holds without being renewed, after how long its holder gives up, and between two attempts."""
 
     lease: float = 30.0
     give_up: float = 15.0
     attempt: float = 5.0
 
 
-class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
-    name: str
-    namespace: str
-    resource_version: str = ""
-
-
-class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
-    lease_transitions: int | None = None
-
-
-class _Lease(msgspec.Struct, rename="camel"):
-    metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    api_version: str = "coordination.k8s.io/v1"
-    kind: str = "Lease"
+def nobody(_: str) -> bool:
+    """Returns False: who leads leads until he does not renew."""
+    return False
 
 
 class Election:
-    """One Lease, and one replica that wants it. `leads` says whether it has it."""
+    """One lock, and one replica that wants it. `leads` says whether it has it.
 
-    def __init__(self, client: Client, namespace: str, name: str, identity: str, terms: Terms = Terms()) -> None:  # noqa: B008
-        self.name, self.leads = name, False
-        self._client, self._namespace, self._identity, self._terms = client, namespace, identity, terms
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._seen = ""
+    `key` is written beside `identity`; `outranks` says of a holder's key whether this replica leads in its place.
+    """
+
+    def __init__(
+        self, lock: Lock, identity: str, terms: Terms = Terms(), key: str = "", outranks: Callable[[str], bool] = nobody  # noqa: B008
+    ) -> None:
+        self.name, self.leads = lock.name, False
+        self._lock, self._identity, self._terms, self._key, self._outranks = lock, identity, terms, key, outranks
+        self._seen: Record | None = None
         self._seen_at = 0.0
-        self._held: _Lease | None = None
+        self._held: Held | None = None
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Waits until it leads, runs `lead` as long as it does, and again, until it is cancelled; then the Lease is given back."""
+        """Waits until it leads, runs `lead` as long as it does, and again, until it is cancelled; then the lock is given back."""
         try:
             while True:
                 await self._acquire()
@@ -85,7 +74,7 @@ class Election:
             _log.exception("%s: what the leader does has failed", self.name)
 
     async def _acquire(self) -> None:
-        """Returns when the Lease is ours."""
+        """Returns when the lock is ours."""
         while True:
             try:
                 self._held = await self._take()
@@ -96,7 +85,7 @@ class Election:
             await asyncio.sleep(self._terms.attempt)
 
     async def _keep(self) -> None:
-        """Renews the Lease, until that could not be done for too long or somebody else has it."""
+        """Renews the lock, until that could not be done for too long or somebody else has it."""
         renewed = asyncio.get_running_loop().time()
         while self._held is not None:
             await asyncio.sleep(self._terms.attempt)
@@ -111,50 +100,45 @@ class Election:
                 if asyncio.get_running_loop().time() > renewed + self._terms.give_up:
                     return
 
-    async def _take(self) -> _Lease | None:
-        """Returns the Lease with us as its holder; None while somebody else is. KubeError where it cannot be read or written."""
-        try:
-            found = _read(await self._client.call("GET", f"{self._collection}/{self.name}"))
-        except NotFound:
-            return await self._write(_Lease(_Metadata(self.name, self._namespace)), "POST", self._collection)
-        holder = found.spec.holder_identity or ""
-        if holder not in ("", self._identity) and not self._has_ended(found):
+    async def _take(self) -> Held | None:
+        """Returns the lock with us as its holder; None while somebody else is. KubeError where it cannot be read or written."""
+        found = await self._lock.read()
+        if found is None:
+            return await self._write(Record(), None)
+        holder = found.record.holder_identity
+        if holder not in ("", self._identity) and not self._has_ended(found.record) and not self._outranks(found.record.holder_key):
             return None
-        return await self._write(found, "PUT", f"{self._collection}/{self.name}")
+        return await self._write(found.record, found)
 
-    def _has_ended(self, found: _Lease) -> bool:
-        """Returns whether a Lease has not changed, as we have seen it, for as long as it holds."""
+    def _has_ended(self, found: Record) -> bool:
+        """Returns whether a lock has not changed, as we have seen it, for as long as it holds."""
         now = asyncio.get_running_loop().time()
-        if found.metadata.resource_version != self._seen:
-            self._seen, self._seen_at = found.metadata.resource_version, now
-        return now - self._seen_at > (found.spec.lease_duration_seconds or self._terms.lease)
+        if found != self._seen:
+            self._seen, self._seen_at = found, now
+        return now - self._seen_at > (found.lease_duration_seconds or self._terms.lease)
 
-    async def _write(self, lease: _Lease, method: str, path: str) -> _Lease | None:
-        """Writes us into a Lease; returns it, None where somebody else was faster."""
-        spec, now = lease.spec, _micro_time()
-        if spec.holder_identity != self._identity:
-            spec.acquire_time = now
-            spec.lease_transitions = (spec.lease_transitions or 0) + (method == "PUT")
-        spec.holder_identity, spec.renew_time = self._identity, now
-        spec.lease_duration_seconds = max(1, round(self._terms.lease))
-        try:
-            return _read(await self._client.call(method, path, body=msgspec.json.encode(lease)))
-        except Conflict:
-            return None
+    async def _write(self, record: Record, over: Held | None) -> Held | None:
+        """Writes us into a lock; returns it, None where somebody else was faster."""
+        now = _micro_time()
+        taken = record.holder_identity != self._identity
+        return await self._lock.write(
+            Record(
+                self._identity, self._key, max(1, round(self._terms.lease)), now if taken else record.acquire_time, now,
+                record.leader_transitions + (taken and over is not None),
+            ),
+            over,
+        )  # fmt: skip
 
     async def _give_back(self) -> None:
-        """Names nobody in the Lease any more, so that another replica need not wait until it ends."""
+        """Names nobody in the lock any more, so that another replica need not wait until it ends."""
         held, self._held = self._held, None
         if held is None:
             return
-        held.spec.holder_identity, held.spec.lease_duration_seconds, held.spec.renew_time = "", 1, _micro_time()
+        now = _micro_time()
+        record = msgspec.structs.replace(held.record, holder_identity="", holder_key="", lease_duration_seconds=1, renew_time=now)
         with contextlib.suppress(KubeError, TimeoutError):
             async with asyncio.timeout(self._terms.attempt):
-                await self._client.call("PUT", f"{self._collection}/{self.name}", body=msgspec.json.encode(held))
-
-
-def _read(answer: bytes) -> _Lease:
-    return msgspec.json.decode(answer, type=_Lease)
+                await self._lock.write(record, held)
 
 
 def _micro_time() -> str:

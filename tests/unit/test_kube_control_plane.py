@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import pathlib
 from collections.abc import AsyncIterator
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from pilot.app import ControlPlane, StartError
+from pilot.kube.locks import ANNOTATION
 from pilot.model.config.object import RegistryKey
 from pilot.settings.parse import load
 from tests.support.apiserver.definitions import definitions
@@ -122,9 +124,9 @@ async def test_replicas_share_a_root_which_is_written_into_every_namespace(serve
         assert signers[0].certificate == signers[1].certificate
         await until(lambda: roots() == signers[0].roots_pem.decode())
         await until(lambda: "status" in (server.get("networking.istio.io", "serviceentries", "shop", "one") or {}))
-    lease = server.get("coordination.k8s.io", "leases", "istio-system", "istio-ip-autoallocate")
-    assert lease is not None
-    assert lease["spec"]["holderIdentity"] == ""
+    lock = server.get("", "configmaps", "istio-system", "istio-ip-autoallocate")
+    assert lock is not None
+    assert json.loads(lock["metadata"]["annotations"][ANNOTATION])["holderIdentity"] == ""
     async with running(kubeconfig=path) as again:
         await until(lambda: again.plane.ready)
         assert again.plane.security.authority.authority.signer.certificate == signers[0].certificate  # type: ignore[union-attr]

@@ -2,26 +2,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
 from pilot.kube.client import Client
-from pilot.kube.lease import Election, Terms
+from pilot.kube.lease import Election, Terms, nobody
+from pilot.kube.locks import ANNOTATION, CONFIG_MAP, KEY_ANNOTATION, LEASE, Form, Lock
 from pilot.kube.tasks import end_tasks
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import client_of, until
 
 TERMS = Terms(lease=1.0, give_up=0.3, attempt=0.01)
-LEASE = ("coordination.k8s.io", "leases", "istio-system", "writers")
+FORMS = pytest.mark.parametrize("form", [pytest.param(LEASE, id="Lease"), pytest.param(CONFIG_MAP, id="ConfigMap")])
 
 
 class Replica:
     """A process that wants to lead."""
 
-    def __init__(self, server: ApiServer, name: str) -> None:
+    def __init__(self, server: ApiServer, name: str, form: Form = LEASE, key: str = "", outranks: Callable[[str], bool] = nobody) -> None:
         self.client: Client = client_of(server)
-        self.election = Election(self.client, "istio-system", "writers", name, TERMS)
+        self.election = Election(Lock(self.client, form, "istio-system", "writers"), name, TERMS, key, outranks)
         self.task = asyncio.create_task(self.election.run(self.lead))
         self.working = False
 
@@ -51,26 +54,71 @@ async def server() -> AsyncIterator[ApiServer]:
     await made.stop()
 
 
-def holder(server: ApiServer) -> str:
-    lease = server.get(*LEASE)
-    return lease["spec"].get("holderIdentity", "") if lease is not None else ""
+def record(server: ApiServer, form: Form) -> dict[str, Any]:
+    """What stands in the lock, in the words of a ConfigMap's record."""
+    found = server.get("coordination.k8s.io" if form is LEASE else "", form.plural, "istio-system", "writers")
+    if found is None:
+        return {}
+    if form is LEASE:
+        key = found["metadata"]["annotations"].get(KEY_ANNOTATION, "")
+        return {**found["spec"], "leaderTransitions": found["spec"]["leaseTransitions"], "holderKey": key}
+    read: dict[str, Any] = json.loads(found["metadata"]["annotations"][ANNOTATION])
+    return read
 
 
-async def test_one_of_three_leads_and_another_when_it_is_killed(server: ApiServer) -> None:
-    replicas = {name: Replica(server, name) for name in "abc"}
+def holder(server: ApiServer, form: Form = LEASE) -> str:
+    return str(record(server, form).get("holderIdentity", ""))
+
+
+@FORMS
+async def test_one_of_three_leads_and_another_when_it_is_killed(server: ApiServer, form: Form) -> None:
+    replicas = {name: Replica(server, name, form) for name in "abc"}
     await until(lambda: any(r.working for r in replicas.values()))
-    first = holder(server)
+    first = holder(server, form)
     assert [name for name, r in replicas.items() if r.working] == [first]
     await replicas.pop(first).kill()
     await until(lambda: any(r.working for r in replicas.values()))
-    second = holder(server)
+    second = holder(server, form)
     assert second != first
     assert [name for name, r in replicas.items() if r.working] == [second]
-    lease = server.get(*LEASE)
-    assert lease is not None
-    assert lease["spec"]["leaseTransitions"] == 1
+    assert record(server, form)["leaderTransitions"] == 1
     for replica in replicas.values():
         await replica.stop()
+
+
+@FORMS
+async def test_who_has_more_right_takes_the_lead_at_once(server: ApiServer, form: Form) -> None:
+    old = Replica(server, "old", form, "canary")
+    await until(lambda: old.working)
+    assert record(server, form)["holderKey"] == "canary"
+    new = Replica(server, "new", form, "stable", lambda holder: holder == "canary")
+    await until(lambda: new.working and not old.working)
+    assert holder(server, form) == "new"
+    for replica in (new, old):
+        await replica.stop()
+
+
+async def test_what_else_is_in_a_config_map_stays(server: ApiServer) -> None:
+    metadata = {"name": "writers", "namespace": "istio-system", "labels": {"a": "b"}, "annotations": {"c": "d", ANNOTATION: "nonsense"}}
+    server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"e": "f"}})
+    replica = Replica(server, "one", CONFIG_MAP)
+    await until(lambda: replica.working)
+    found = server.get("", "configmaps", "istio-system", "writers")
+    assert found is not None
+    assert (found["metadata"]["labels"], found["metadata"]["annotations"]["c"], found["data"]) == ({"a": "b"}, "d", {"e": "f"})
+    await replica.stop()
+
+
+async def test_a_lock_that_istiod_holds_is_respected_until_it_ends(server: ApiServer) -> None:
+    held = {"holderIdentity": "istiod-1", "holderKey": "default", "leaseDurationSeconds": 1, "acquireTime": "2025-01-01T00:00:00Z",
+            "renewTime": "2025-01-01T00:00:00Z", "leaderTransitions": 3}  # fmt: skip
+    metadata = {"name": "writers", "namespace": "istio-system", "annotations": {ANNOTATION: json.dumps(held)}}
+    server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    replica = Replica(server, "one", CONFIG_MAP)
+    await until(lambda: replica.working)
+    assert (record(server, CONFIG_MAP)["leaderTransitions"], holder(server, CONFIG_MAP)) == (4, "one")
+    assert len([asked for asked in server.requests if asked.verb == "get"]) > 2
+    await replica.stop()
 
 
 async def test_who_stops_gives_the_lease_back_at_once(server: ApiServer) -> None:
@@ -107,7 +155,7 @@ async def test_work_that_fails_does_not_end_the_election(server: ApiServer, capl
         raise ZeroDivisionError
 
     client = client_of(server)
-    election = Election(client, "istio-system", "writers", "one", TERMS)
+    election = Election(Lock(client, LEASE, "istio-system", "writers"), "one", TERMS)
     task = asyncio.create_task(election.run(fail))
     await until(lambda: "has failed" in caplog.text)
     assert election.leads

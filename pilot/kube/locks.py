@@ -1,0 +1,114 @@
+"""Where it stands who leads: in a Lease, or in an annotation of a ConfigMap. Both are written as istiod writes them, so that replicas of both
+can be candidates of one election."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pilot.kube.client import Client
+from pilot.kube.errors import Conflict, NotFound
+
+Plain = dict[str, Any]
+ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
+KEY_ANNOTATION = "leader.istio.io/holder-key"
+
+
+class Record(msgspec.Struct, rename="camel", frozen=True):
+    """Who leads and since when; times are in RFC 3339. `holder_key` says how much right to lead the holder has, in words of the candidates."""
+
+    holder_identity: str = ""
+    holder_key: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    leader_transitions: int = 0
+
+
+class Held(NamedTuple):
+    """A record, and the object in which it stands."""
+
+    record: Record
+    plain: Plain
+
+    @property
+    def version(self) -> str:
+        return str(self.plain["metadata"].get("resourceVersion", ""))
+
+
+class Form(NamedTuple):
+    """A kind of objects that say who leads. `write` changes an object that has metadata."""
+
+    api: str
+    plural: str
+    kind: str
+    read: Callable[[Plain], Record]
+    write: Callable[[Plain, Record], None]
+
+
+class Lock:
+    """One object that says who leads."""
+
+    def __init__(self, client: Client, form: Form, namespace: str, name: str) -> None:
+        self.name = name
+        self._client, self._form, self._namespace = client, form, namespace
+        self._collection = f"{'/api' if form.api == 'v1' else '/apis'}/{form.api}/namespaces/{namespace}/{form.plural}"
+
+    async def read(self) -> Held | None:
+        """Returns what stands there; None where there is no such object. KubeError where it cannot be read."""
+        try:
+            return self._held(await self._client.call("GET", f"{self._collection}/{self.name}"))
+        except NotFound:
+            return None
+
+    async def write(self, record: Record, over: Held | None) -> Held | None:
+        """Writes a record over what was read; returns what stands there then, None where somebody else was faster."""
+        if over is None:
+            plain: Plain = {"apiVersion": self._form.api, "kind": self._form.kind, "metadata": {"name": self.name, "namespace": self._namespace}}
+        else:
+            plain = {**over.plain, "metadata": {**over.plain["metadata"]}}
+        self._form.write(plain, record)
+        method, path = ("POST", self._collection) if over is None else ("PUT", f"{self._collection}/{self.name}")
+        try:
+            return self._held(await self._client.call(method, path, body=msgspec.json.encode(plain)))
+        except Conflict:
+            return None
+
+    def _held(self, answer: bytes) -> Held:
+        plain = msgspec.json.decode(answer, type=Plain)
+        return Held(self._form.read(plain), plain)
+
+
+def _read_lease(plain: Plain) -> Record:
+    spec = plain.get("spec") or {}
+    return Record(
+        spec.get("holderIdentity") or "", (plain["metadata"].get("annotations") or {}).get(KEY_ANNOTATION, ""),
+        spec.get("leaseDurationSeconds") or 0, spec.get("acquireTime"), spec.get("renewTime"), spec.get("leaseTransitions") or 0,
+    )  # fmt: skip
+
+
+def _write_lease(plain: Plain, record: Record) -> None:
+    plain["spec"] = {
+        **(plain.get("spec") or {}), "holderIdentity": record.holder_identity, "leaseDurationSeconds": record.lease_duration_seconds,
+        "acquireTime": record.acquire_time, "renewTime": record.renew_time, "leaseTransitions": record.leader_transitions,
+    }  # fmt: skip
+    annotations = {k: v for k, v in (plain["metadata"].get("annotations") or {}).items() if k != KEY_ANNOTATION}
+    plain["metadata"]["annotations"] = annotations | ({KEY_ANNOTATION: record.holder_key} if record.holder_key else {})
+
+
+def _read_config_map(plain: Plain) -> Record:
+    text = (plain["metadata"].get("annotations") or {}).get(ANNOTATION, "")
+    try:
+        return msgspec.json.decode(text, type=Record)
+    except msgspec.DecodeError:
+        return Record()  # what nobody can read is nobody's
+
+
+def _write_config_map(plain: Plain, record: Record) -> None:
+    annotations = plain["metadata"].get("annotations") or {}
+    plain["metadata"]["annotations"] = {**annotations, ANNOTATION: msgspec.json.encode(record).decode()}
+
+
+LEASE = Form("coordination.k8s.io/v1", "leases", "Lease", _read_lease, _write_lease)
+CONFIG_MAP = Form("v1", "configmaps", "ConfigMap", _read_config_map, _write_config_map)

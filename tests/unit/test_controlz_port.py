@@ -69,10 +69,7 @@ async def test_port_0_switches_it_off(tmp_path: pathlib.Path) -> None:
         assert "ControlZ" not in plane.ports
 
 
-async def test_an_address_that_is_taken_keeps_no_control_plane_from_serving(
-    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("pilot"), "propagate", True)
+async def test_an_address_that_is_taken_keeps_no_control_plane_from_serving(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -81,8 +78,7 @@ async def test_an_address_that_is_taken_keeps_no_control_plane_from_serving(
     assert any(message.startswith("ControlZ is not available: cannot listen on 127.0.0.1:") for message in caplog.messages)
 
 
-async def test_stacks_of_threads_and_tasks_are_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logging.getLogger("pilot"), "propagate", True)
+async def test_stacks_of_threads_and_tasks_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
 
     async def wait_for_ever() -> None:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import pytest
 from aiohttp import web
@@ -26,9 +25,7 @@ async def test_requests_that_are_none_are_refused_without_a_word(sent: bytes, ca
     assert not caplog.records
 
 
-async def test_a_bug_in_a_page_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logging.getLogger("pilot"), "propagate", True)
-
+async def test_a_bug_in_a_page_is_told(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(_: web.Request) -> web.Response:
         raise RuntimeError("broken")
 

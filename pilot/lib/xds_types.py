@@ -12,6 +12,9 @@ SECRET = _GOOGLE + "envoy.extensions.transport_sockets.tls.v3.Secret"
 EXTENSION = _GOOGLE + "envoy.config.core.v3.TypedExtensionConfig"
 NAME_TABLE = _GOOGLE + "istio.networking.nds.v1.NameTable"
 PROXY_CONFIG = _GOOGLE + "istio.mesh.v1alpha1.ProxyConfig"
+ADDRESS = _GOOGLE + "istio.workload.Address"
+WORKLOAD = _GOOGLE + "istio.workload.Workload"
+AUTHORIZATION = _GOOGLE + "istio.security.Authorization"
 HEALTH = _GOOGLE + "istio.v1.HealthInformation"
 DEBUG_PAGE = "istio.io/debug"
 """The type URL of any debug page over xDS."""
@@ -28,7 +31,8 @@ class XdsType(NamedTuple):
     there is for it, unless a delta request names some. `tells_removals`: a delta response lists names that there is no resource for (any
     more). `has_stand_in`: such a name is answered by a message that has nothing but its name. `needs_identity`: a stream without a verified
     identity is answered as if there were no resources. `has_nonces`: requests that carry a nonce acknowledge or refuse a response.
-    `is_answered`: False for what a proxy only reports.
+    `is_answered`: False for what a proxy only reports. `has_versions`: resources say their version, and a client that comes back with it is not sent
+    them again. `has_aliases`: a name may lead to resources of other names, all of which it then stands for.
     https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations
     """
 
@@ -41,6 +45,8 @@ class XdsType(NamedTuple):
     needs_identity: bool = False
     has_nonces: bool = True
     is_answered: bool = True
+    has_versions: bool = False
+    has_aliases: bool = False
 
 
 TYPES = (
@@ -50,9 +56,9 @@ TYPES = (
     XdsType(LISTENER, "lds", rank=2),
     XdsType(ROUTE, "rds", rank=3, is_named=True),
     XdsType(SECRET, "sds", rank=4, is_named=True, needs_identity=True),
-    XdsType(_GOOGLE + "istio.workload.Address", "wds", rank=5),
-    XdsType(_GOOGLE + "istio.workload.Workload", "wds", rank=6),
-    XdsType(_GOOGLE + "istio.security.Authorization", "wads", rank=7),
+    XdsType(ADDRESS, "wds", rank=5, has_versions=True, has_aliases=True),
+    XdsType(WORKLOAD, "wds", rank=6, has_versions=True, has_aliases=True),
+    XdsType(AUTHORIZATION, "wads", rank=7),
     # Envoy drops an extension that it no longer refers to, and must not lose one that it does: https://github.com/envoyproxy/envoy/issues/32823
     XdsType(EXTENSION, "ecds", is_named=True, tells_removals=False),
     XdsType(NAME_TABLE, "nds"),

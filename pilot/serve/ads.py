@@ -99,7 +99,7 @@ class Ads:
             proxy = parse_node(request.node, self._aliases)
         except NodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, cut(one_line(str(error)), STATUS_LENGTH))
-        if proxy.type is NodeType.ZTUNNEL:
+        if proxy.type is NodeType.ZTUNNEL and not self._discovery.db.settings.ambient.enabled:
             await context.abort(grpc.StatusCode.UNKNOWN, "ztunnel is served in ambient mode only, which is off")
         try:
             proxy = msgspec.structs.replace(proxy, identity=self._authorize(identities, proxy))

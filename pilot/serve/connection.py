@@ -141,7 +141,7 @@ class Connection:
 
     def let_go(self, type_url: str, feeds: Feeds[Connection]) -> None:
         """Gives up what a request of this type does not ask for any more."""
-        if type_url in self._feeds and (type_url in self._plan.named or self._groups_of(type_url) is None):
+        if type_url in self._feeds and (self._plan.varies(type_url) or self._groups_of(type_url) is None):
             self._open(type_url, feeds)
 
     def _follow(self, feeds: Feeds[Connection]) -> None:
@@ -151,7 +151,7 @@ class Connection:
 
     def _state(self, type_url: str, feeds: Feeds[Connection]) -> TypeState | None:
         feed = self._feeds.get(type_url)
-        if feed is None or type_url in self._plan.named:
+        if feed is None or self._plan.varies(type_url):
             feed = self._open(type_url, feeds)
             if feed is None:
                 return None
@@ -180,7 +180,7 @@ class Connection:
         subscription = self.watches.get(type_url)
         if subscription is None or subscription.is_empty:
             return None
-        groups = self._plan.groups_of(type_url, subscription.wanted.all)
+        groups = self._plan.groups_of(type_url, subscription.wanted.all, subscription.wildcard)
         if groups is None:
             groups = object_groups(type_url)
         return () if groups and find_type(type_url).needs_identity and not self.proxy.identity else groups

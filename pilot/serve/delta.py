@@ -10,7 +10,7 @@ from typing import Any
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
 from pilot.serve.frames import Parts, Payload
-from pilot.serve.session import Received, Response, Session, warms_of
+from pilot.serve.session import Received, Response, Session, lacking, warms_of
 from pilot.serve.snapshot import Change, TypeState
 from pilot.serve.subscription import Subscription
 
@@ -39,10 +39,10 @@ class DeltaSession(Session):
 
     def _first(self, request: Any) -> None:
         """Takes the first request of a type. Everything is wanted where `*` is, or, of a type that is not asked for by name, where no name is."""
-        retained, asked = frozenset(request.initial_resource_versions), frozenset(request.resource_names_subscribe)
+        retained, asked = dict(request.initial_resource_versions), frozenset(request.resource_names_subscribe)
         of, dropped = find_type(request.type_url), frozenset(request.resource_names_unsubscribe)
         wildcard = (STAR in asked and STAR not in dropped) or (not asked and not of.is_named)
-        wanted = asked if wildcard or not retained else asked | retained
+        wanted = asked if wildcard or not retained else asked.union(retained)
         if unwanted := wanted & (dropped | _STARS):
             wanted -= unwanted
         self._open(Subscription(of, self._name_sets.of(wanted), wildcard, retained))
@@ -74,7 +74,7 @@ class DeltaSession(Session):
         gone = {name for change in changes for name in change.removed}
         if subscription.owes_all:
             gone |= {name for name in subscription.retained if state.get(name) is None}
-            payloads = [snapshot.payload for snapshot in state.snapshots]
+            payloads = lacking([snapshot.payload for snapshot in state.snapshots], subscription)
         else:
             payloads = [change.payload for change in changes]
             if owed := subscription.owed.difference(*(change.names for change in changes)):

@@ -17,7 +17,7 @@ from pilot.serve.frames import Parts, Payload
 from pilot.serve.names import NameSets
 from pilot.serve.snapshot import Change, TypeState
 from pilot.serve.stand_ins import StandIns
-from pilot.serve.subscription import NONE, Subscription
+from pilot.serve.subscription import NONE, NOTHING, Subscription
 
 ERROR_LENGTH = 2000
 """Characters that are kept of what a NACK says."""
@@ -93,7 +93,7 @@ class Session(abc.ABC):
         subscription.sent, subscription.sent_at = answer.state, now
         if subscription.type.has_nonces:
             subscription.nonce_sent, subscription.in_flight = nonce, True
-        subscription.owes_all, subscription.owed, subscription.retained = False, NONE, NONE
+        subscription.owes_all, subscription.owed, subscription.retained = False, NONE, NOTHING
         if answer.warms and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:
             endpoints.held |= answer.warms & endpoints.wanted.all
 
@@ -158,10 +158,29 @@ class Session(abc.ABC):
             if not (changes or subscription.owed or subscription.owes_all):
                 return None
             return self._everything(subscription, state, changes)
+        if subscription.type.has_aliases:
+            return self._reached(subscription, state, changes)
         if subscription.owes_all:
             matched = state.select(subscription.wanted)
             return self._named(subscription, state, [matched.payload], matched.missing, changes)
         return self._changed(subscription, state, changes, state_of)
+
+    def _reached(self, subscription: Subscription, state: TypeState, changes: Sequence[Change]) -> Response | None:
+        """Returns what names lead to, where they lead to resources of other names: all of the state is for this subscription. None if it has all
+        of it."""
+        if subscription.owes_all:
+            payloads = lacking([snapshot.payload for snapshot in state.snapshots], subscription)
+            gone = [*state.lead(subscription.wanted.all).missing]
+        else:
+            payloads, gone = [change.payload for change in changes], [name for change in changes for name in change.removed]
+            if owed := subscription.owed.difference(*(change.names for change in changes)):
+                matched = state.lead(owed)
+                changed = {r.name for payload in payloads for r in payload.resources}
+                payloads.append(Payload(r for r in matched.payload.resources if r.name not in changed))
+                gone += matched.missing
+            if not (payloads or gone):
+                return None
+        return Response(subscription.type_url, state, tuple(payloads), self._removed(subscription.type, gone))
 
     def _changed(self, subscription: Subscription, state: TypeState, changes: Sequence[Change], state_of: StateOf) -> Response | None:
         """Returns the changed resources that were asked for with those that are owed, None if there are none."""
@@ -192,6 +211,14 @@ class Session(abc.ABC):
         if not of.tells_removals:
             return ()
         return tuple(sorted(names) if len(names) <= frames.NAMES_A_PIECE else names)
+
+
+def lacking(payloads: list[Payload], subscription: Subscription) -> list[Payload]:
+    """Returns what a client lacks of some payloads: all but what it retained in the version that it has now."""
+    versions = subscription.retained
+    if not versions or not subscription.type.has_versions:
+        return payloads
+    return [Payload(r for payload in payloads for r in payload.resources if not r.version or versions.get(r.name) != r.version)]
 
 
 def warms_of(changes: Sequence[Change]) -> frozenset[str]:

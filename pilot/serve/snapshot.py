@@ -106,6 +106,11 @@ class TypeState:
             found = self._matches[names] = self.pick(names.all)
         return found
 
+    def lead(self, wanted: frozenset[str]) -> Matches:
+        """Returns the resources that have some names, or have them as aliases; missing are the names of none."""
+        found = [r for s in self.snapshots for r in s.by_name.values() if r.name in wanted or not wanted.isdisjoint(r.aliases)]
+        return Matches(Payload(found), tuple(wanted.difference(*((r.name, *r.aliases) for r in found))))
+
     def pick(self, wanted: frozenset[str]) -> Matches:
         """Returns the same as `select`, for names that nobody else is likely to ask for."""
         if len(wanted) < 10:

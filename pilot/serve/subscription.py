@@ -1,7 +1,8 @@
 """A subscription is what one connection watches of one type, and how far it is."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from pilot.lib.xds_types import XdsType
 from pilot.serve.names import Names
@@ -9,6 +10,7 @@ from pilot.serve.snapshot import TypeState
 
 WILDCARD = frozenset({"*"})
 NONE: frozenset[str] = frozenset()
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Subscription:
@@ -16,9 +18,9 @@ class Subscription:
     brought to.
 
     Some resources are owed although they did not change: all of them (`owes_all`), or the names in `owed`; names in `held` will be owed
-    when the proxy has taken what made it want them. `retained` are names that a reconnecting client says it still has, `dropped` those
-    that a request with a stale nonce did not have. `respond` says that the next acknowledgement is answered in full, because Envoy may
-    wait for it.
+    when the proxy has taken what made it want them. `retained` are names that a reconnecting client says it still has, with the versions that it
+    has them in where the type has any, `dropped` those that a request with a stale nonce did not have. `respond` says that the next
+    acknowledgement is answered in full, because Envoy may wait for it.
     """
 
     __slots__ = (
@@ -26,7 +28,7 @@ class Subscription:
         "type", "wanted", "wildcard",
     )  # fmt: skip
 
-    def __init__(self, of: XdsType, wanted: Names, wildcard: bool, retained: frozenset[str] = frozenset()) -> None:
+    def __init__(self, of: XdsType, wanted: Names, wildcard: bool, retained: Mapping[str, str] = NOTHING) -> None:
         self.type, self.wanted, self.wildcard, self.retained = of, wanted, wildcard, retained
         self.nonce_sent = self.nonce_acked = self.last_error = ""
         self.sent_at = 0.0
@@ -46,8 +48,9 @@ class Subscription:
 
     @property
     def is_empty(self) -> bool:
-        """Returns whether nothing is asked for, and the proxy has been told what there was to tell."""
-        return not (self.wildcard or self.wanted.all or self.owes_all or self.owed)
+        """Returns whether nothing is asked for, and the proxy has been told what there was to tell. A type with aliases may have something for who
+        asks for nothing."""
+        return not (self.wildcard or self.wanted.all or self.owes_all or self.owed or self.type.has_aliases)
 
     def owe(self, names: Iterable[str]) -> None:
         """Owes these names and those that were held, changed or not, as far as they are asked for."""

@@ -1,6 +1,7 @@
 """Holds an xDS resource, serialized once and shared by every proxy that gets it."""
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
@@ -34,12 +35,22 @@ class Resource:
     `pieces` joined are `frame`: the Any as field 2, which is what both a DiscoveryResponse and a (delta) Resource hold it in; `head`
     goes before it to make it a resource of a DeltaDiscoveryResponse. https://protobuf.dev/programming-guides/encoding/
     `size` is the length of the frame. Large parts of large resources are pieces that they share, copied only into responses.
-    `warms` is the name of the ClusterLoadAssignment that Envoy waits for after it takes this resource, or "".
+    `warms` is the name of the ClusterLoadAssignment that Envoy waits for after it takes this resource, or "". `version` tells its content from
+    others under its name, "" where nobody asks; `aliases` are other names that it is asked for by.
     """
 
-    __slots__ = ("head", "name", "pieces", "size", "warms")
+    __slots__ = ("aliases", "head", "name", "pieces", "size", "version", "warms")
 
-    def __init__(self, name: str, type_url: str, value: bytes, warms: str = "", more: tuple[bytes, ...] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        type_url: str,
+        value: bytes,
+        warms: str = "",
+        more: tuple[bytes, ...] = (),
+        version: str = "",
+        aliases: tuple[str, ...] = (),
+    ) -> None:
         """`more`: pieces of the serialized message that follow `value`."""
         head = _ANY_HEADS.get(type_url)
         if head is None:
@@ -47,10 +58,11 @@ class Resource:
         total = len(value) + sum(map(len, more))
         size = varint(total)
         length = len(head) + 1 + len(size) + total
-        self.name, self.warms = name, warms
+        self.name, self.warms, self.version, self.aliases = name, warms, version, aliases
         self.pieces = (b"".join((b"\x12", varint(length), head, b"\x12", size, value)), *more)
         self.size = len(self.pieces[0]) + total - len(value)
-        named = length_delimited(3, name.encode())
+        named = length_delimited(3, name.encode()) + (length_delimited(1, version.encode()) if version else b"")
+        named += b"".join(length_delimited(4, alias.encode()) for alias in aliases)
         self.head = b"".join((b"\x12", varint(len(named) + self.size), named))
 
     @property
@@ -70,6 +82,12 @@ class Resource:
     def of(cls, type_url: str, message: Any, name: str | None = None, warms: str = "") -> Resource:
         """Returns the resource of a protobuf message; its map fields are in one order, so that equal messages are equal bytes."""
         return cls(message.name if name is None else name, type_url, message.SerializeToString(deterministic=True), warms)
+
+    @classmethod
+    def versioned(cls, type_url: str, message: Any, name: str, aliases: tuple[str, ...] = ()) -> Resource:
+        """Returns the same with a version, which is equal wherever the message is: in another process too."""
+        value = message.SerializeToString(deterministic=True)
+        return cls(name, type_url, value, version=hashlib.blake2b(value, digest_size=8).hexdigest(), aliases=aliases)
 
     def __eq__(self, other: object) -> bool:
         if self is other:

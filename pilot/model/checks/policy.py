@@ -5,6 +5,7 @@ from typing import Any
 
 from pilot.derive import derived
 from pilot.model.checks.check import Check, told
+from pilot.model.checks.connection_policy import check_connections
 from pilot.model.checks.selector import check_selector, label_sets, router_labels, selected_anywhere, shown
 from pilot.model.config.authorization_policy import AuthorizationPolicy
 from pilot.model.config.object import Object, ObjectKey, age
@@ -132,6 +133,7 @@ def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ..
 
 def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
     yield from check_attachment(db, o)
+    yield from check_connections(db, o)
     if o.spec.action == "CUSTOM" and o.spec.provider is not None and isinstance(found := authorizer(db, o.spec.provider.name), str):
         yield warning("provider-not-found", "provider.name", f"{found}: what this policy matches is denied")
 

@@ -38,6 +38,7 @@ class Service(Lenient, frozen=True):
     ports: tuple[ServicePort, ...] = ()
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
     cluster_ips: tuple[str, ...] = msgspec.field(default=(), name="clusterIPs")
+    ip_families: tuple[str, ...] = ()
     external_ips: tuple[str, ...] = msgspec.field(default=(), name="externalIPs")
     external_name: str = ""
     publish_not_ready_addresses: bool = False

@@ -26,12 +26,13 @@ def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
     if row is None or row.spec.status.phase == "Failed":
         return None
     network = find_network(db, key.cluster, row.spec.status.pod_ip, row.labels)
-    locality = label.locality_label(row.labels) or _locality_of_node(db, RegistryKey(key.cluster, "", row.spec.node_name))
+    locality = label.locality_label(row.labels) or locality_of_node(db, RegistryKey(key.cluster, "", row.spec.node_name))
     return build_pod_workload(row, locality, network, key.cluster, service_rules(db).trust_domain, db.settings.registry.dual_stack)
 
 
 @derived
-def _locality_of_node(db: Mesh, key: RegistryKey) -> str:
+def locality_of_node(db: Mesh, key: RegistryKey) -> str:
+    """Returns the locality of a node as "region/zone/subzone", "" where it is unknown."""
     row = nodes.get(db, key)
     return label.node_locality(row.labels) if row is not None else ""
 

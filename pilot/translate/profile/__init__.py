@@ -10,6 +10,7 @@ from pilot.translate.profile.gateway import gateway_plan
 from pilot.translate.profile.plan import Plan
 from pilot.translate.profile.proxyless import proxyless_plan
 from pilot.translate.profile.sidecar import sidecar_plan
+from pilot.translate.profile.ztunnel import ztunnel_plan
 
 NOTHING = Plan({})
 
@@ -26,4 +27,6 @@ def plan(db: Mesh, node_id: str) -> Plan:
         return sidecar_plan(db, node_id)
     if proxy.type is NodeType.ROUTER:
         return gateway_plan(db, node_id)
+    if proxy.type is NodeType.ZTUNNEL and db.settings.ambient.enabled:
+        return ztunnel_plan(db, node_id)
     return NOTHING

@@ -1,0 +1,1 @@
+"""Builds what ztunnels are sent: workloads, services, and the policies that they enforce."""

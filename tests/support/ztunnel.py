@@ -52,7 +52,8 @@ def workload(world: World, name: str) -> Any:
 
 
 class ZtunnelClient:
-    """A client that keeps what it was told, with versions, and says so when it comes back. `names` are what it asks for on demand; None: it wants everything.
+    """A client that keeps what it was told, with versions, and says so when it comes back. With `on_demand` it is told of what it asks for by
+    name, else of everything.
 
     ztunnel subscribes to nothing by subscribing to "*" and taking that back in one request.
     """

@@ -56,7 +56,8 @@ def _entries(name: str, namespace: str, day: int) -> tuple[Plain, ...]:
 def _gateways(name: str, namespace: str) -> tuple[Plain, ...]:
     def gateway(address: str, labels: str = "{}", **more: Any) -> Plain:
         status = {"addresses": [{"type": "Hostname", "value": address}]} if address else {}
-        return make("Gateway", name, "{gatewayClassName: other, listeners: []}", namespace, apiVersion=GATEWAY_API, labels=labels, status=status, **more)
+        spec = "{gatewayClassName: other, listeners: []}"
+        return make("Gateway", name, spec, namespace, apiVersion=GATEWAY_API, labels=labels, status=status, **more)
 
     bound = "{ambient.istio.io/waypoint-inbound-binding: PROXY/15088}"
     return (

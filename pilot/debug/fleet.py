@@ -62,7 +62,7 @@ def _described(sources: Sources, connection: Connection) -> dict[str, Any]:
         "labels": dict(proxy_labels(sources.db, connection.proxy_key)),
         "metadata": dict(proxy.metadata),
         "locality": {level: name for level, name in levels.items() if name},
-        "watches": {type_url: sorted(set(watch.names) - {"*"}) for type_url, watch in connection.watches.items()},
+        "watches": {type_url: sorted({*watch.names, *watch.known} - {"*"}) for type_url, watch in connection.watches.items()},
     }
     return {name: value for name, value in parts.items() if value}
 

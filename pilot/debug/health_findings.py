@@ -12,8 +12,11 @@ from pilot.model.config.endpoint_slice import EndpointSlice
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem
+from pilot.model.proxy import NodeType
 from pilot.model.service import Resolution, Service, ServiceRef
+from pilot.model.views.classify import scope_of
 from pilot.model.views.endpoints import endpoints
+from pilot.model.views.imports import imported
 from pilot.model.views.kubernetes_services import kubernetes_hostname
 from pilot.model.views.service_targets import service_targets
 from pilot.model.views.services import service, service_refs
@@ -59,8 +62,9 @@ def look(db: Mesh, connections: Sequence[Connection], problems: Iterable[Problem
     for connection in connections:
         if db.proxies.peek(connection.proxy_key) is not None:  # it may have gone while others were looked at
             yield _of_proxy(db, connection)
+    sidecars = [connection for connection in connections if connection.proxy.type is NodeType.SIDECAR]
     for problem in problems:
-        yield _of_problem(db, problem, ports)
+        yield _of_problem(db, problem, ports, sidecars)
 
 
 def _unserved(db: Mesh, found: Service) -> Iterator[Finding]:
@@ -116,13 +120,22 @@ def _of_proxy(db: Mesh, connection: Connection) -> Iterator[Finding]:
             yield Finding(INBOUND_CONFLICT, f"{proxy}:{port}", proxy, f"services disagree about the protocol: {', '.join(sorted(protocols))}")
 
 
-def _of_problem(db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]]) -> Iterator[Finding]:
+def _of_problem(db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]], sidecars: Sequence[Connection]) -> Iterator[Finding]:
     """Yields what problems of users' objects say that istiod counts. `ports`: of services, by host name."""
     kind, namespace, name = problem.object
     if problem.code == "host-claimed" and kind.name == "VirtualService":
         row, index = db.virtual_services.peek(ObjectKey(namespace, name)), _INDEX.search(problem.path)
         if row is not None and index is not None and int(index[1]) < len(row.spec.hosts):
             host = full_name(row.spec.hosts[int(index[1])], namespace, db.settings.registry.domain)
-            yield from (Finding(DUPLICATE_DOMAINS, f"{host}:{port}", message=problem.message) for port in ports.get(host, ()))
+            seen_at = _first_that_sees(db, sidecars, host)
+            yield from (Finding(DUPLICATE_DOMAINS, f"{host}:{port}", seen_at, problem.message) for port in ports.get(host, ()))
     elif problem.code == "subset-shadowed":
         yield Finding(DUPLICATE_SUBSETS, f"{namespace}/{name} {problem.path}", message=problem.message)
+
+
+def _first_that_sees(db: Mesh, sidecars: Sequence[Connection], host: str) -> str:
+    """Returns the id of the first proxy whose services have a host name among them; "" where there is none."""
+    for connection in sidecars:
+        if db.proxies.peek(connection.proxy_key) is not None and imported(db, scope_of(db, connection.proxy_key), host) is not None:
+            return connection.proxy.id
+    return ""

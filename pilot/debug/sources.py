@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 
 class WatchedType(Protocol):
-    """Says what a proxy subscribes to of one type. `names` is as the proxy asked, with "*" where it wants all; `sent_at` is
+    """Says what a proxy subscribes to of one type. `names` is as the proxy asked, with "*" where it wants all; `known` are the names
+    of what it has of all of them, in the variant that sends changes alone; `sent_at` is
     Unix seconds, 0 before the first response; nonces and `last_error` (of the last NACK, cleared by an ACK) are "" where there is none."""
 
     @property
     def names(self) -> Collection[str]: ...
+    @property
+    def known(self) -> Collection[str]: ...
     @property
     def nonce_sent(self) -> str: ...
     @property

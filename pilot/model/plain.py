@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import enum
+import functools
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +14,7 @@ from pilot.lib.duration import Duration
 
 def plain(value: Any, whole: bool = False) -> Any:
     """Returns a struct as a dict by JSON names; durations as "1.5s"; sets sorted. What is at its default is left out, but where `whole`
-    only what is empty."""
+    only what is empty: what protobuf's JSON leaves out of a message."""
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.fields(value)
         return {field.encode_name: plain(getattr(value, field.name), whole) for field in fields if _said(value, field, whole)}
@@ -34,5 +36,13 @@ def _said(struct: msgspec.Struct, field: msgspec.structs.FieldInfo, whole: bool)
     if value is None or (isinstance(value, tuple | list | Mapping) and not value):
         return False
     if whole:
-        return bool(value) or field.default is None  # an explicit false or 0 of an optional field says something
+        if isinstance(value, Duration) or field.default is None:
+            return True  # an explicit false or 0 of an optional field says something, and so does a message
+        return bool(value) and value != _first_names(type(struct)).get(field.name)
     return field.required or bool(value != field.default)
+
+
+@functools.cache
+def _first_names(struct: type[msgspec.Struct]) -> Mapping[str, str]:
+    """Returns the fields that are one of some names, with the first of these: the one of number 0."""
+    return {f.name: typing.get_args(f.type)[0] for f in msgspec.structs.fields(struct) if typing.get_origin(f.type) is typing.Literal}

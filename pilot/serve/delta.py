@@ -12,7 +12,7 @@ from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
 from pilot.serve.frames import Parts, Payload
 from pilot.serve.session import Received, Response, Session, lacking, warms_of
 from pilot.serve.snapshot import Change, TypeState
-from pilot.serve.subscription import Subscription
+from pilot.serve.subscription import DeltaSubscription, Subscription
 
 STAR = "*"
 _STARS = frozenset(STAR)
@@ -45,7 +45,7 @@ class DeltaSession(Session):
         wanted = asked if wildcard or not retained else asked.union(retained)
         if unwanted := wanted & (dropped | _STARS):
             wanted -= unwanted
-        self._open(Subscription(of, self._name_sets.of(wanted), wildcard, retained))
+        self._open(DeltaSubscription(of, self._name_sets.of(wanted), wildcard, retained))
 
     def _resubscribe(self, subscription: Subscription, added: tuple[str, ...], removed: tuple[str, ...]) -> bool:
         """Takes a change of names; returns whether it is to be answered: with the names that were added, or with everything by a `*`."""

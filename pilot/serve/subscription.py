@@ -47,6 +47,11 @@ class Subscription:
         return WILDCARD | self.wanted.all if self.wildcard else self.wanted.all
 
     @property
+    def known(self) -> Collection[str]:
+        """Returns nothing: what the proxy has of everything is not told by name."""
+        return ()
+
+    @property
     def is_empty(self) -> bool:
         """Returns whether nothing is asked for, and the proxy has been told what there was to tell. A type with aliases may have something for who
         asks for nothing."""
@@ -60,3 +65,14 @@ class Subscription:
     def is_behind(self, state: TypeState) -> bool:
         """Returns whether there may be something to send."""
         return state is not self.sent or self.owes_all or bool(self.owed)
+
+
+class DeltaSubscription(Subscription):
+    """A watch of the variant whose responses carry what changed."""
+
+    __slots__ = ()
+
+    @property
+    def known(self) -> Collection[str]:
+        """Returns the names of all resources that the proxy has, where it asked for everything."""
+        return [name for snapshot in self.sent.snapshots for name in snapshot.by_name] if self.wildcard and self.sent is not None else ()

@@ -125,6 +125,16 @@ async def test_what_a_proxy_says_of_a_response_that_it_refuses_is_cut(variant: s
         assert len(watch.last_error) < 2100
 
 
+@BOTH
+async def test_names_of_what_a_proxy_has_are_known_where_it_is_sent_changes(variant: str) -> None:
+    async with serving() as server, Client(server, variant) as client:
+        server.set("cds", a="1", b="1")
+        await client.ask("cds", "*")
+        await client.take()
+        (connection,) = server.discovery.connections()
+        assert sorted(connection.watches[BY_SHORT_NAME["cds"]].known) == (["a", "b"] if variant == "delta" else [])
+
+
 async def test_a_ztunnel_is_told_that_there_is_nothing_for_it() -> None:
     async with serving() as server, Client(server, "delta", "ztunnel~10.0.0.1~ztunnel-1.istio-system~istio-system.svc.cluster.local") as client:
         await client.ask("cds")

@@ -21,6 +21,7 @@ ALL = frozenset({"*"})
 @dataclasses.dataclass
 class FakeWatch:
     names: Collection[str] = ALL
+    known: Collection[str] = ()
     nonce_sent: str = "n1"
     nonce_acked: str = "n1"
     sent_at: float = 1_700_000_000.0

@@ -294,6 +294,11 @@ async def test_adsz(ask: Ask) -> None:
     assert tea["watches"][BY_SHORT_NAME["cds"]] == []  # all of them: it names none
 
 
+async def test_adsz_names_what_a_proxy_has_of_everything_where_it_is_sent_changes(ask: Ask, pages: Sources) -> None:
+    pages.fleet.connections()[0].watches[BY_SHORT_NAME["cds"]].known = ["b", "a"]  # type: ignore[misc]
+    assert (await ask("/debug/adsz"))["clients"][1]["watches"][BY_SHORT_NAME["cds"]] == ["a", "b"]
+
+
 async def test_adsz_of_one(ask: Ask) -> None:
     found = await ask("/debug/adsz?proxyID=cup-1")
     assert [client["connectionId"] for client in found["clients"]] == ["cup-1.mugs-4"]

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,8 +11,8 @@ from pilot.debug.health_findings import METRICS
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.problem import ObjectRef, Problem
-from tests.support.debug import FakeFleet
-from tests.support.world import World
+from tests.support.debug import FakeConnection, FakeFleet
+from tests.support.world import World, proxy
 
 SERVICE = "{{kind: Service, apiVersion: v1, metadata: {{name: {0}, namespace: a}}, spec: {{clusterIP: {1}, ports: [{{name: tcp, port: 90}}]}}}}"
 CASES = [
@@ -38,6 +39,12 @@ apiVersion: networking.istio.io/v1
 metadata: {name: late, namespace: a}
 spec: {hosts: [one.example, api], http: [{route: [{destination: {host: api}}]}]}
 """
+NARROW = """
+kind: Sidecar
+apiVersion: networking.istio.io/v1
+metadata: {name: default, namespace: narrow}
+spec: {egress: [{hosts: [./*]}]}
+"""
 
 
 def of(documents: str) -> Mesh:
@@ -46,9 +53,9 @@ def of(documents: str) -> Mesh:
     return made.mesh
 
 
-async def looked_at(mesh: Mesh, *problems: Problem) -> tuple[Health, dict[str, int]]:
+async def looked_at(mesh: Mesh, *problems: Problem, connected: Sequence[FakeConnection] = ()) -> tuple[Health, dict[str, int]]:
     told: dict[str, int] = {}
-    health = Health(mesh, FakeFleet(), list(problems), told.__setitem__)
+    health = Health(mesh, FakeFleet(*connected), list(problems), told.__setitem__)
     await health.look()
     return health, told
 
@@ -75,6 +82,20 @@ async def test_problems_of_hosts_and_subsets_count() -> None:
     assert health.found is not None
     assert list(health.found["pilot_vservice_dup_domain"]) == ["api.a.svc.cluster.local:90"]
     assert told["pilot_destrule_subsets"] == 1
+
+
+async def test_a_duplicate_domain_names_the_first_sidecar_that_sees_it() -> None:
+    late = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", "late")
+    claimed = Problem(code="host-claimed", object=late, path="spec.hosts[1]", message="an older one has it")
+    made = World()
+    made.apply(VIRTUAL_SERVICE + "---\n" + SERVICE.format("api", "10.1.0.1") + "\n---\n" + NARROW)
+    connected = []
+    for number, namespace in enumerate(("narrow", "b", "c")):
+        of_it = proxy("sidecar", "web-0", namespace, f"10.2.0.{number}")
+        connected.append(FakeConnection(f"web-0.{namespace}-1", made.connect(of_it), of_it))
+    health, _ = await looked_at(made.mesh, claimed, connected=connected)
+    assert health.found is not None
+    assert health.found["pilot_vservice_dup_domain"]["api.a.svc.cluster.local:90"].proxy == "web-0.b"
 
 
 async def test_a_mesh_is_looked_at_again_only_where_it_changed() -> None:

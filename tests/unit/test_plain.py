@@ -1,0 +1,35 @@
+"""Structs as JSON, as protobuf writes it."""
+from __future__ import annotations
+
+from pilot.lib.duration import Duration
+from pilot.model.config.mesh_config import InboundTrafficPolicy, MeshConfig, OutboundTrafficPolicy
+from pilot.model.plain import plain
+
+
+def test_defaults_are_left_out() -> None:
+    assert plain(MeshConfig(access_log_file="/dev/stdout")) == {"accessLogFile": "/dev/stdout"}
+
+
+def test_the_whole_of_a_message_has_defaults_but_not_what_is_empty() -> None:
+    whole = plain(MeshConfig(), whole=True)
+    assert whole["connectTimeout"] == "10s"
+    assert whole["ingressControllerMode"] == "STRICT"
+    assert "accessLogFile" not in whole
+
+
+def test_a_duration_is_a_message_and_never_empty() -> None:
+    assert plain(MeshConfig(protocol_detection_timeout=Duration(0)), whole=True)["protocolDetectionTimeout"] == "0s"
+
+
+def test_the_name_of_number_zero_is_left_out_and_any_other_is_not() -> None:
+    whole = plain(MeshConfig(access_log_encoding="TEXT"), whole=True)
+    assert "accessLogEncoding" not in whole
+    assert whole["inboundTrafficPolicy"] == {}
+    other = MeshConfig(
+        access_log_encoding="JSON", inbound_traffic_policy=InboundTrafficPolicy(mode="LOCALHOST"),
+        outbound_traffic_policy=OutboundTrafficPolicy(mode="REGISTRY_ONLY"),
+    )  # fmt: skip
+    whole = plain(other, whole=True)
+    assert whole["accessLogEncoding"] == "JSON"
+    assert whole["inboundTrafficPolicy"] == {"mode": "LOCALHOST"}
+    assert whole["outboundTrafficPolicy"] == {}

@@ -20,6 +20,7 @@ from tests.support.apiserver.faults import Faults
 from tests.support.apiserver.form import Form
 from tests.support.apiserver.lists import Lists
 from tests.support.apiserver.openapi import openapi
+from tests.support.apiserver.port_forward import PortForwards
 from tests.support.apiserver.refusal import Refusal, not_found
 from tests.support.apiserver.resource import CRDS, NAMESPACES, Resources, of_definition
 from tests.support.apiserver.schemas import enforce
@@ -46,7 +47,7 @@ class ApiServer:
         self.port = 0
         self._tls = tls
         self._lists, self._watches = Lists(self.store), Watches(self.store, self.faults)
-        self.webhooks = Webhooks(self.store)
+        self.webhooks, self.forwards = Webhooks(self.store), PortForwards()
         self.writes = Writes(self.store, [default, self.webhooks.mutate, enforce, self.webhooks.validate])
         self.store.on_change.append(self._defined)
         self._runner: web.AppRunner | None = None
@@ -133,6 +134,8 @@ class ApiServer:
 
     async def _answer(self, asked: Asked, request: web.Request) -> web.StreamResponse:
         accept = request.headers.get("Accept", "")
+        if (asked.resource.kind, asked.subresource) == ("Pod", "portforward"):
+            return await self.forwards.answer(asked, request)
         if asked.verb == "watch":
             return await self._watches.answer(asked, request)
         if asked.verb == "list":
@@ -157,6 +160,8 @@ class ApiServer:
 
     async def _create(self, asked: Asked, request: web.Request, form: Form) -> web.Response:
         given = await _plain(request)
+        if (asked.resource.kind, asked.subresource) == ("ServiceAccount", "token"):
+            return _json(self.tokens.request(asked, given), 201)
         if asked.resource.create_only:
             return _json(self.tokens.review(asked, given), 201)
         return _body(form.object(_as_stored(await self.writes.create(asked, given))), 201)

@@ -49,6 +49,14 @@ class Tokens:
         self.known[token] = Token(User(f"system:serviceaccount:{namespace}:{name}", groups, f"uid-of-{name}", extra), (audience,))
         return self.known[token]
 
+    def request(self, asked: Asked, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a TokenRequest with a token of the service account that it is made for."""
+        spec = given.get("spec", {})
+        name = f"token-{len(self.known)}-{asked.namespace}-{asked.name}"
+        token = self.service_account(asked.namespace, asked.name, name)
+        self.known[name] = token._replace(audiences=tuple(spec.get("audiences") or token.audiences))
+        return {**given, "metadata": {"name": asked.name}, "status": {"token": name, "expirationTimestamp": "2099-01-01T00:00:00Z"}}
+
     def user_of(self, header: str) -> User:
         """Returns who calls. Refusal with 401 where the token is not known or expired."""
         kind, _, text = header.partition(" ")

@@ -5,6 +5,7 @@ import asyncio
 import functools
 import gzip
 import ipaddress
+import posixpath
 from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
@@ -48,11 +49,21 @@ def add_debug(app: web.Application, sources: Sources) -> None:
 
 @web.middleware
 async def not_found(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Unknown paths get the text that Go's servers give."""
+    """Unknown paths get the text that Go's servers give; those with empty or dotted steps are sent to the path without them, which
+    istioctl relies on: it asks for //version."""
     try:
         return await handler(request)
     except web.HTTPNotFound:
+        asked = request.rel_url.raw_path
+        if (clean := clean_path(asked)) != asked:
+            return web.Response(status=307, headers={"Location": f"{clean}?{request.query_string}".removesuffix("?")})
         return web.Response(status=404, text="404 page not found\n")
+
+
+def clean_path(path: str) -> str:
+    """Returns the path without empty and dotted steps; a slash at its end stays."""
+    clean = posixpath.normpath("/" + path.lstrip("/"))
+    return f"{clean}/" if path.endswith("/") and clean != "/" else clean
 
 
 def is_loopback(request: web.Request) -> bool:

@@ -219,8 +219,8 @@ class Ads:
             await context.abort(*error.args)
 
     async def _answer(self, context: Any, connection: Connection, request: Any) -> None:
-        """Answers a question; what only acknowledges an answer is none."""
-        if request.response_nonce or request.HasField("error_detail"):
+        """Answers a question; what only acknowledges an answer is none. istioctl makes a nonce of its own for its first request."""
+        if request.response_nonce in connection.answered or request.HasField("error_detail"):
             return
         try:
             answer = await self._ask(request.type_url, names_asked(request), connection.proxy.identity)
@@ -229,6 +229,7 @@ class Ads:
             await context.abort(*error.args)
         version = self._discovery.version
         nonce = version + random_uuid()
+        connection.answered.append(nonce)
         connection.said.append(await asyncio.to_thread(lambda: encode_answer(answer, request, version, nonce)))
         connection.mark(time.monotonic(), REQUEST)
 

@@ -17,6 +17,8 @@ from pilot.translate.profile.objects import object_groups
 from pilot.translate.profile.plan import Group, Plan
 
 _log = scope("ads")
+ANSWERS = 16
+"""Answers to questions whose acknowledgement is known as one."""
 
 
 def nothing() -> None:
@@ -29,6 +31,7 @@ class Connection:
     `proxy_key` is the key of its row in `Mesh.proxies`. `dirty_since` is when something changed first that has not been looked at yet,
     monotonic, or None; `changed` is set then. It is `busy` while it is looked at and written. Once `finished`, nothing more is written. `end`
     makes the stream end when what is being written is out, `abort` at once. `said` are messages that are to be written before anything else.
+    `answered` are the nonces of the last answers to questions.
     `events` are the numbers of those that concern it and have not been looked at yet.
     """
 
@@ -42,6 +45,7 @@ class Connection:
         self.events: tuple[int, ...] = ()
         self._under_way: tuple[int, ...] = ()
         self.said: deque[bytes] = deque()
+        self.answered: deque[str] = deque(maxlen=ANSWERS)
         self.end: Callable[[], None] = nothing
         self.abort: Callable[[], None] = nothing
         self._plan = Plan({})

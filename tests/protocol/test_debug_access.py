@@ -103,6 +103,14 @@ async def test_a_question_watches_nothing_and_is_answered_each_time(tmp_path: pa
         await connect(tool)
 
 
+@BOTH
+async def test_a_question_with_a_nonce_of_nobody_is_answered(tmp_path: pathlib.Path, variant: str) -> None:
+    async with running(tmp_path) as it, client(it, "istio-system", variant=variant) as tool:
+        await tool.ask(DEBUG_PAGE, "connections", nonce="2026-01-01 00:00:00 +0000 UTC m=+0.1")  # as istioctl sends its first request
+        [body] = bodies(await tool.take())
+        assert json.loads(body)["totalClients"] == 1
+
+
 async def test_questions_are_refused_with_a_reason(tmp_path: pathlib.Path) -> None:
     async with running(tmp_path) as it:
         assert await refused(it, "istio-system", DEBUG_PAGE) == (grpc.StatusCode.INVALID_ARGUMENT, "exactly one debug request is expected")

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+import yarl
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from envoy.admin.v3 import config_dump_pb2
@@ -226,6 +227,14 @@ async def test_pretty_is_indented_by_four(client: TestClient[web.Request, web.Ap
 async def test_unknown_paths(client: TestClient[web.Request, web.Application]) -> None:
     assert await refusal(client, "/debug/nonsense") == (404, "404 page not found\n")
     assert await refusal(client, "/nonsense") == (404, "404 page not found\n")
+
+
+@pytest.mark.parametrize(("asked", "clean"), [
+    ("//version", "/version"), ("/debug/./syncz", "/debug/syncz"), ("//example.com//a/../?b=c", "/example.com/?b=c"),
+])  # fmt: skip
+async def test_empty_and_dotted_steps_of_a_path_are_left_out(client: TestClient[web.Request, web.Application], asked: str, clean: str) -> None:
+    async with client.session.get(yarl.URL(f"{client.make_url('/')}".rstrip("/") + asked, encoded=True), allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (307, clean)
 
 
 # -- who may look ----------------------------------------------------------------------------------------------------------

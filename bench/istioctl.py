@@ -1,0 +1,267 @@
+"""What an unmodified istioctl prints on this control plane, compared with transcripts of it on another one.
+
+    python bench/istioctl.py --istioctl PATH --recorded FOLDER --harness FOLDER [words …] [-v] [--keep FOLDER]
+
+FOLDER of --recorded has a mesh in `mesh` and transcripts in `istioctl`: NAME.cmd with the arguments and the exit status, NAME.out, NAME.err.
+That of --harness has `pages.py`, whose Session connects the mesh's proxies and applies its steps. The API server of the tests has the
+mesh's objects, what an installation puts there, and a pod that stands for the control plane, whose ports are forwarded; port 15000 of
+a proxy answers with the control plane's own dump of what the proxy has.
+
+Lines are compared as sets, with one space for many; what the transcripts mark as volatile matches anything. It prints a line for each
+transcript and exits with 1 where one differs.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import urllib.request
+from typing import Any, NamedTuple
+
+import yaml
+from aiohttp import web
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from deploy.operator.inputs import user_settings  # noqa: E402
+from deploy.operator.manifest import installation_of  # noqa: E402
+from tests.support.apiserver.definitions import definitions  # noqa: E402
+from tests.support.apiserver.server import ApiServer  # noqa: E402
+from tests.support.apiserver.tls import make_certificate  # noqa: E402
+from tests.support.kube import write_kubeconfig  # noqa: E402
+from tests.support.processes import Process, free_port  # noqa: E402
+
+SYSTEM, POD = "istio-system", "istiod-0"
+FLAGS = {15010: "grpcAddr", 8080: "httpAddr", 15014: "monitoringAddr", 15012: "secureGRPCAddr", 15017: "httpsAddr"}
+ISTIOD = f"""
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {POD}
+  namespace: {SYSTEM}
+  labels: {{app: istiod, istio: pilot, istio.io/rev: default}}
+  annotations: {{prometheus.io/port: "15014"}}
+spec: {{nodeName: pier-1, containers: [{{name: discovery, image: pilot}}]}}
+status: {{phase: Running, podIP: 127.0.0.1, containerStatuses: [{{name: discovery, ready: true}}]}}
+"""
+INSTALLED = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ConfigMap")
+"""What an installation puts there and the transcripts had; its Services and Deployments they had not."""
+SETTINGS = ("hub=registry.example",)
+ANYTHING = re.compile(r"<(?:age|time|nonce|counter|uid|number|address|go|tag|link|resourceVersion)>")
+MORE = re.compile(r"<\d+ more lines>")
+
+
+class Transcript(NamedTuple):
+    """A command, its exit status and what it printed."""
+
+    name: str
+    arguments: list[str]
+    status: int
+    lines: list[str]
+
+
+def transcripts(folder: pathlib.Path, words: list[str]) -> list[Transcript]:
+    found = []
+    for path in sorted(folder.glob("*.cmd")):
+        if words and not any(word in path.stem for word in words):
+            continue
+        command, status = path.read_text().splitlines()[:2]
+        printed = [file.read_text() for end in (".out", ".err") if (file := path.with_suffix(end)).exists()]
+        found.append(Transcript(path.stem, command.split(), int(status.rpartition(" ")[2]), _lines("\n".join(printed))))
+    return found
+
+
+def _lines(text: str) -> list[str]:
+    return [line for raw in text.splitlines() if (line := " ".join(raw.split()))]
+
+
+def differences(wanted: list[str], got: list[str]) -> list[str]:
+    """Returns the lines of one side that the other has no equal for: "- " wanted, "+ " got. What a transcript leaves out may be anything."""
+    is_cut = any(MORE.fullmatch(line) for line in wanted)
+    left, missing = list(got), []
+    for line in (line for line in wanted if not MORE.fullmatch(line)):
+        pattern = re.compile(".*?".join(re.escape(part) for part in ANYTHING.split(line)))
+        match = next((other for other in left if pattern.fullmatch(other)), None)
+        left.remove(match) if match is not None else missing.append(f"- {line}")
+    return missing + ([] if is_cut else [f"+ {line}" for line in left])
+
+
+class Plane:
+    """The API server, the control plane on it, and what stands for the ports of pods."""
+
+    def __init__(self, work: pathlib.Path, scenario: Any) -> None:
+        self.work, self.scenario = work, scenario
+        certificate = make_certificate()
+        self.api = ApiServer(tls=certificate.context(work))
+        installed = installation_of(user_settings([], [*SETTINGS]), lambda text: None).objects(())
+        kept = [plain for plain in installed if plain["kind"] in INSTALLED]
+        for plain in (*definitions(), *kept, *scenario.objects, yaml.safe_load(ISTIOD)):
+            self.api.put(json.loads(json.dumps(plain, default=str)))
+        self._certificate = certificate
+        self.ports = {port: free_port() for port in (*FLAGS, 9876)}
+        self._admins: list[web.AppRunner] = []
+
+    async def start(self, pages: Any) -> None:
+        await self.api.start()
+        self.kubeconfig = write_kubeconfig(self.api, self.work / "kubeconfig", self._certificate.data)
+        flags = [f"--{flag}=127.0.0.1:{self.ports[port]}" for port, flag in FLAGS.items()]
+        for name, text in (("meshConfig", self.scenario.mesh_config), ("networksConfig", self.scenario.mesh_networks)):
+            (self.work / name).write_text(text or "")
+            flags.append(f"--{name}={self.work / name}")
+        command = [str(pathlib.Path(sys.executable).parent / "pilot-discovery"), "discovery", f"--kubeconfig={self.kubeconfig}", *flags]
+        environ = {**self.scenario.env, "POD_NAME": POD, "POD_NAMESPACE": SYSTEM}
+        self.process = Process([*command, f"--ctrlz_port={self.ports[9876]}"], self.work / "pilot.log", environ=environ)
+        while not await asyncio.to_thread(self._ready):
+            self.process.check_alive()
+            await asyncio.sleep(0.1)
+        for port, local in self.ports.items():
+            self.api.forwards.ports[SYSTEM, POD, port] = ("127.0.0.1", local)
+        for proxy in self.scenario.proxies:
+            name, namespace = proxy.node["id"].split("~")[2].split(".")
+            self.api.forwards.ports[namespace, name, 15000] = ("127.0.0.1", await self._admin(f"{name}.{namespace}"))
+        address = {"grpc": 15010, "http": 8080, "monitoring": 15014, "https": 15017}
+        self.addresses = pages.Addresses(**{name: f"127.0.0.1:{self.ports[port]}" for name, port in address.items()})
+
+    def _ready(self) -> bool:
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{self.ports[8080]}/ready", timeout=2).status == 200
+        except OSError:
+            return False
+
+    def get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[15014]}{path}", timeout=30) as answer:
+            found: bytes = answer.read()
+            return found
+
+    async def apply(self, objects: list[dict[str, Any]], changes: list[dict[str, Any]], delete: bool) -> None:
+        for plain in json.loads(json.dumps(changes, default=str)):
+            (self.api.remove if delete else self.api.put)(plain)
+
+    async def stop(self) -> None:
+        for admin in self._admins:
+            await admin.cleanup()
+        if hasattr(self, "process"):
+            await asyncio.to_thread(self.process.stop)
+        await self.api.stop()
+
+    async def _admin(self, proxy: str) -> int:
+        """Stands for the admin port of a proxy."""
+
+        async def config_dump(request: web.Request) -> web.Response:
+            body = await asyncio.to_thread(self.get, f"/debug/config_dump?proxyID={proxy}&include_eds")
+            return web.Response(body=body, content_type="application/json")
+
+        async def clusters(request: web.Request) -> web.Response:
+            return web.json_response(cluster_statuses(json.loads(await asyncio.to_thread(self.get, f"/debug/edsz?proxyID={proxy}"))["configs"]))
+
+        app = web.Application()
+        app.router.add_route("*", "/config_dump", config_dump)
+        app.router.add_route("*", "/clusters", clusters)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self._admins.append(runner)
+        port: int = runner.addresses[0][1]
+        return port
+
+
+def cluster_statuses(assignments: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns what Envoy's admin port says of clusters, made of their endpoints; all of them are well."""
+    statuses = []
+    for assignment in assignments:
+        hosts = [
+            {"address": endpoint["endpoint"]["address"], "healthStatus": {"edsHealthStatus": "HEALTHY"}}
+            for group in assignment.get("endpoints", ())
+            for endpoint in group.get("lbEndpoints", ())
+        ]
+        statuses.append({"name": assignment["clusterName"], "addedViaApi": True, "hostStatuses": hosts})
+    return {"clusterStatuses": statuses}
+
+
+def make_files(plane: Plane, folder: pathlib.Path) -> None:
+    """Writes the files that commands name: dumps of proxies, and objects of the mesh."""
+    for proxy in ("booking-0.tickets", "timetable-v1-0.harbor"):
+        dump = plane.get(f"/debug/config_dump?proxyID={proxy}&include_eds")
+        (folder / f"{proxy.partition('.')[0]}-config-dump.json").write_bytes(dump)
+    (folder / "config.yaml").write_text((plane.scenario.path / "config.yaml").read_text())
+    for plain in plane.scenario.objects:
+        if plain["kind"] == "VirtualService" and plain["metadata"]["name"] in ("nowhere", "timetable"):
+            (folder / f"{plain['metadata']['name']}.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(plain, default=str))))
+
+
+async def run(command: list[str], environ: dict[str, str], folder: pathlib.Path) -> tuple[int, str]:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **environ}, cwd=folder, stdout=pipe, stderr=pipe)
+    try:
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        return -1, "no end within a minute"
+    return process.returncode or 0, out.decode() + "\n" + err.decode()
+
+
+async def compare(plane: Plane, options: argparse.Namespace) -> int:
+    folder = plane.work / "files"
+    folder.mkdir()
+    make_files(plane, folder)
+    secure = f"127.0.0.1:{plane.ports[15012]}"
+    differing = 0
+    for transcript in transcripts(options.recorded / "istioctl", options.words):
+        arguments = [word.replace("ISTIOD:15012", secure).replace("ISTIOD:15010", plane.addresses.grpc) for word in transcript.arguments]
+        environ = {"KUBECONFIG": str(plane.kubeconfig), "HOME": str(folder), "NO_COLOR": "1"}
+        status, printed = await run([str(options.istioctl), *arguments], environ, folder)
+        if options.keep:
+            (options.keep / f"{transcript.name}.txt").write_text(printed)
+        found = differences(transcript.lines, _lines(re.sub(r"\x1b\[[0-9;]*m", "", printed)))
+        found += [f"exit status {status}, not {transcript.status}"] if status != transcript.status else []
+        differing += bool(found)
+        print(f"{'differs' if found else 'equal':8} {transcript.name:40} {len(transcript.lines):4} lines, {len(found)} differ", flush=True)
+        for line in found if options.verbose else ():
+            print(f"         {line}", flush=True)
+    return differing
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="transcripts whose name has one of these")
+    parser.add_argument("--istioctl", type=pathlib.Path, required=True)
+    parser.add_argument("--recorded", type=pathlib.Path, required=True)
+    parser.add_argument("--harness", type=pathlib.Path, required=True)
+    parser.add_argument("--keep", type=pathlib.Path, help="a folder for what was printed")
+    parser.add_argument("--hold", action="store_true", help="go on after the comparison, until a signal")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    options = parser.parse_args()
+    for name in ("istioctl", "recorded", "harness"):
+        setattr(options, name, getattr(options, name).resolve())
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    sys.path.insert(0, str(options.harness))
+    import pages
+
+    with tempfile.TemporaryDirectory() as work:
+        plane = Plane(pathlib.Path(work), pages.scenarios.load(options.recorded / "mesh"))
+        try:
+            await plane.start(pages)
+            async with pages.Session(plane.scenario, plane.addresses, plane.apply, 0.5, 20):
+                await asyncio.sleep(11)  # what is refreshed each ten seconds is there
+                differing = await compare(plane, options)
+                if options.hold:
+                    print(f"KUBECONFIG={plane.kubeconfig}", plane.ports, flush=True)
+                    await asyncio.Event().wait()
+        finally:
+            await plane.stop()
+            if options.keep and (log := pathlib.Path(work) / "pilot.log").exists():
+                (options.keep / "pilot.log").write_bytes(log.read_bytes())
+    print(f"{differing} transcripts differ")
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

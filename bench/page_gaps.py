@@ -144,6 +144,8 @@ async def clients(pipe: Connection, xds: str, monitoring: str, proxies: int, nam
             of = proxy("sidecar", f"app-{number // namespaces}-0", namespace, f"10.128.{number % namespaces}.{number // namespaces + 1}")
             await fleet.connect(str(number), of, delta=number % 10 == 9)
         while not all(follower.have[CDS] for follower in fleet.followers.values()):
+            if ended := [follower.name for follower in fleet.followers.values() if follower.ended]:
+                raise RuntimeError(f"streams have ended: {ended}")
             await asyncio.sleep(0.2)
         await fleet.quiet(3.0)
         pipe.send("connected")
@@ -195,6 +197,7 @@ async def measure(options: argparse.Namespace, folder: pathlib.Path) -> bool:
         arguments = (theirs, f"127.0.0.1:{ports['grpcAddr']}", f"127.0.0.1:{ports['monitoringAddr']}", options.proxies, options.namespaces)
         child = multiprocessing.get_context("spawn").Process(target=serve_clients, args=arguments)
         child.start()
+        theirs.close()  # so that its end is noticed
         watch = Watch(options.limit / 1000 if options.stacks else None)
         gap, _ = await watch.during(pipe.recv)
         print(f"{'connecting':90} {1000 * gap.clock:6.0f} ms, {1000 * gap.cpu:6.0f} ms of CPU", flush=True)

@@ -21,9 +21,14 @@ def over_xds(sources: Sources) -> Ask:
         try:
             return Answer(*await ask(sources, type_url, names, (identity,) if identity else ()))
         except Refused as refused:
-            raise QuestionError(_STATUS[refused.status], refused.text or "authorization failed") from refused
+            raise QuestionError(_STATUS[refused.status], refused.text or _reason(identity)) from refused
 
     return answer
+
+
+def _reason(identity: str) -> str:
+    """Returns why somebody is shown nothing."""
+    return f'the debug info is not available for current identity: "{identity}"' if identity else "authentication required"
 
 
 class HttpIdentities:

@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from envoy.admin.v3 import config_dump_pb2, config_dump_shared_pb2
+from envoy.admin.v3 import config_dump_pb2
 from envoy.service.status.v3 import csds_pb2
 from google.protobuf import any_pb2, json_format
 
@@ -84,7 +84,8 @@ def client_config(connection: Connection) -> csds_pb2.ClientConfig:
         if watch.sent_at:
             entry.last_updated.FromNanoseconds(round(watch.sent_at * 1e9))
         if watch.last_error:
-            entry.error_state.CopyFrom(config_dump_shared_pb2.UpdateFailureState(details=watch.last_error))
+            entry.error_state.details = watch.last_error
+            entry.error_state.last_update_attempt.CopyFrom(entry.last_updated)
     return made
 
 

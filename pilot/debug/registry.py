@@ -72,9 +72,9 @@ async def instancesz(sources: Sources, query: Query) -> Any:
 
 
 def clusterz(sources: Sources, query: Query) -> Any:
-    """Returns the clusters whose services are known, the own one first."""
+    """Returns the clusters whose services are known, the own one first. Which secret names another cluster is not told."""
     own = sources.db.settings.registry.cluster_id
-    return [{"id": cluster, "syncStatus": "synced"} for cluster in dict.fromkeys((own, *service_clusters(sources.db)))]
+    return [{"id": cluster, "secretName": "", "syncStatus": "synced"} for cluster in dict.fromkeys((own, *service_clusters(sources.db)))]
 
 
 def networkz(sources: Sources, query: Query) -> Any:

@@ -11,9 +11,12 @@ import msgspec
 
 from pilot.lib.duration import Duration
 
+EXACT = 2**53
+"""Whole numbers below are told apart by floats."""
+
 
 def plain(value: Any, whole: bool = False) -> Any:
-    """Returns a struct as a dict by JSON names; durations as "1.5s"; sets sorted. What is at its default is left out, but where `whole`
+    """Returns a struct as a dict by JSON names; durations as "1.5s"; 5 for 5.0; sets sorted. What is at its default is left out, but where `whole`
     only what is empty: what protobuf's JSON leaves out of a message."""
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.fields(value)
@@ -22,6 +25,8 @@ def plain(value: Any, whole: bool = False) -> Any:
         return str(value)
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
+        return int(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item, whole) for key, item in value.items()}
     if isinstance(value, frozenset | set):

@@ -19,7 +19,7 @@ from pilot.lib.call_metrics import go_name
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut, one_line
-from pilot.lib.xds_types import HEALTH, find_type, is_object, is_question, short_name
+from pilot.lib.xds_types import HEALTH, SECRET, find_type, is_object, is_question, short_name
 from pilot.model.proxy import NodeError, NodeType, Proxy
 from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection, nothing
@@ -240,6 +240,8 @@ class Ads:
             return
         received = connection.session.receive(request)
         self._discovery.asked(connection, request.type_url)
+        if request.type_url == SECRET:
+            self._pusher.secrets.asked(connection)
         if received.rejected is not None:
             code, message = received.rejected
             self._metrics.rejected(request.type_url, connection.proxy.id, code)

@@ -187,4 +187,4 @@ class Connection:
         groups = self._plan.groups_of(type_url, subscription.wanted.all, subscription.wildcard)
         if groups is None:
             groups = object_groups(type_url)
-        return () if groups and find_type(type_url).needs_identity and not self.proxy.identity else groups
+        return None if groups and find_type(type_url).needs_identity and not self.proxy.identity else groups

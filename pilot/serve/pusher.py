@@ -36,7 +36,7 @@ class Pusher:
         self._looked: float | None = None
         self._turns = Turns()
         self._messages = Messages()
-        self._secrets = SecretReport(metrics)
+        self.secrets = SecretReport(metrics)
         self._held: dict[Connection, None] = {}
         self._ripe: dict[Connection, None] = {}
         self._holding = False
@@ -100,7 +100,7 @@ class Pusher:
 
     async def _write(self, connection: Connection, answer: Response, write: WriteBytes, started: float) -> None:
         message = await self._message(connection, answer)
-        self._secrets.sent(connection, answer)
+        self.secrets.sent(connection, answer)
         writing = time.monotonic()
         try:
             await write(message)

@@ -32,6 +32,11 @@ class SecretReport:
     def __init__(self, metrics: Metrics, now: Callable[[], datetime.datetime] = utc_now) -> None:
         self._metrics, self._now = metrics, now
 
+    def asked(self, connection: Connection) -> None:
+        """Looks at a request for secrets. Who has not proved who it is gets no response at all."""
+        if not connection.proxy.identity and (watch := connection.watches.get(SECRET)) is not None:
+            self._tell(connection, "gets no", [*watch.wanted.all])
+
     def sent(self, connection: Connection, answer: Response) -> None:
         """Looks at a response that is on its way."""
         if answer.type_url != SECRET:

@@ -102,7 +102,7 @@ class Plane:
         installed = installation_of(user_settings([], [*SETTINGS]), lambda text: None).objects(())
         kept = [plain for plain in installed if plain["kind"] in INSTALLED]
         for plain in (*definitions(), *kept, *scenario.objects, yaml.safe_load(ISTIOD)):
-            self.api.put(json.loads(json.dumps(plain, default=str)))
+            self.api.put(as_recorded(json.loads(json.dumps(plain, default=str))))
         self._certificate = certificate
         self.ports = {port: free_port() for port in (*FLAGS, 9876)}
         self._admins: list[web.AppRunner] = []
@@ -160,15 +160,30 @@ class Plane:
         async def clusters(request: web.Request) -> web.Response:
             return web.json_response(cluster_statuses(json.loads(await asyncio.to_thread(self.get, f"/debug/edsz?proxyID={proxy}"))["configs"]))
 
+        async def nothing_else(request: web.Request) -> web.Response:
+            return web.Response(status=501)
+
         app = web.Application()
         app.router.add_route("*", "/config_dump", config_dump)
         app.router.add_route("*", "/clusters", clusters)
+        app.router.add_route("*", "/{other:.*}", nothing_else)
         runner = web.AppRunner(app)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self._admins.append(runner)
         port: int = runner.addresses[0][1]
         return port
+
+
+def as_recorded(plain: dict[str, Any]) -> dict[str, Any]:
+    """Returns an object as it was when the transcripts were made: webhooks by URL, definitions of a version of the Gateway API."""
+    if plain["kind"].endswith("WebhookConfiguration"):
+        for webhook in plain["webhooks"]:
+            webhook["clientConfig"].pop("service", None)
+            webhook["clientConfig"]["url"] = "https://127.0.0.1:1/inject"
+    if plain["kind"] == "CustomResourceDefinition":
+        plain["metadata"]["annotations"] = {"gateway.networking.k8s.io/bundle-version": "v1.6.0"}
+    return plain
 
 
 def cluster_statuses(assignments: list[dict[str, Any]]) -> dict[str, Any]:

@@ -3,9 +3,9 @@
     python bench/page_gaps.py [words …] [--namespaces 100] [--services 100] [--proxies 50] [--repeats 3] [--limit 20] [--stacks]
 
 The control plane runs in this process, its proxies and whoever asks for pages in another one. For each page it prints the longest time for
-which nothing else had its turn while the page was answered, in milliseconds: by the clock, and of CPU of the loop's thread, which says more where
-the machine has other things to do; then the size of the answer and how long it took. --stacks says where the loop was when it
-was silent for longer than the limit. The exit status is 1 where a page kept the loop's CPU for longer than that.
+which nothing else had its turn while the page was answered, in milliseconds: by the clock, and as much of it as this process was at work, which
+says more where the machine has other things to do; then the size of the answer and how long it took. --stacks says where the loop was when it
+was silent for longer than the limit. The exit status is 1 where a page kept the loop from its work for longer than that.
 """
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ import uvloop
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from pilot.app import ControlPlane  # noqa: E402
-from pilot.app.control_plane import SWITCH_SECONDS  # noqa: E402
-from pilot.settings.parse import load  # noqa: E402
-from tests.support.fleet import CDS, Fleet  # noqa: E402
-from tests.support.processes import free_port  # noqa: E402
-from tests.support.world import proxy  # noqa: E402
+from pilot.app import ControlPlane
+from pilot.app.control_plane import SWITCH_SECONDS
+from pilot.settings.parse import load
+from tests.support.fleet import CDS, Fleet
+from tests.support.processes import free_port
+from tests.support.world import proxy
 
 Plain = dict[str, Any]
 PROXY = "app-0-0.ns-0"
@@ -54,7 +54,7 @@ PAGES = (
 
 
 class Gap(NamedTuple):
-    """The longest silence of the loop in seconds: by the clock, and of CPU of its thread."""
+    """The longest silence of the loop in seconds: by the clock, and as much of it as this process was at work."""
 
     clock: float
     cpu: float
@@ -74,11 +74,12 @@ class Watch:
         """Returns the longest silence while `work` runs in a thread, and its result."""
         task = asyncio.ensure_future(asyncio.to_thread(work))
         clock = cpu = 0.0
-        self._last, last_cpu = time.perf_counter(), time.thread_time()
+        self._last, last_cpu = time.perf_counter(), time.process_time()
         while not task.done():
             await asyncio.sleep(0.001)
-            now, used = time.perf_counter(), time.thread_time()
-            clock, cpu, self._last, last_cpu = max(clock, now - self._last), max(cpu, used - last_cpu), now, used
+            now, used = time.perf_counter(), time.process_time()
+            silent = now - self._last
+            clock, cpu, self._last, last_cpu = max(clock, silent), max(cpu, min(silent, used - last_cpu)), now, used
         return Gap(clock, cpu), task.result()
 
     def _note(self) -> None:

@@ -21,6 +21,8 @@ from pilot.lib.exposition import CONTENT_TYPE
 
 AT_ONCE = 16
 """Pages that are made or read at once: a large one has tens of megabytes, for as long as somebody reads it."""
+PIECE = 1 << 18
+"""Bytes of an answer that are written at once."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -77,19 +79,29 @@ def is_loopback(request: web.Request) -> bool:
 
 
 def _page(sources: Sources, page: Page, room: asyncio.Semaphore) -> Handler:
-    async def handle(request: web.Request) -> web.Response:
+    async def handle(request: web.Request) -> web.StreamResponse:
         try:
             seen = await _seen(sources, request, page.path)
         except Refused as refused:
             return web.Response(status=refused.status, body=refused.text.encode(), headers={"Content-Type": TEXT})
         async with room:
             made: Answer = await answer(page, seen, request.query)
-            response = web.Response(status=made.status, body=made.body, headers={"Content-Type": made.content_type, **made.headers})
-            await response.prepare(request)
-            await response.write_eof()
-        return response
+            return await _respond(request, made)
 
     return handle
+
+
+async def _respond(request: web.Request, made: Answer) -> web.StreamResponse:
+    """Sends an answer; of a large one a piece at a time, as fast as it is read."""
+    headers = {"Content-Type": made.content_type, "Content-Length": str(len(made.body)), **made.headers}
+    response = web.StreamResponse(status=made.status, headers=headers)
+    await response.prepare(request)
+    if request.method != "HEAD":
+        for start in range(0, len(made.body), PIECE):
+            await response.write(made.body[start : start + PIECE])
+            await asyncio.sleep(0)  # where the reader is fast, nothing else would give others their turn
+    await response.write_eof()
+    return response
 
 
 async def _seen(sources: Sources, request: web.Request, path: str) -> Sources:

@@ -1,10 +1,11 @@
 """What the users configured, and what is wrong with it: configz, resourcesz, mesh, problemz."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pilot.debug.page import Later, Query, Refused
+from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
 from pilot.model.config.authorization_policy import AuthorizationPolicy
 from pilot.model.config.object import Object, age
@@ -30,27 +31,37 @@ def resourcesz(sources: Sources, query: Query) -> Any:
     return [{"group": kind.id.group, "version": kind.versions[0], "kind": kind.id.name} for kind in sources.db.catalogue]
 
 
-def configz(sources: Sources, query: Query) -> Any:
+async def configz(sources: Sources, query: Query) -> Any:
     """Returns every object of Istio's kinds, as Kubernetes would show it; those too that follow from objects of other kinds."""
     ours = [kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)]
-    found = [(kind, _rows(sources.db, kind.table)) for kind in ours]
+    found = [(kind, await all_of(_rows(sources.db, kind.table))) for kind in ours]
     return Later(lambda: [to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for _, o in sorted(rows)])
 
 
-def _rows(db: Mesh, table: str) -> list[tuple[Any, Object[Any]]]:
+def _rows(db: Mesh, table: str) -> Iterator[tuple[Any, Object[Any]]]:
     view = _WITH_DERIVED.get(table)
     if view is None:
-        return list(getattr(db, table).rows())
-    return [(key, row) for key in view.all_keys(db) if (row := view.get(db, key)) is not None]
+        yield from list(getattr(db, table).rows())
+        return
+    for key in view.all_keys(db):
+        row = view.get(db, key)
+        if row is not None:
+            yield key, row
 
 
 def authorizationz(sources: Sources, query: Query) -> Any:
     """Returns every AuthorizationPolicy by namespace, oldest first."""
+    rows, root = [row for _, row in sources.db.authorization_policies.rows()], mesh_config(sources.db).root_namespace
+    return Later(lambda: {"authorization_policies": show_policies(rows, root)})
+
+
+def show_policies(rows: Iterable[Object[AuthorizationPolicy]], root: str) -> dict[str, Any]:
+    """Returns AuthorizationPolicies by namespace, oldest first."""
     found: dict[str, list[Object[AuthorizationPolicy]]] = {}
-    for _, row in sources.db.authorization_policies.rows():
+    for row in rows:
         found.setdefault(row.namespace, []).append(row)
-    policies = {namespace: [_policy(row) for row in sorted(rows, key=age)] for namespace, rows in sorted(found.items())}
-    return {"authorization_policies": {"namespace_to_policies": policies, "root_namespace": mesh_config(sources.db).root_namespace}}
+    policies = {namespace: [_policy(row) for row in sorted(of_it, key=age)] for namespace, of_it in sorted(found.items())}
+    return {"namespace_to_policies": policies, "root_namespace": root}
 
 
 def _policy(o: Object[AuthorizationPolicy]) -> dict[str, Any]:

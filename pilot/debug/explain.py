@@ -7,9 +7,10 @@ from typing import Any, NoReturn
 
 from pilot.debug.config_dump import asked_names, group_resources
 from pilot.debug.page import Later, Query, Refused, asked_connection
+from pilot.debug.slices import all_of
 from pilot.debug.sources import Connection, Sources
 from pilot.derive import Node
-from pilot.derive.explain import Explanation, Reason, explain, find_origin
+from pilot.derive.explain import Explanation, Reason, explanation, search_origin, walk
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.facets import PatchKey
@@ -19,49 +20,55 @@ from pilot.translate.profile import plan
 from pilot.translate.profile.plan import Group
 
 
-def explain_page(sources: Sources, query: Query) -> Any:
-    """Returns what `resource` of proxyID is made from: of every type that has one of that name, or of `type` (cds, lds …) alone."""
+async def explain_page(sources: Sources, query: Query) -> Any:
+    """Returns what `resource` of proxyID is made from: of every type that it watches and that has one of that name, or of `type` (cds …)."""
     connection = asked_connection(sources, query)
     name, wanted = query.get("resource", ""), query.get("type", "").lower()
     if not name:
         raise Refused(400, "You must provide a resource in the query string\n")
     if wanted and wanted not in BY_SHORT_NAME:
         raise Refused(400, f"unknown type {wanted!r}; the types are {', '.join(BY_SHORT_NAME)}\n")
-    groups = list(_groups(sources, connection, BY_SHORT_NAME.get(wanted, "")))
-    found = [shown for url, group in groups for shown in _explained(sources, connection, group, name, url)]
+    groups = await all_of(_groups(sources, connection, BY_SHORT_NAME.get(wanted, "")))
+    found = [shown for url, group in groups if (shown := await _explained(sources, connection, group, name, url)) is not None]
     if not found:
-        names = [resource.name for _, group in groups for resource in group_resources(sources.db, group)]
+        names = [resource.name for resources in await all_of(group_resources(sources.db, group) for _, group in groups) for resource in resources]
         return Later(lambda: _refuse(connection.proxy.id, name, names))
     return {"proxy": connection.proxy.id, "resource": name, "explanations": found}
 
 
 def _groups(sources: Sources, connection: Connection, wanted: str) -> Iterator[tuple[str, Group]]:
-    """Yields the groups that the proxy follows, with their type URLs; `wanted` is the one type that matters, "" for all."""
+    """Yields the groups that the proxy follows, with their type URLs; `wanted` is the one type that matters, "" for all that it watches."""
     planned = plan(sources.db, connection.proxy_key)
-    for url in (wanted,) if wanted else dict.fromkeys((*planned.groups, *planned.named)):
+    for url in (wanted,) if wanted else tuple(connection.watches):
         watch = connection.watches.get(url)
         for group in planned.groups_of(url, asked_names(watch) if watch is not None else frozenset()) or ():
             yield url, group
 
 
-def _explained(sources: Sources, connection: Connection, group: Group, name: str, type_url: str) -> Iterator[dict[str, Any]]:
+async def _explained(sources: Sources, connection: Connection, group: Group, name: str, type_url: str) -> dict[str, Any] | None:
+    """Returns why a group has a resource of that name; None where it has none."""
     resource = next((r for r in group_resources(sources.db, group) if r.name == name), None)
     node = sources.db.find_node(group.fn, *group.args)
-    if resource is not None and node is not None:
-        shown = show(explain(sources.db, node, resource))
-        patched = {"patches": [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]}
-        yield {"type": short_name(type_url)} | shown | patched | {"proxy": _proxy_objects(sources, connection, group, shown["objects"])}
+    if resource is None or node is None:
+        return None
+    shown = show(explanation(await all_of(walk(sources.db, node, resource))))
+    patched = {"patches": [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]}
+    return {"type": short_name(type_url)} | shown | patched | {"proxy": await _proxy_objects(sources, connection, group, shown["objects"])}
 
 
 def _patch(key: PatchKey) -> dict[str, Any]:
     return {"namespace": key.filter.namespace, "name": key.filter.name, "patch": f"configPatches[{key.position}]"}
 
 
-def _proxy_objects(sources: Sources, connection: Connection, group: Group, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def _proxy_objects(sources: Sources, connection: Connection, group: Group, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns the objects that make the proxy what the group is for, such as the services that select it; those of `known` left out."""
     root = sources.db.find_node(plan, connection.proxy_key)
-    facets = [node for argument in group.args if root is not None and (node := find_origin(root, argument)) is not None]
-    objects = [_object(reason) for facet in facets for reason in explain(sources.db, facet).rows]
+    objects: list[dict[str, Any]] = []
+    if root is None:
+        return []
+    for argument in group.args:
+        for facet in filter(None, await all_of(search_origin(root, argument))):
+            objects += [_object(reason) for reason in explanation(await all_of(walk(sources.db, facet))).rows]
     names = {_identity(o) for o in known}
     return list({_identity(o): o for o in objects if o["kind"] != "Proxy" and _identity(o) not in names}.values())
 

@@ -1,15 +1,18 @@
 """Who is connected and how far each is: adsz, connections, syncz, force_disconnect."""
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from pilot.debug.page import Query, Text, asked_connection, find_connection
+from pilot.debug.page import Later, Query, Text, asked_connection, find_connection
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Connection, Sources, WatchedType
 from pilot.lib.clock import rfc3339
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.views.workloads import proxy_labels, proxy_locality
 
+Watched = Mapping[str, tuple[Collection[str], Collection[str]]]
+"""The names that a proxy asked for and those that it is known to have, by type URL."""
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 # The types that syncz names beside its table of all
 _NAMED = {"cluster": "cds", "listener": "lds", "route": "rds", "endpoint": "eds", "extensionconfig": "ecds"}
@@ -21,7 +24,8 @@ async def adsz(sources: Sources, query: Query) -> Any:
         return Text(f"Pushed to {sources.fleet.push_all()} servers\n")
     proxy_id = query.get("proxyID")
     found = [find_connection(sources, proxy_id)] if proxy_id else _sorted(sources)
-    return _clients(await all_of(_client(connection) | _described(sources, connection) for connection in found))
+    described = await all_of((_client(connection) | _described(sources, connection), _watched(connection)) for connection in found)
+    return Later(lambda: _clients([client | _show_watches(watched) for client, watched in described]))
 
 
 async def connections(sources: Sources, query: Query) -> Any:
@@ -62,9 +66,18 @@ def _described(sources: Sources, connection: Connection) -> dict[str, Any]:
         "labels": dict(proxy_labels(sources.db, connection.proxy_key)),
         "metadata": dict(proxy.metadata),
         "locality": {level: name for level, name in levels.items() if name},
-        "watches": {type_url: sorted({*watch.names, *watch.known} - {"*"}) for type_url, watch in connection.watches.items()},
     }
     return {name: value for name, value in parts.items() if value}
+
+
+def _watched(connection: Connection) -> Watched:
+    return {type_url: (watch.names, watch.known) for type_url, watch in connection.watches.items()}
+
+
+def _show_watches(watched: Watched) -> dict[str, Any]:
+    """Returns the names of each type that a proxy watches or is known to have; it takes long where they are many."""
+    shown = {type_url: sorted({*names, *known} - {"*"}) for type_url, (names, known) in watched.items()}
+    return {"watches": shown} if shown else {}
 
 
 def _status(connection: Connection) -> dict[str, Any]:

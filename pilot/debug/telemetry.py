@@ -1,9 +1,10 @@
 """The page of Telemetries, and of what they come to for one proxy: telemetryz."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from pilot.debug.page import Query, asked_connection
+from pilot.debug.page import Later, Query, asked_connection
 from pilot.debug.sources import Sources
 from pilot.model.config.object import Object, age
 from pilot.model.config.telemetry import Telemetry
@@ -20,14 +21,19 @@ def telemetryz(sources: Sources, query: Query) -> Any:
     """Returns every Telemetry by namespace, oldest first; with proxyID those that count for it, one after the other."""
     if "proxyID" in query:
         return of_proxy(sources.db, asked_connection(sources, query).proxy_key)
+    rows, root = [row for _, row in sources.db.telemetries.rows()], mesh_config(sources.db).root_namespace
+    return Later(lambda: {"telemetries": _show(rows, root)})
+
+
+def _show(rows: Iterable[Object[Telemetry]], root: str) -> dict[str, Any]:
     found: dict[str, list[Object[Telemetry]]] = {}
-    for _, row in sources.db.telemetries.rows():
+    for row in rows:
         found.setdefault(row.namespace, []).append(row)
     listed = {
-        namespace: [{"name": row.name, "namespace": row.namespace, "spec": plain(row.spec)} for row in sorted(rows, key=age)]
-        for namespace, rows in sorted(found.items())
+        namespace: [{"name": row.name, "namespace": row.namespace, "spec": plain(row.spec)} for row in sorted(of_it, key=age)]
+        for namespace, of_it in sorted(found.items())
     }
-    return {"telemetries": {"namespace_to_telemetries": listed, "root_namespace": mesh_config(sources.db).root_namespace}}
+    return {"namespace_to_telemetries": listed, "root_namespace": root}
 
 
 def of_proxy(db: Mesh, node_id: str) -> dict[str, Any]:

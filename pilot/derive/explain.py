@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pilot.derive.graph import UNSET, Database, Node
@@ -26,16 +26,30 @@ class Explanation(NamedTuple):
     lists: tuple[Node, ...]
 
 
+Found = Reason | Node | None
+"""One step of a walk: a row, a hub that was consulted, or nothing."""
+
+
 def explain(db: Database, node: Node, part: Any = UNSET) -> Explanation:
-    """Walks from a node to the rows that it, or what it read, was computed from. Rows that were looked for and absent are left out.
+    """Returns all that `walk` finds."""
+    return explanation(walk(db, node, part))
+
+
+def explanation(found: Iterable[Found]) -> Explanation:
+    """Returns what a walk has found."""
+    steps = list(found)
+    return Explanation(tuple(s for s in steps if isinstance(s, Reason)), tuple(s for s in steps if isinstance(s, Node)))
+
+
+def walk(db: Database, node: Node, part: Any = UNSET) -> Iterator[Found]:
+    """Goes from a node to the rows that it, or what it read, was computed from, and yields one thing a step, so that others can have their turn
+    between two. Rows that were looked for and absent are left out.
 
     `part`: an object inside the node's value, where only its origin is asked for: a node on the way that has it from one
     derivation is followed there, and not to the neighbours. Where that is an item of a gather, what its key names (named tuples)
     was resolved for the list of keys, and counts too.
     """
     tables = {table.row_reader: name for name, table in db.tables.items()}
-    rows: list[Reason] = []
-    lists: list[Node] = []
     seen: set[Node] = set()
     ways: deque[Way] = deque([(node,)])
     named: deque[Way] = deque()
@@ -45,32 +59,40 @@ def explain(db: Database, node: Node, part: Any = UNSET) -> Explanation:
             continue
         seen.add(at)
         if at.fn in tables:
-            if at.value is not None:
-                rows.append(Reason(tables[at.fn], at.args[0], at.value, tuple(way)))
+            yield Reason(tables[at.fn], at.args[0], at.value, tuple(way)) if at.value is not None else None
         elif at.fn.picks_from is not None:
             ways.extend((*way, at, *below) for below in _ways_to_part(db, at))
+            yield None
         elif at.fn.hub and at is not node:
-            lists.append(at)
+            yield at
         else:
             item = next((source for source in at.inputs() if source.value is part), None) if part is not UNSET else None
             ways.extend((*way, at, source) for source in ((item,) if item is not None else at.inputs()))
+            yield None
             if item is not None and at.gathered is not None and at.gathered.keys is not None:
-                named.extend((*way, at, *below) for below in _named_below(at.gathered.keys, frozenset(_names_in(item.args[0]))))
-    return Explanation(tuple(rows), tuple(lists))
+                for below in _named_below(at.gathered.keys, frozenset(_names_in(item.args[0]))):
+                    named.extend([(*way, at, *below)] if below else ())
+                    yield None
 
 
 def find_origin(node: Node, value: Any) -> Node | None:
     """Returns the nearest node below (or this one) that computed this very object; hubs and rows are not entered."""
+    return next((found for found in search_origin(node, value) if found is not None), None)
+
+
+def search_origin(node: Node, value: Any) -> Iterator[Node | None]:
+    """Yields what `find_origin` returns, after a None for every node before it."""
     seen = {node: None}
     queue = [node]
     for at in queue:
         if at.value is value:
-            return at
+            yield at
+            return
         for source in at.inputs():
             if source not in seen and not source.fn.hub:
                 seen[source] = None
                 queue.append(source)
-    return None
+        yield None
 
 
 def _ways_to_part(db: Database, picked: Node) -> Iterator[Way]:
@@ -90,7 +112,8 @@ def _holds(value: Any, part: Any) -> bool:
 
 
 def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[Way]:
-    """Returns the nodes below a list of keys that are about one of the names: an argument is that name. Hubs are not entered."""
+    """Yields the ways to nodes below a list of keys that are about one of the names: an argument is that name; () for every node that is looked
+    into. Hubs are not entered."""
     ways: dict[Node, Way] = {keys: (keys,)}
     queue = [keys]
     for at in queue:
@@ -102,6 +125,7 @@ def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[Way]:
                 queue.append(source)
             else:
                 yield ways[source]
+        yield ()
 
 
 def _names_in(value: Any) -> Iterator[Hashable]:

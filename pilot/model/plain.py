@@ -19,7 +19,7 @@ def plain(value: Any, whole: bool = False) -> Any:
     """Returns a struct as a dict by JSON names; durations as "1.5s"; 5 for 5.0; sets sorted. What is at its default is left out, but where `whole`
     only what is empty: what protobuf's JSON leaves out of a message."""
     if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.fields(value)
+        fields = _fields(type(value))
         return {field.encode_name: plain(getattr(value, field.name), whole) for field in fields if _said(value, field, whole)}
     if isinstance(value, Duration):
         return str(value)
@@ -48,6 +48,12 @@ def _said(struct: msgspec.Struct, field: msgspec.structs.FieldInfo, whole: bool)
 
 
 @functools.cache
+def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Returns the fields of a struct; msgspec evaluates their annotations anew each time."""
+    return msgspec.structs.fields(struct)
+
+
+@functools.cache
 def _first_names(struct: type[msgspec.Struct]) -> Mapping[str, str]:
     """Returns the fields that are one of some names, with the first of these: the one of number 0."""
-    return {f.name: typing.get_args(f.type)[0] for f in msgspec.structs.fields(struct) if typing.get_origin(f.type) is typing.Literal}
+    return {f.name: typing.get_args(f.type)[0] for f in _fields(struct) if typing.get_origin(f.type) is typing.Literal}

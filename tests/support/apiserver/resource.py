@@ -80,6 +80,7 @@ BUILT_IN = (
     _cluster("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", status=True, short_names=("csr",)),
     _cluster("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", create_only=True),
     _cluster("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", create_only=True),
+    _cluster("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", create_only=True),
 )
 
 

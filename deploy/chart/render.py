@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from deploy.chart.chart import Chart, ChartError, Plain
@@ -15,8 +15,9 @@ from webhook.template.function import takes
 RELEASE = "istio"
 
 
-def render(chart: Chart, values: Plain, namespace: str, release_name: str = RELEASE) -> list[Plain]:
-    """Returns the objects of a chart, in the order of its templates' names. ChartError where a template fails."""
+def render(chart: Chart, values: Plain, namespace: str, release_name: str = RELEASE, only: Collection[str] = ()) -> list[Plain]:
+    """Returns the objects of a chart, or of those of its templates that `only` names, in the order of the templates' names. ChartError where a
+    template fails."""
     data = {
         "Values": merged(chart.values, values),
         "Release": release(release_name, namespace),
@@ -24,6 +25,8 @@ def render(chart: Chart, values: Plain, namespace: str, release_name: str = RELE
         "Files": Files(chart.files),
         "Capabilities": capabilities(),
     }
+    if only:
+        chart = chart._replace(templates={path: text for path, text in chart.templates.items() if path in only or path.endswith(".tpl")})
     template = _compiled(chart)
     found: list[Plain] = []
     for path in sorted(chart.templates):

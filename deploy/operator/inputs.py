@@ -68,15 +68,18 @@ def _profile(profiles: Traversable, name: str) -> Plain:
     return read_operator(file.read_text("utf-8"), f"{name}.yaml")
 
 
-def merge_inputs(user: Plain, folder: Traversable | None = None) -> Plain:
+def merge_inputs(user: Plain, folder: Traversable | None = None, platform: str = "") -> Plain:
     """Returns an IstioOperator with everything that its profile and itself say in its values. SettingsError where there is no such profile.
+    `platform` is what the cluster was seen to be, "" for nothing special; the user's word counts more.
 
     What `values` says comes before hub, tag, revision and components, but spec.meshConfig comes before values.meshConfig.
     """
     profile = at(user, "spec.profile", DEFAULT_PROFILE)
     if not isinstance(profile, str):
         raise SettingsError(f"spec.profile: expected the name of a profile, got {profile}")
-    found = _named(lay_over(read_profile(profile, folder), user))
+    found = _named(lay_over(lay_over(read_profile(profile, folder), _platform_layer(platform)), user))
+    if platform == "gke" and at(found, "spec.components.cni") is not None and not at(user, "spec.components.cni.namespace"):
+        found = put(found, ("spec", "components", "cni", "namespace"), "kube-system")  # where that platform lets node agents be critical
     said = at(user, "spec.values", {})
     spec = found["spec"] if isinstance(found.get("spec"), dict) else {}
     for place, key in _FROM_SPEC:
@@ -91,6 +94,10 @@ def merge_inputs(user: Plain, folder: Traversable | None = None) -> Plain:
         mesh = lay_over(at(found, "spec.values.meshConfig", {}), spec["meshConfig"])
         found = put(found, ("spec", "values", "meshConfig"), mesh)
     return found
+
+
+def _platform_layer(platform: str) -> Plain:
+    return {"spec": {"values": {"global": {"platform": platform}}}} if platform else {}
 
 
 def _named(operator: Plain) -> Plain:

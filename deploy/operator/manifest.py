@@ -42,14 +42,21 @@ class Installation(NamedTuple):
         """Returns all objects, or those of the components that are named, in the order in which an API server can take them."""
         chosen = set(only)
         found = [plain for component, objects in self.components if not chosen or component.component.name in chosen for plain in objects]
-        return sorted(found, key=lambda plain: _PLACE.get(plain["kind"], _OTHERS))
+        return in_order(found)
 
 
-def installation_of(user: Plain, warn: Callable[[str], None], folder: Traversable | None = None, force: bool = False) -> Installation:
+def in_order(objects: Iterable[Plain]) -> list[Plain]:
+    """Returns objects in the order in which an API server can take them."""
+    return sorted(objects, key=lambda plain: _PLACE.get(plain["kind"], _OTHERS))
+
+
+def installation_of(
+    user: Plain, warn: Callable[[str], None], folder: Traversable | None = None, force: bool = False, platform: str = ""
+) -> Installation:
     """Returns the installation that a user's IstioOperator means. `warn` is told what has no effect. SettingsError where it is wrong;
-    `force`: only where it cannot be rendered."""
-    folder = folder or _folder_of(user)
-    operator = prepared(user, warn, folder, force)
+    `force`: only where it cannot be rendered. `platform` is what the cluster was seen to be."""
+    folder = folder or folder_of(user)
+    operator = prepared(user, warn, folder, force, platform)
     found = []
     for chosen in wanted(operator):
         try:
@@ -61,14 +68,15 @@ def installation_of(user: Plain, warn: Callable[[str], None], folder: Traversabl
     return Installation(operator, tuple(found))
 
 
-def prepared(user: Plain, warn: Callable[[str], None], folder: Traversable | None, force: bool) -> Plain:
+def prepared(user: Plain, warn: Callable[[str], None], folder: Traversable | None, force: bool, platform: str = "") -> Plain:
     """Returns a user's IstioOperator with its profile, checked, and with all values that its charts are given. SettingsError where it is wrong."""
-    operator = merge_inputs(user, folder or _folder_of(user))
+    operator = merge_inputs(user, folder or folder_of(user), platform)
     _validate(operator, warn, force)
     return unvalidated(operator)
 
 
-def _folder_of(user: Plain) -> Traversable:
+def folder_of(user: Plain) -> Traversable:
+    """Returns the folder with the charts and profiles that an IstioOperator names; this package's own where it names none."""
     path: Any = at(user, "spec.installPackagePath", "")
     return installation_folder(path if isinstance(path, str) else "")
 

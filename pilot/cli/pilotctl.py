@@ -27,6 +27,11 @@ SECTIONS = (
         "kube-inject": f"{_COMMANDS}.kube_inject:kube_inject",
     }),
     Section("Installation", {
+        "install": f"{_COMMANDS}.install:install",
+        "upgrade": f"{_COMMANDS}.install:upgrade",
+        "uninstall": f"{_COMMANDS}.uninstall:uninstall",
+        "verify-install": f"{_COMMANDS}.verify_install:verify_install",
+        "tag": f"{_COMMANDS}.tag:tag",
         "manifest": f"{_COMMANDS}.manifest:manifest",
         "profile": f"{_COMMANDS}.profile:profile",
         "translate": f"{_COMMANDS}.translate:translate",

@@ -4,7 +4,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,8 +12,12 @@ from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import Installation, installation_of, manifest_text
 from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.cluster import Cluster, of_cluster
 from pilot.cli.ctl.object_diff import differences, objects_of
 from pilot.cli.ctl.output import write
+
+if TYPE_CHECKING:
+    from pilot.kube.objects import Objects
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -53,10 +57,10 @@ def _text(name: str, is_last: bool) -> str:
         raise CommandError(f"cannot read {name}: {error}") from error
 
 
-def read_installation(settings: dict[str, Any], force: bool) -> Installation:
+def read_installation(settings: dict[str, Any], force: bool, platform: str = "") -> Installation:
     """Returns the installation of settings; what has no effect is said on standard error. CommandError where they are wrong."""
     try:
-        return installation_of(settings, lambda text: click.echo(f"! {text}", err=True), force=force)
+        return installation_of(settings, lambda text: click.echo(f"! {text}", err=True), force=force, platform=platform)
     except SettingsError as error:
         raise CommandError(str(error)) from error
 
@@ -79,7 +83,16 @@ def diff(one: str, other: str) -> None:
 @manifest.command()
 @operator_options
 @click.option("--component", "components", multiple=True, metavar="NAME", help="only objects of a component: Base, Pilot, IngressGateways …")
-def generate(files: tuple[str, ...], assignments: tuple[str, ...], package: str, revision: str, force: bool, components: tuple[str, ...]) -> None:
+@click.option("--cluster-specific", "specific", is_flag=True, help="look what the cluster is, whose defaults are others on some platforms")
+@of_cluster
+def generate(cluster: Cluster, force: bool, components: tuple[str, ...], specific: bool, **where: Any) -> None:
     """Print the objects of an installation as YAML, the same text for the same settings."""
-    installation = read_installation(read_settings(files, assignments, package, revision), force)
+    platform = cluster.ask(_platform) if specific else ""
+    installation = read_installation(read_settings(**where), force, platform)
     write(manifest_text(installation.objects(components)).rstrip("\n"))
+
+
+async def _platform(objects: Objects, _: Objects) -> str:
+    from pilot.install.cluster import platform_of
+
+    return await platform_of(objects)

@@ -1,0 +1,65 @@
+"""What an installation has left in a cluster that it does not consist of any more, by its labels."""
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from pilot.install.labels import NOT_PRUNED
+from pilot.kube.objects import Key, Kind, Objects, key_of
+
+Plain = dict[str, Any]
+_RBAC, _ADMISSION = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
+CLUSTER_KINDS = (
+    Kind(_ADMISSION, "MutatingWebhookConfiguration"),
+    Kind(_ADMISSION, "ValidatingWebhookConfiguration"),
+    Kind(_ADMISSION, "ValidatingAdmissionPolicyBinding"),
+    Kind(_ADMISSION, "ValidatingAdmissionPolicy"),
+    Kind(_RBAC, "ClusterRoleBinding"),
+    Kind(_RBAC, "ClusterRole"),
+)
+NAMESPACED_KINDS = (
+    Kind("autoscaling/v2", "HorizontalPodAutoscaler"),
+    Kind("policy/v1", "PodDisruptionBudget"),
+    Kind("v1", "Service"),
+    Kind("discovery.k8s.io/v1", "EndpointSlice"),
+    Kind("apps/v1", "Deployment"),
+    Kind("apps/v1", "DaemonSet"),
+    Kind("networking.istio.io/v1alpha3", "EnvoyFilter"),
+    Kind("networking.k8s.io/v1", "NetworkPolicy"),
+    Kind("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"),
+    Kind("v1", "ResourceQuota"),
+    Kind("v1", "ConfigMap"),
+    Kind("v1", "Secret"),
+    Kind(_RBAC, "RoleBinding"),
+    Kind(_RBAC, "Role"),
+    Kind("v1", "ServiceAccount"),
+)
+"""Kinds of objects that installations have, in the order in which they are to go: what calls the control plane before the control plane."""
+DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+
+
+async def installed(objects: Objects, selector: str, namespaces: Sequence[str] | None = None, kinds: Sequence[Kind] = ()) -> list[Plain]:
+    """Returns the objects that labels select, in the order in which they are to go. `namespaces`: only of these, None for all; what is in
+    none is always looked at. `kinds` are looked at too, after the others.
+
+    What a controller has made is left out: it goes with what it was made for.
+    """
+    found: list[Plain] = []
+    for kind in (*CLUSTER_KINDS, *(NAMESPACED_KINDS if namespaces is None else ()), *kinds):
+        found += await objects.list(kind, selector)
+    if namespaces is not None:
+        for kind in NAMESPACED_KINDS:
+            for namespace in namespaces:
+                found += await objects.list(kind, selector, namespace)
+    return [plain for plain in found if not plain["metadata"].get("ownerReferences")]
+
+
+async def prune(objects: Objects, selector: str, keep: Collection[Key], namespaces: Sequence[str] | None = None) -> list[Key]:
+    """Deletes the objects that labels select and that are not to be kept; returns which they were. Definitions are never deleted, nor what says
+    that it is not to be."""
+    gone = []
+    for plain in await installed(objects, selector, namespaces):
+        key = key_of(plain)
+        if key not in keep and plain["metadata"]["labels"].get(NOT_PRUNED) != "true" and await objects.delete(key):
+            gone.append(key)
+    return gone

@@ -8,6 +8,7 @@ from deploy.chart.chart import Plain, read_chart
 from deploy.chart.render import render
 from deploy.crd.definitions import definitions
 from deploy.operator.json_schema import json_schema
+from deploy.operator_roles import operator_roles
 from deploy.rbac import roles
 from webhook.profile.templates import default_templates
 from webhook.template import go_yaml
@@ -28,6 +29,7 @@ def generated() -> Iterator[tuple[str, str]]:
     """Yields the path in this package and the text of every generated file."""
     yield "charts/base/files/definitions.yaml", "\n---\n".join(go_yaml.dump(d).rstrip("\n") for d in definitions()) + "\n"
     yield "charts/istiod/files/rules.yaml", _NOTE + go_yaml.dump(roles())
+    yield "charts/istio-operator/files/rules.yaml", _NOTE + go_yaml.dump(operator_roles())
     yield "profiles/istiooperator.schema.json", json_schema()
     for name, text in default_templates().items():
         yield f"charts/istiod/files/injection/{name}.yaml", text

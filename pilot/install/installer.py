@@ -81,7 +81,7 @@ class Installer:
     async def install(self, plan: Plan, keep: frozenset[Key] = frozenset()) -> Outcome:
         """Applies a plan, waits for it, and prunes. What `keep` names is not pruned. KubeError where namespaces cannot be made."""
         takes_default = await self._takes_default(plan)
-        plan = await self._prepared(plan, takes_default)
+        plan = await self.prepared(plan)
         await self._make_namespaces(plan)
         failures = await self._run(plan)
         if failures:
@@ -111,10 +111,12 @@ class Installer:
         there = await injectors(self._objects)
         return all(revision_of(plain) == plan.owner.revision for plain in there)
 
-    async def _prepared(self, plan: Plan, takes_default: bool) -> Plan:
-        """Returns the plan with what the control plane has changed of its own webhooks, so that it is not undone."""
-        has_tag = takes_default and any(tag_of(plain) == DEFAULT for plain in await injectors(self._objects))
+    async def prepared(self, plan: Plan) -> Plan:
+        """Returns the plan with what has become of webhooks since, so that it is not undone: the control plane makes those of validation strict,
+        and the tag `default` takes the place of the revision of that name."""
         steps = []
+        has_injectors = any(is_injector(plain) for step in plan.steps for plain in step.objects)
+        has_tag = has_injectors and any(tag_of(plain) == DEFAULT for plain in await injectors(self._objects))
         for step in plan.steps:
             objects = []
             for plain in step.objects:
@@ -145,7 +147,7 @@ class Installer:
         async def run(step: Step) -> Failure | None:
             before = [await ended[other.title] for other in plan.waits_for(step)]
             broken = [failure.step for failure in before if failure is not None]
-            failure = Failure(step.title, f"it waits for {', '.join(broken)}") if broken else await self._install(step)
+            failure = Failure(step.title, f"it waits for {', '.join(broken)}") if broken else await self.install_step(step)
             ended[step.title].set_result(failure)
             return failure
 
@@ -157,7 +159,8 @@ class Installer:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _install(self, step: Step) -> Failure | None:
+    async def install_step(self, step: Step) -> Failure | None:
+        """Applies the objects of one step, and waits until they have come up; returns why they have not."""
         begun = asyncio.get_running_loop().time()
         total = len(step.objects)
         waiting: dict[Key, Plain] = {}

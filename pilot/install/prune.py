@@ -29,7 +29,6 @@ NAMESPACED_KINDS = (
     Kind("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"),
     Kind("v1", "ResourceQuota"),
     Kind("v1", "ConfigMap"),
-    Kind("v1", "Secret"),
     Kind(_RBAC, "RoleBinding"),
     Kind(_RBAC, "Role"),
     Kind("v1", "ServiceAccount"),

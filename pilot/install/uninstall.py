@@ -29,8 +29,8 @@ class Leaving(NamedTuple):
 async def leaving_of_revision(objects: Objects, revision: str) -> Leaving:
     """Returns what goes with a revision: everything of it but what all revisions share, and the tags that would point nowhere."""
     found = await installed(objects, f"{COMPONENT},{REVISION}={revision}")
-    found = [plain for plain in found if not _is_shared(plain)]
-    warnings = [*_tags(found), *await _proxies(objects, revision), *_gateways(found)]
+    found = [plain for plain in found if not is_shared(plain)]
+    warnings = [*_tags(found), *await proxies_of(objects, revision), *_gateways(found)]
     return Leaving(tuple(found), tuple(warnings))
 
 
@@ -39,8 +39,8 @@ async def leaving_of_owner(objects: Objects, owner: Owner, namespaces: Sequence[
     found = await installed(objects, owner.selector(), namespaces)
     tags = await installed(objects, f"{TAG},{REVISION}={owner.revision}", namespaces) if any(map(is_injector, found)) else []
     there = {key_of(plain) for plain in found}
-    found = [plain for plain in found if not _is_shared(plain)] + [plain for plain in tags if key_of(plain) not in there]
-    proxies = await _proxies(objects, owner.revision) if any(_component(plain) == "Pilot" for plain in found) else []
+    found = [plain for plain in found if not is_shared(plain)] + [plain for plain in tags if key_of(plain) not in there]
+    proxies = await proxies_of(objects, owner.revision) if any(_component(plain) == "Pilot" for plain in found) else []
     return Leaving(tuple(found), (*_tags(found), *proxies, *_gateways(found)))
 
 
@@ -63,7 +63,7 @@ def _component(plain: Plain) -> str:
     return str(plain["metadata"]["labels"].get(COMPONENT, ""))
 
 
-def _is_shared(plain: Plain) -> bool:
+def is_shared(plain: Plain) -> bool:
     """Returns whether all revisions share an object; webhooks that nobody would answer must go."""
     return _component(plain) == _BASE and not plain["kind"].endswith("WebhookConfiguration")
 
@@ -78,7 +78,7 @@ def _gateways(found: Sequence[Plain]) -> list[str]:
     return [f"gateways go: {', '.join(names)}"] if names else []
 
 
-async def _proxies(objects: Objects, revision: str) -> list[str]:
+async def proxies_of(objects: Objects, revision: str) -> list[str]:
     """Returns a warning where pods have proxies of a revision; gateways of the installation itself do not count."""
     pods = [pod for pod in await objects.list(POD) if _injected_by(pod) == revision and COMPONENT not in (pod["metadata"].get("labels") or {})]
     if not pods:

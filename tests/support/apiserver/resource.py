@@ -55,6 +55,7 @@ BUILT_IN = (
     _in_namespace("", "v1", "configmaps", "ConfigMap", short_names=("cm",)),
     _in_namespace("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",)),
     _in_namespace("", "v1", "events", "Event", short_names=("ev",)),
+    _in_namespace("", "v1", "resourcequotas", "ResourceQuota", status=True, short_names=("quota",)),
     _in_namespace("apps", "v1", "deployments", "Deployment", status=True, scale=True, short_names=("deploy",)),
     _in_namespace("apps", "v1", "replicasets", "ReplicaSet", status=True, scale=True, short_names=("rs",)),
     _in_namespace("apps", "v1", "statefulsets", "StatefulSet", status=True, scale=True, short_names=("sts",)),

@@ -1,0 +1,121 @@
+"""All IstioOperators that are watched: a worker for each, and the objects that they installed followed."""
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from pilot.install.installer import Waits
+from pilot.install.labels import OWNER, OWNER_NAMESPACE
+from pilot.kube.client import Client
+from pilot.kube.errors import KubeError
+from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.objects import Key, Plain, Retry
+from pilot.kube.tasks import end_tasks
+from pilot.kube.wire import Change, Name
+from pilot.lib.log import scope
+from pilot.operator.custom import KIND, Custom, read_custom
+from pilot.operator.drift import NotedObjects, followers
+from pilot.operator.metrics import OperatorMetrics
+from pilot.operator.parts import Parts
+from pilot.operator.worker import Worker
+
+MANAGER = "istio-operator"
+_log = scope("operator")
+
+
+class Controller:
+    """Looks after the IstioOperators of namespaces, None for all, and of a revision, "" for all. `ready` is set once it has seen all of them."""
+
+    def __init__(
+        self, client: Client, namespaces: Sequence[str] | None, revision: str, waits: Waits, pace: Pace, choose: random.Random,
+        metrics: OperatorMetrics, retry: Retry = Retry(),  # noqa: B008
+    ) -> None:  # fmt: skip
+        self.ready = False
+        self._client, self._pace = client, pace
+        self._objects = NotedObjects(client, MANAGER, choose, retry)
+        self._parts = Parts(self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept)
+        self._workers: dict[Name, Worker] = {}
+        self._tasks: dict[Name, asyncio.Task[None]] = {}
+
+    @property
+    def objects(self) -> NotedObjects:
+        """Returns the objects of the API server."""
+        return self._objects
+
+    async def run(self) -> None:
+        """Looks after them until it is cancelled."""
+        following: list[asyncio.Task[None]] = []
+        try:
+            customs = [self._custom_follower(namespace) for namespace in self._namespaces()]
+            following += [asyncio.create_task(follower.run(), name="follow IstioOperators") for follower in customs]
+            for follower in customs:
+                await follower.synced.wait()
+            self.ready = True
+            objects = await self._object_followers()
+            following += [asyncio.create_task(follower.run(), name="follow installed objects") for follower in objects]
+            await asyncio.gather(*following)
+        finally:
+            self.ready = False
+            await end_tasks(*following, *self._tasks.values())
+            self._tasks.clear()
+            self._workers.clear()
+
+    def _namespaces(self) -> Sequence[str]:
+        return [""] if self._parts.namespaces is None else self._parts.namespaces
+
+    def _custom_follower(self, namespace: str) -> Follower:
+        place = f"/namespaces/{namespace}" if namespace else ""
+        return Follower(
+            self._client, Collection(f"/apis/{KIND.api_version}{place}/istiooperators"), self._receive, self._pace, self._parts.choose
+        )
+
+    async def _object_followers(self) -> list[Follower]:
+        wait = 0.0
+        while True:
+            try:
+                return await followers(self._objects, self._client, self._parts.namespaces, self._changed, self._pace, self._parts.choose)
+            except KubeError as error:
+                _log.warning("what kinds there are cannot be asked: %s", error)
+                wait = min(max(2 * wait, self._pace.backoff.first), self._pace.backoff.longest)
+                await asyncio.sleep(wait)
+
+    # -- IstioOperators ------------------------------------------------------------------------------------------------
+
+    async def _receive(self, changes: Sequence[Change]) -> None:
+        for name, raw in changes:
+            if raw is None:
+                await self._forget(name)
+            else:
+                self._see(name, read_custom(raw))
+        self._parts.metrics.customs.set(len(self._workers))
+
+    def _see(self, name: Name, custom: Custom) -> None:
+        worker = self._workers.get(name)
+        if worker is not None:
+            worker.saw(custom)
+            return
+        worker = self._workers[name] = Worker(self._parts, custom)
+        self._tasks[name] = asyncio.create_task(worker.run(), name=f"look after {custom.key}")
+
+    async def _forget(self, name: Name) -> None:
+        self._workers.pop(name, None)
+        await end_tasks(self._tasks.pop(name, None))
+
+    def _kept(self, of: Key) -> frozenset[Key]:
+        """Returns the objects that other IstioOperators want."""
+        return frozenset().union(*(worker.wanted for name, worker in self._workers.items() if (name.namespace, name.name) != (of.namespace, of.name)))
+
+    # -- objects -------------------------------------------------------------------------------------------------------
+
+    def _changed(self, key: Key, plain: Plain | None) -> None:
+        """Tells those whose object has changed: its owner, or where it is gone or says another owner, all that want it."""
+        if plain is None:
+            self._objects.seen.pop(key, None)
+        elif self._objects.is_known(key, plain):
+            return
+        wanting = [worker for worker in self._workers.values() if key in worker.wanted]
+        labels = (plain or {}).get("metadata", {}).get("labels") or {}
+        owner = self._workers.get(Name(labels.get(OWNER_NAMESPACE, ""), labels.get(OWNER, "")))
+        for worker in [owner] if owner in wanting and owner is not None else wanting:
+            worker.drifted(key)

@@ -1,0 +1,61 @@
+"""One IstioOperator as an API server has it."""
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from deploy.operator.tree import at
+from pilot.kube.objects import Key, Kind
+
+Plain = dict[str, Any]
+KIND = Kind("install.istio.io/v1alpha1", "IstioOperator")
+FINALIZER = "istio-finalizer.install.istio.io"
+IGNORE = "install.istio.io/ignoreReconcile"
+
+
+class Custom(NamedTuple):
+    """`generation` counts the changes of its specification; `plain` is all of it."""
+
+    namespace: str
+    name: str
+    generation: int
+    leaving: bool
+    plain: Plain
+
+    @property
+    def key(self) -> Key:
+        """Returns which object it is."""
+        return Key(KIND, self.namespace, self.name)
+
+    @property
+    def revision(self) -> str:
+        """Returns the revision that it installs, "" for none."""
+        return str(at(self.plain, "spec.revision") or "")
+
+    @property
+    def finalizers(self) -> list[str]:
+        """Returns what must happen before it can go."""
+        return list(self.plain["metadata"].get("finalizers") or ())
+
+    def is_for(self, revision: str) -> bool:
+        """Returns whether an operator of a revision, "" for any, looks after it."""
+        return (not revision or revision == self.revision) and (self.plain["metadata"].get("annotations") or {}).get(IGNORE) != "true"
+
+    def settings(self) -> Plain:
+        """Returns what it says, as a file would."""
+        spec: Any = self.plain.get("spec")
+        metadata = {"name": self.name, "namespace": self.namespace}
+        return {"apiVersion": KIND.api_version, "kind": KIND.name, "metadata": metadata, "spec": {} if spec is None else spec}
+
+
+def custom_of(plain: Plain) -> Custom:
+    """Returns the IstioOperator of an object."""
+    metadata = plain["metadata"]
+    leaving = bool(metadata.get("deletionTimestamp"))
+    return Custom(metadata.get("namespace", ""), metadata["name"], metadata.get("generation") or 0, leaving, plain)
+
+
+def read_custom(raw: bytes) -> Custom:
+    """Returns the IstioOperator of a JSON text."""
+    return custom_of(msgspec.json.decode(raw))

@@ -1,0 +1,25 @@
+"""What all IstioOperators of one operator share."""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pilot.install.installer import Waits
+from pilot.kube.backoff import Backoff
+from pilot.kube.objects import Key
+from pilot.operator.drift import NotedObjects
+from pilot.operator.metrics import OperatorMetrics
+
+
+class Parts(NamedTuple):
+    """`namespaces` are those that are watched, None for all; `kept` returns the objects that other IstioOperators than one want."""
+
+    objects: NotedObjects
+    namespaces: Sequence[str] | None
+    revision: str
+    waits: Waits
+    backoff: Backoff
+    choose: random.Random
+    metrics: OperatorMetrics
+    kept: Callable[[Key], frozenset[Key]]

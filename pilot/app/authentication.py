@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ca.service import Authenticate as AuthenticateRequest
-from ca.service import Refused
+from ca.service import Impersonate, Refused, refuse_impersonation
 from pilot.serve.authn.chain import Authenticator, Authenticators, identify_by_certificate
 from pilot.serve.authn.key_file import KeyFile
+from pilot.serve.authn.node_proxies import NodeProxies
 from pilot.serve.authn.oidc import OidcTokens, Provider, parse_jwt_rule
 from pilot.serve.authn.service_account import Reviewer, ServiceAccountTokens
 from pilot.serve.identity import Authenticate, IdentityError, Meet, nobody
@@ -63,3 +64,17 @@ def for_certificates(meet: Meet, authenticate: Authenticate) -> AuthenticateRequ
         return identities
 
     return identify
+
+
+def for_impersonation(meet: Meet, proxies: NodeProxies | None) -> Impersonate:
+    """Returns who may have the certificates of others: proxies of a node, where there are any."""
+    if proxies is None:
+        return refuse_impersonation
+
+    async def check(context: Any, asked: str) -> None:
+        try:
+            await proxies.check(meet(context), asked)
+        except IdentityError as error:
+            raise Refused(str(error)) from error
+
+    return check

@@ -6,14 +6,16 @@ from types import MappingProxyType
 
 from ca.rotation import Store
 from ca.service import CertificateService
-from pilot.app.authentication import Entrance, find_reviewers, for_certificates, make_authenticate
+from pilot.app.authentication import Entrance, find_reviewers, for_certificates, for_impersonation, make_authenticate, own_names
 from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.part import Part
 from pilot.app.ports import GrpcServices, SecurePort
 from pilot.app.server_certificate import PortCertificate, dns_names
 from pilot.lib.metrics import Metrics
 from pilot.model.config.mesh_config import MeshConfig
-from pilot.serve.authn.service_account import Reviewer
+from pilot.model.inputs import Mesh
+from pilot.serve.authn.node_proxies import NodeProxies
+from pilot.serve.authn.service_account import Reviewer, ServiceAccountTokens
 from pilot.serve.identity import Authorize, nobody, plain_caller, unchecked, verified_identity
 from pilot.serve.server import make_server
 from pilot.serve.tls.context import parse_rules
@@ -22,11 +24,11 @@ from pilot.settings import Settings
 
 
 class Security:
-    """`authority` is None where it is switched off. `mesh_config` returns the one of now. `servers` review tokens, by names of clusters, and
-    `kept` returns where a self-signed root is kept, where there are API servers. FlagError where settings cannot be understood."""
+    """`authority` is None where it is switched off. `mesh_config` returns the one of now, `db` has the Pods. `servers` review tokens, by names of
+    clusters, and `kept` returns where a self-signed root is kept, where there are API servers. FlagError where settings cannot be understood."""
 
     def __init__(
-        self, settings: Settings, mesh_config: Callable[[], MeshConfig], aliases: Mapping[str, str], metrics: Metrics,
+        self, settings: Settings, mesh_config: Callable[[], MeshConfig], aliases: Mapping[str, str], metrics: Metrics, db: Mesh,
         servers: Mapping[str, Reviewer] = MappingProxyType({}), kept: Callable[[], Store] | None = None,
     ) -> None:  # fmt: skip
         self._settings, self._mesh_config, self._metrics = settings, mesh_config, metrics
@@ -36,6 +38,7 @@ class Security:
         self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.authority)
         reviewers = find_reviewers(settings.authentication, settings.mesh.registry.cluster_id, aliases, servers)
         known = make_authenticate(settings.authentication, reviewers, self.trust_domain)
+        self._node_proxies = _node_proxies(settings, reviewers, aliases, self.trust_domain, db)
         self.plain = Entrance(plain_caller, known if settings.authentication.plaintext else nobody)
         self.secure = Entrance(self._front.meet, known)
 
@@ -65,7 +68,8 @@ class Security:
         chosen = self.secure if self._settings.secure_port.address else self.plain
         if self.authority is None or entrance is not chosen:
             return None
-        return CertificateService(self.authority.sign, for_certificates(*entrance), self._metrics)
+        impersonate = for_impersonation(entrance.meet, self._node_proxies)
+        return CertificateService(self.authority.sign, for_certificates(*entrance), self._metrics, impersonate)
 
     def make_port(self, services: GrpcServices) -> SecurePort:
         """Returns the port with TLS."""
@@ -76,3 +80,14 @@ class Security:
     def _dns_names(self) -> tuple[str, ...]:
         settings = self._settings
         return dns_names(self._mesh_config(), settings.mesh.registry.namespace, settings.ingest.revision, settings.secure_port.custom_hosts)
+
+
+def _node_proxies(
+    settings: Settings, reviewers: Mapping[str, Reviewer], aliases: Mapping[str, str], trust_domain: Callable[[], str], db: Mesh
+) -> NodeProxies | None:
+    """Returns the proxies of nodes, which are told by their tokens; None where the settings name no accounts of theirs, or nobody reviews tokens."""
+    accounts, own = settings.authority.node_accounts, settings.mesh.registry.cluster_id
+    if not accounts or not settings.authentication.enabled:
+        return None
+    tokens = ServiceAccountTokens(reviewers, settings.authentication.token_audiences, trust_domain)
+    return NodeProxies(accounts, tokens, db, {**aliases, **dict.fromkeys(own_names(own, aliases), own)})

@@ -10,8 +10,3 @@ from pilot.debug.sources import Sources
 def mcsz(sources: Sources, query: Query) -> Any:
     """Returns None: ServiceImports and ServiceExports are not read."""
     return
-
-
-def ambientz(sources: Sources, query: Query) -> Any:
-    """Returns no workloads, services and policies: ztunnels and waypoints are not served."""
-    return {"workloads": None, "services": None, "policies": None}

@@ -14,8 +14,9 @@ from google.protobuf import any_pb2, json_format
 from pilot.debug.page import Later, Query, asked_connection
 from pilot.debug.sources import Connection, Sources, WatchedType
 from pilot.derive import UNSET
-from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME, find_type
 from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType
 from pilot.translate.profile import plan
 from pilot.translate.profile.plan import Group
 from pilot.translate.resource import Resource
@@ -25,9 +26,10 @@ Plain = dict[str, Any]
 
 
 def config_dump(sources: Sources, query: Query) -> Any:
-    """Returns all that proxyID watches, endpoints only with include_eds; with `types` (cds,lds …) those resources alone, as a list."""
+    """Returns all that proxyID watches, endpoints only with include_eds; with `types` (cds,lds …) those resources alone, as a list; so it is
+    for a ztunnel, whose workloads and services they are."""
     connection = asked_connection(sources, query)
-    if types := query.get("types"):
+    if types := query.get("types") or ("wds" if connection.proxy.type is NodeType.ZTUNNEL else ""):
         return typed_dump(sources, connection, types.split(","))
     resources = {name: resources_of(sources, connection, BY_SHORT_NAME[name]) for name in ("cds", "eds", "lds", "rds", "sds", "ecds")}
     version, with_endpoints = sources.fleet.version, "include_eds" in query
@@ -56,11 +58,13 @@ def resources_of(sources: Sources, connection: Connection, type_url: str) -> lis
     if watch is None:
         return []
     found: dict[str, Resource] = {}
-    for group in plan(sources.db, connection.proxy_key).groups_of(type_url, asked_names(watch)) or ():
+    wildcard = "*" in watch.names
+    for group in plan(sources.db, connection.proxy_key).groups_of(type_url, asked_names(watch), wildcard) or ():
         for resource in group_resources(sources.db, group):
             found.setdefault(resource.name, resource)
-    names = watch.names
-    return list(found.values()) if "*" in names else [resource for name, resource in found.items() if name in names]
+    if wildcard or find_type(type_url).has_aliases:
+        return list(found.values())
+    return [resource for name, resource in found.items() if name in watch.names]
 
 
 def asked_names(watch: WatchedType) -> frozenset[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from pilot.debug import (
     absent,
+    ambient,
     authz,
     caches,
     config_dump,
@@ -71,7 +72,7 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
         Page("/debug/networkz", "Gateways between networks", registry.networkz),
         Page("/debug/clusterz", "Clusters whose services are known", registry.clusterz),
         Page("/debug/mcsz", "Services of several clusters (MCS): none", absent.mcsz),
-        Page("/debug/ambientz", "What ztunnels are told: nothing", absent.ambientz),
+        Page("/debug/ambientz", "What ztunnels are told", ambient.ambientz, ("pretty",)),
     ),
     "This process": (
         Page("/debug/cachez", "Which serialized resources are kept, and how much they take", caches.cachez, ("sizes=true", "clear=true")),

@@ -64,6 +64,10 @@ class AuthoritySettings:
         "", "Folder in which a self-signed root (ca-cert.pem, ca-key.pem) is kept without Kubernetes; empty: every start makes another one.",
         flag="caDir", env="PILOT_SELF_SIGNED_CA_DIR",
     )
+    node_accounts: tuple[str, ...] = setting(
+        (), "Service accounts, NAMESPACE/NAME, of proxies that may ask for the certificates of what runs on their node.",
+        env="CA_TRUSTED_NODE_ACCOUNTS",
+    )
     default_ttl: Duration = setting(parse_duration("24h"), "Life of a certificate whose request asks for none.", env="DEFAULT_WORKLOAD_CERT_TTL")
     longest_ttl: Duration = setting(parse_duration("2160h"), "Longest life that a request may ask for.", env="MAX_WORKLOAD_CERT_TTL")
     root_ttl: Duration = setting(parse_duration("87600h"), "Life of a self-signed root.", env="CITADEL_SELF_SIGNED_CA_CERT_TTL")

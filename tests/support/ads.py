@@ -73,8 +73,9 @@ class Server:
         settings: ServeSettings = DEFAULT_SETTINGS,
         plan: Derived[[str], Plan] = plan,
         authenticate: Authenticate = nobody,
+        mesh: Mesh | None = None,
     ) -> None:
-        self.db, self.metrics = Mesh(), Metrics()
+        self.db, self.metrics = Mesh() if mesh is None else mesh, Metrics()
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
         self.pusher = Pusher(self.discovery, self.metrics, limits)
         self.ads = Ads(self.discovery, self.pusher, self.metrics, Admission(rate), {"alias": "Kubernetes"}, stream_limits, authenticate)

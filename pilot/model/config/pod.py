@@ -48,7 +48,7 @@ class OwnerReference(Lenient, frozen=True):
 
 
 class Pod(Lenient, frozen=True):
-    """A Pod has the fields of its spec, its `status`, and the last three of its metadata."""
+    """A Pod has the fields of its spec, its `status`, and the last four of its metadata."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -58,6 +58,7 @@ class Pod(Lenient, frozen=True):
     subdomain: str = ""
     host_network: bool = False
     status: PodStatus = PodStatus()
+    uid: str = ""
     deletion_timestamp: str = ""
     generate_name: str = ""
     owner_references: tuple[OwnerReference, ...] = ()
@@ -66,4 +67,4 @@ class Pod(Lenient, frozen=True):
 def metadata_of_pod(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the fields of the whole object's metadata that `Pod` takes."""
     metadata = plain["metadata"]
-    return {field: metadata[field] for field in ("deletionTimestamp", "generateName", "ownerReferences") if metadata.get(field) is not None}
+    return {field: metadata[field] for field in ("uid", "deletionTimestamp", "generateName", "ownerReferences") if metadata.get(field) is not None}

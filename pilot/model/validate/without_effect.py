@@ -33,7 +33,7 @@ def _fields(reason: str, *names: str) -> dict[str, str]:
 # By struct: the fields, and what is to be said of each
 WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
     MeshConfig: {
-        **_fields(_UNSUPPORTED, "hbone_idle_timeout", "service_scope_configs", "ca"),
+        **_fields(_UNSUPPORTED, "hbone_idle_timeout", "ca"),
         **_fields(_UNSUPPORTED, "ingress_class", "ingress_service", "ingress_controller_mode", "ingress_selector"),
         **_fields(_INJECTION, "enable_prometheus_merge"),
         **_fields(_DEPRECATED, "certificates", "verify_certificate_at_client"),

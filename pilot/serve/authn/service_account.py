@@ -36,6 +36,10 @@ class ServiceAccountTokens:
 
     async def identify(self, caller: Caller) -> Sequence[str]:
         """Returns the identity of the service account whose token the caller brings. IdentityError where it brings none that is accepted."""
+        return (service_account_identity((await self.review(caller)).username, self._trust_domain()),)
+
+    async def review(self, caller: Caller) -> Review:
+        """Returns what the reviewer of the caller's cluster says of its token, which is a service account's; IdentityError likewise."""
         if not caller.token:
             raise IdentityError("no bearer token was brought")
         cluster = caller.header("clusterid")
@@ -45,7 +49,7 @@ class ServiceAccountTokens:
         review = await reviewer(caller.token, self._audiences)
         if GROUP not in review.groups:
             raise IdentityError(f"{review.username!r} is no service account: it is not in the group {GROUP}")
-        return (service_account_identity(review.username, self._trust_domain()),)
+        return review
 
 
 def service_account_identity(username: str, trust_domain: str) -> str:

@@ -19,9 +19,8 @@ def ztunnel_plan(db: Mesh, node_id: str) -> Plan:
     """Returns the groups of one ztunnel. No node of its own."""
     proxy = find_proxy(db, node_id)
     place = (cluster_of(db, proxy), proxy.text("NODE_NAME"))
-    policies = (Group(authorizations, ()), Group(port_policies, ()), Group(strict_policy, ()), Group(waypoint_policies, ()))
     return Plan(
-        {**address_groups(db), AUTHORIZATION: policies, **companion_groups(db)},
+        {**address_groups(db), AUTHORIZATION: policy_groups(db), **companion_groups(db)},
         named=secret_groups(db, node_id),
         asked={ADDRESS: (NamedGroup(asked_addresses, place),), WORKLOAD: (NamedGroup(asked_workloads, place),)},
     )
@@ -33,3 +32,10 @@ def address_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
     if not db.settings.ambient.enabled:
         return {}
     return {ADDRESS: tuple(Group(one, ()) for one in ADDRESSES), WORKLOAD: tuple(Group(one, ()) for one in WORKLOADS)}
+
+
+@derived
+def policy_groups(db: Mesh) -> tuple[Group, ...]:
+    """Returns every policy that ztunnels enforce; nothing in a mesh that is not ambient."""
+    found = (Group(authorizations, ()), Group(port_policies, ()), Group(strict_policy, ()), Group(waypoint_policies, ()))
+    return found if db.settings.ambient.enabled else ()

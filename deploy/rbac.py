@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pilot.model.catalogue import CATALOGUE, Catalogue
 from pilot.model.kind import GATEWAY_API, plural_of
-from pilot.model.views.gateway_api.status.objects import KINDS
+from pilot.model.views.gateway_api.status.objects import AMBIENT_KINDS, KINDS
 
 Plain = dict[str, Any]
 
@@ -33,7 +33,7 @@ ANYWHERE = (
     Request(_ADMISSION, "validatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of validation"),
     *(
         Request(kind.group, resource, verbs, why)
-        for kind in KINDS
+        for kind in (*KINDS, *AMBIENT_KINDS)
         for resource, verbs, why in (
             (plural_of(kind), ("get",), "the status that an object has"),
             (f"{plural_of(kind)}/status", ("patch",), "what becomes of an object, for its author"),

@@ -13,13 +13,13 @@ from pilot.kube.tasks import end_tasks
 from pilot.model.config.object import Object, RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GroupKind
-from pilot.model.views.gateway_api.status.objects import GATEWAY_CLASS, INGRESS, KINDS
+from pilot.model.views.gateway_api.status.objects import AMBIENT_KINDS, GATEWAY_CLASS, INGRESS, KINDS
 from pilot.settings import Settings
 from pilot.writers.default_classes import DefaultClasses
 from pilot.writers.revision_tags import DEFAULT, RevisionTags
 from pilot.writers.statuses import Statuses
 
-STATUS_LEASE, INGRESS_LOCK = "istio-gateway-status-leader", "istio-leader"
+STATUS_LEASE, INGRESS_LOCK, AMBIENT_LEASE = "istio-gateway-status-leader", "istio-leader", "istio-status-leader"
 Lead = Callable[[], Awaitable[None]]
 
 
@@ -35,6 +35,8 @@ class GatewayWriters:
         status = enabled and settings.kubernetes.gateway_status
         self._statuses = self._make_statuses(tuple(kind for kind in KINDS if kind != INGRESS), self.is_ours) if status else None
         self._of_ingresses = self._make_statuses((INGRESS,), lambda row: True)
+        ambient = settings.mesh.ambient
+        self._of_ambient = self._make_statuses(AMBIENT_KINDS, self.is_ours) if ambient.enabled and ambient.status else None
         makes = enabled and settings.kubernetes.gateway_classes
         self._classes = DefaultClasses(self._client, db, self._path_of_class, self._pace.backoff, choose) if makes else None
         self._tasks: list[asyncio.Task[None]] = []
@@ -53,8 +55,9 @@ class GatewayWriters:
 
     async def start(self) -> None:
         """Begins to follow the tags of revisions, and to make classes."""
-        if self._statuses is not None:
-            self.tags.on_change.append(self._statuses.looked_again)
+        for statuses in (self._statuses, self._of_ambient):
+            if statuses is not None:
+                self.tags.on_change.append(statuses.looked_again)
         await self.tags.start()
         if self._classes is not None:
             self._source.on_follow.append(self._followed)
@@ -70,17 +73,19 @@ class GatewayWriters:
         tables = {table for table, _, _ in commit.edits}
         if self._classes is not None and "gateway_classes" in tables:
             self._classes.changed()
-        for statuses in (self._statuses, self._of_ingresses):
+        for statuses in (self._statuses, self._of_ingresses, self._of_ambient):
             if statuses is not None:
                 statuses.committed(commit.hit, commit.edits)
-        if self._statuses is not None and "namespaces" in tables:
-            self._statuses.looked_again()
+                if statuses is not self._of_ingresses and "namespaces" in tables:
+                    statuses.looked_again()
 
     def matters(self) -> Iterator[tuple[str, Lead]]:
         """Yields the name of each Lease, and what its holder does."""
         yield INGRESS_LOCK, self._of_ingresses.run
         if self._statuses is not None:
             yield f"{STATUS_LEASE}-{self._revision}", self._after_tags(self._statuses.run)
+        if self._of_ambient is not None:
+            yield AMBIENT_LEASE, self._after_tags(self._of_ambient.run)
 
     def _after_tags(self, lead: Lead) -> Lead:
         """Returns what begins once the tags are known, by which revisions tell objects apart."""

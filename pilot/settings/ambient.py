@@ -14,6 +14,7 @@ class AmbientSettings:
     enabled: bool = setting(False, "Serve ztunnels and waypoints, and let other proxies speak HBONE.", env="PILOT_ENABLE_AMBIENT")
     waypoints: bool = setting(True, "Serve waypoints, where the mesh is ambient.", env="PILOT_ENABLE_AMBIENT_WAYPOINTS")
     multi_network: bool = setting(False, "Reach workloads of other networks through tunnels in tunnels.", env="AMBIENT_ENABLE_MULTI_NETWORK")
+    status: bool = setting(True, "Tell services and policies in their status who serves and enforces them.", env="AMBIENT_ENABLE_STATUS")
     allow_waypoints: bool = setting(
         False, "Workloads let the waypoints in that they or their services use, without a policy that says so.",
         env="PILOT_AUTO_ALLOW_WAYPOINT_POLICY",

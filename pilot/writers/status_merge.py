@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pilot.model.kind import GATEWAY_API
+from pilot.model.views.ambient.conditions import TYPES
 from pilot.model.views.gateway_api.status.policies import MOST_ANCESTORS
 
 Plain = dict[str, Any]
-OURS = frozenset({"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "SupportedVersion", "InsecureFrontendValidationMode", "Refused"})
+OURS = frozenset({"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "SupportedVersion", "InsecureFrontendValidationMode", "Refused"}) | TYPES
 """Types of conditions that are ours alone: one that does not hold any more goes."""
 _ENTRIES = {"parents": "parentRef", "ancestors": "ancestorRef"}
 _MOST = {"ancestors": MOST_ANCESTORS}

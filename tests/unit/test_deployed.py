@@ -129,7 +129,8 @@ async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_t
     followed = {(r.group, r.resource) for r in read() if r in rows}
     seldom = {("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews"), ("networking.istio.io", "workloadentries"),
               ("networking.istio.io", "workloadentries/status"), ("networking.istio.io", "workloadgroups"),
-              ("coordination.k8s.io", "leases"), ("networking.k8s.io", "ingresses/status")}  # fmt: skip
+              ("coordination.k8s.io", "leases"), ("networking.k8s.io", "ingresses/status"),
+              ("", "services/status"), ("security.istio.io", "authorizationpolicies/status")}  # fmt: skip
     asked = {(group, resource) for group, resource, _ in used(server)}
     assert {(r.group, r.resource) for r in rows} - asked <= seldom
     assert followed <= asked

@@ -1,4 +1,4 @@
-"""Objects of the Gateway API: what their status says is wrong with them."""
+"""Objects that have a status of ours: what it says is wrong with them."""
 from __future__ import annotations
 
 import re
@@ -10,9 +10,11 @@ from pilot.model.condition import Condition
 from pilot.model.config.gateway_api.reference import ParentReference
 from pilot.model.inputs import Mesh
 from pilot.model.problem import ObjectRef, Problem, Severity
+from pilot.model.views.ambient.conditions import WAYPOINT_BOUND
 from pilot.model.views.gateway_api.listeners import ROUTES
 from pilot.model.views.gateway_api.status.gateways import GatewayStatus
 from pilot.model.views.gateway_api.status.objects import (
+    ObjectConditions,
     PolicyStatus,
     RouteStatus,
     Status,
@@ -54,6 +56,8 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Foun
         for n, listener in enumerate(status.listeners):
             yield from _wrong(f"spec.listeners[{n}]", listener.conditions)
         yield from _wrong("spec", status.conditions)
+    elif isinstance(status, ObjectConditions):
+        yield from (("metadata.labels", c) for c in status.conditions if c.type == WAYPOINT_BOUND and not c.status)
     elif isinstance(status, RouteStatus):
         for parent in status.parents:
             for condition in _false(parent.conditions):

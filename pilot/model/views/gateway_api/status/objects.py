@@ -1,15 +1,17 @@
-"""Every object that is told in its status what becomes of it: those of the Gateway API, and Ingresses."""
+"""Every object that is told in its status what becomes of it: those of the Gateway API, Ingresses, and in an ambient mesh those that use
+waypoints or are enforced by ztunnels."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pilot.derive import derived
 from pilot.model.condition import Condition
-from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.inputs import Mesh
-from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, GroupKind
+from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, NETWORKING, SECURITY, GroupKind
 from pilot.model.problem import ObjectRef
+from pilot.model.views.ambient.conditions import policy_conditions, service_conditions, service_entry_conditions, workload_entry_conditions
 from pilot.model.views.gateway_api.gateways import GATEWAY, LISTENER_SET
 from pilot.model.views.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE, TLS_ROUTE
 from pilot.model.views.gateway_api.route_objects import RouteKey
@@ -17,6 +19,7 @@ from pilot.model.views.gateway_api.status.gateways import GatewayStatus, class_s
 from pilot.model.views.gateway_api.status.policies import AncestorStatus, backend_tls_status, traffic_policy_status
 from pilot.model.views.gateway_api.status.routes import ParentStatus, route_status
 from pilot.model.views.ingress.status import ingress_status
+from pilot.model.views.kinds.authorization_policies import authorization_policies
 from pilot.model.views.kinds.backend_tls_policies import backend_tls_policies
 from pilot.model.views.kinds.backend_traffic_policies import backend_traffic_policies
 from pilot.model.views.kinds.gateway_classes import gateway_classes
@@ -25,13 +28,37 @@ from pilot.model.views.kinds.http_routes import http_routes
 from pilot.model.views.kinds.ingresses import ingresses
 from pilot.model.views.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.model.views.kinds.listener_sets import listener_sets
+from pilot.model.views.kinds.service_entries import service_entries
+from pilot.model.views.kinds.services import services
 from pilot.model.views.kinds.tcp_routes import tcp_routes
 from pilot.model.views.kinds.tls_routes import tls_routes
-from pilot.model.views.kinds.view import KindView
+from pilot.model.views.kinds.view import KindView, RegistryView
+from pilot.model.views.kinds.workload_entries import workload_entries
 
+SERVICE, SERVICE_ENTRY, WORKLOAD_ENTRY = GroupKind("", "Service"), GroupKind(NETWORKING, "ServiceEntry"), GroupKind(NETWORKING, "WorkloadEntry")
+AUTHORIZATION_POLICY = GroupKind(SECURITY, "AuthorizationPolicy")
 INGRESS = GroupKind("networking.k8s.io", "Ingress")
 GATEWAY_CLASS = GroupKind(GATEWAY_API, "GatewayClass")
 TLS_POLICY, TRAFFIC_POLICY = GroupKind(GATEWAY_API, "BackendTLSPolicy"), GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy")
+
+
+class Listed(Protocol):
+    """The objects of a kind, by name."""
+
+    def all_keys(self, db: Mesh) -> tuple[ObjectKey, ...]: ...
+    def get(self, db: Mesh, key: ObjectKey) -> Object[Any] | None: ...
+
+
+class OwnObjects(NamedTuple):
+    """The objects of the own cluster, of a kind that every cluster has its own of."""
+
+    of: RegistryView[Any]
+
+    def all_keys(self, db: Mesh) -> tuple[ObjectKey, ...]:
+        return tuple(key.object for key in self.of.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
+
+    def get(self, db: Mesh, key: ObjectKey) -> Object[Any] | None:
+        return self.of.get(db, RegistryKey(db.settings.registry.cluster_id, *key))
 
 
 class ClassStatus(NamedTuple):
@@ -52,13 +79,19 @@ class PolicyStatus(NamedTuple):
     ancestors: tuple[AncestorStatus, ...] = ()
 
 
+class ObjectConditions(NamedTuple):
+    """The conditions of an object of an ambient mesh."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
 class IngressStatus(NamedTuple):
     """The status of an Ingress: IP addresses and host names."""
 
     addresses: tuple[str, ...] = ()
 
 
-Status = ClassStatus | GatewayStatus | RouteStatus | PolicyStatus | IngressStatus
+Status = ClassStatus | GatewayStatus | RouteStatus | PolicyStatus | IngressStatus | ObjectConditions
 
 
 def _class(db: Mesh, key: ObjectKey) -> Status | None:
@@ -88,21 +121,39 @@ _STATUS: Mapping[GroupKind, tuple[KindView[Any], Callable[[Mesh, ObjectKey], Sta
     INGRESS: (ingresses, _ingress),
 }
 KINDS = tuple(_STATUS)
+_CONDITIONS: Mapping[GroupKind, tuple[Listed, Callable[[Mesh, ObjectKey], tuple[Condition, ...] | None]]] = {
+    SERVICE: (OwnObjects(services), lambda db, key: service_conditions(db, key)),
+    SERVICE_ENTRY: (service_entries, lambda db, key: service_entry_conditions(db, key)),
+    WORKLOAD_ENTRY: (OwnObjects(workload_entries), lambda db, key: workload_entry_conditions(db, key)),
+    AUTHORIZATION_POLICY: (authorization_policies, lambda db, key: policy_conditions(db, key)),
+}
+AMBIENT_KINDS = tuple(_CONDITIONS)
+"""Those whose conditions tell of waypoints and ztunnels."""
 
 
 @derived
 def objects_with_status(db: Mesh) -> tuple[ObjectRef, ...]:
-    """Returns every object that may have a status: none of the Gateway API where that is switched off."""
+    """Returns every object that may have a status: none of the Gateway API where that is switched off, and those of an ambient mesh alone that
+    tell of waypoints and ztunnels."""
     shown = KINDS if db.settings.gateway_api.enabled else (INGRESS,)
-    return tuple(ObjectRef(kind, *key) for kind in shown for key in _STATUS[kind][0].all_keys(db))
+    told = AMBIENT_KINDS if db.settings.ambient.enabled and db.settings.ambient.status else ()
+    return tuple(ObjectRef(kind, *key) for kind in (*shown, *told) for key in _listed(kind).all_keys(db))
+
+
+def _listed(kind: GroupKind) -> Listed:
+    return _STATUS[kind][0] if kind in _STATUS else _CONDITIONS[kind][0]
 
 
 @derived
 def status_of(db: Mesh, ref: ObjectRef) -> Status | None:
     """Returns the status of an object; None for one that is not this control plane's, whose status is not touched."""
-    return _STATUS[ref.kind][1](db, ObjectKey(ref.namespace, ref.name))
+    key = ObjectKey(ref.namespace, ref.name)
+    if ref.kind in _STATUS:
+        return _STATUS[ref.kind][1](db, key)
+    found = _CONDITIONS[ref.kind][1](db, key)
+    return ObjectConditions(found) if found is not None else None
 
 
 def object_with_status(db: Mesh, ref: ObjectRef) -> Object[Any] | None:
     """Returns an object that may have a status. No node of its own."""
-    return _STATUS[ref.kind][0].get(db, ObjectKey(ref.namespace, ref.name))
+    return _listed(ref.kind).get(db, ObjectKey(ref.namespace, ref.name))

@@ -11,7 +11,7 @@ from pilot.model.config.gateway_api.reference import ParentReference
 from pilot.model.kind import GroupKind
 from pilot.model.views.gateway_api.gateways import LISTENER_SET
 from pilot.model.views.gateway_api.status.gateways import GatewayStatus, ListenerStatus
-from pilot.model.views.gateway_api.status.objects import ClassStatus, IngressStatus, PolicyStatus, RouteStatus, Status
+from pilot.model.views.gateway_api.status.objects import ClassStatus, IngressStatus, ObjectConditions, PolicyStatus, RouteStatus, Status
 
 Plain = dict[str, Any]
 MESH_CONTROLLER = "istio.io/mesh-controller"
@@ -34,6 +34,11 @@ def show_conditions(conditions: Iterable[Condition]) -> list[Plain]:
 
 @_show.register
 def _(status: ClassStatus, kind: GroupKind, controller: str) -> Plain:
+    return {"conditions": show_conditions(status.conditions)}
+
+
+@_show.register
+def _(status: ObjectConditions, kind: GroupKind, controller: str) -> Plain:
     return {"conditions": show_conditions(status.conditions)}
 
 

@@ -11,7 +11,7 @@ from pilot.debug.page import Later, Query
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
 from pilot.model.inputs import Mesh
-from pilot.translate.profile.ztunnel import address_groups, policy_groups
+from pilot.translate.profile.addresses import address_groups, policy_groups
 from pilot.translate.resource import Resource
 from protos.istio import authorization_pb2, workload_pb2
 

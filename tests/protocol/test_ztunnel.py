@@ -148,3 +148,10 @@ async def test_a_ztunnel_gets_nothing_of_envoy(server: Server) -> None:
             await client.subscribe(url)
         await client.subscribe(ADDRESS)
         await client.response()
+
+
+async def test_an_envoy_may_ask_who_its_peers_are(server: Server) -> None:
+    async with Ztunnel(server, node_id="sidecar~10.0.0.2~p.a~a.svc.cluster.local") as client:
+        await client.subscribe(WORKLOAD)
+        response = await client.response(WORKLOAD)
+        assert names(response) == sorted((*UIDS, "Kubernetes//Pod/b/q"))

@@ -1,4 +1,4 @@
-"""What every source of configuration keeps, whichever it is."""
+"""What every source of configuration keeps, whichever it is. With KUBECONFIG set the API server is the one that it names, not the tests' own."""
 from __future__ import annotations
 
 import pathlib
@@ -13,7 +13,6 @@ from pilot.model.catalogue import CATALOGUE, Kind
 from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Severity
 from tests.support.config_sources import KINDS, OF_DOCUMENTS, MemoryConfig, ObjectConfig, Source, make, rows
-from tests.support.files import service
 from tests.support.kube_config import KubeConfig
 from tests.support.mcp_config import McpConfig
 
@@ -31,12 +30,23 @@ def documents(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Source:
     return make(request.param, tmp_path)
 
 
+def entry(name: str, port: int = 80) -> str:
+    """A ServiceEntry, which any API server takes with a port that is wrong too: who defines it here says nothing of its fields."""
+    spec = f"{{hosts: [{name}.com], resolution: NONE, ports: [{{number: {port}, name: http, protocol: HTTP}}]}}"
+    return f"apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{name: {name}, namespace: shop}}\nspec: {spec}\n"
+
+
 def ports(source: Source) -> dict[str, int]:
-    return {key.name: o.spec.ports[0].port for key, o in source.mesh.services.rows()}
+    return {key.name: o.spec.ports[0].number for key, o in source.mesh.service_entries.rows()}
 
 
-SERVICE = GroupKind("", "Service")
+ENTRY = GroupKind("networking.istio.io", "ServiceEntry")
 MINIMAL = {
+    "Service": "spec: {ports: [{port: 80}]}",
+    "Pod": "spec: {containers: [{name: a, image: a}]}",
+    "EndpointSlice": "addressType: IPv4\nendpoints: []",
+    "Ingress": "spec: {defaultBackend: {service: {name: a, port: {number: 80}}}}",
+    "IngressClass": "spec: {controller: example.com/a}",
     "ServiceEntry": "spec: {hosts: [a.com], resolution: NONE, ports: [{number: 80, name: http, protocol: HTTP}]}",
     "VirtualService": "spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}",
     "DestinationRule": "spec: {host: a}",
@@ -53,53 +63,54 @@ MINIMAL = {
 @pytest.mark.parametrize("index", range(3))
 def test_every_kind_goes_into_its_table(source: Source, kind: Kind, index: int) -> None:
     version = f"{kind.id.group}/{kind.versions[index % len(kind.versions)]}".removeprefix("/")
+    before = len(getattr(source.mesh, kind.table))
     source.set("x", f"apiVersion: {version}\nkind: {kind.id.name}\nmetadata: {{name: a}}\n{MINIMAL.get(kind.id.name, '')}")
     assert [p for p in source.problems if p.severity is Severity.ERROR] == []
-    assert len(getattr(source.mesh, kind.table)) == 1
+    assert len(getattr(source.mesh, kind.table)) == before + 1
     source.remove("x")
-    assert len(getattr(source.mesh, kind.table)) == 0
+    assert len(getattr(source.mesh, kind.table)) == before
 
 
 def test_set_change_and_remove(source: Source) -> None:
-    source.set("x", service("a", 1) + "---\n" + service("b", 1))
+    source.set("x", entry("a", 1) + "---\n" + entry("b", 1))
     assert ports(source) == {"a": 1, "b": 1}
-    source.set("x", service("a", 2))
+    source.set("x", entry("a", 2))
     assert ports(source) == {"a": 2}
     source.remove("x")
     assert ports(source) == {}
 
 
 def test_one_change_is_one_commit(source: Source) -> None:
-    source.set("x", "---\n".join(service(f"s{i}") for i in range(50)))
+    source.set("x", "---\n".join(entry(f"s{i}") for i in range(50)))
     assert len(source.commits) == 1
     assert len(source.commits[0].edits) == 50
 
 
 def test_what_no_proxy_can_notice_commits_nothing(source: Source) -> None:
-    source.set("x", service("a"))
-    source.set("x", service("a").replace("{name: a", "{resourceVersion: '2', uid: x, annotations: {a: b}, managedFields: [], name: a"))
+    source.set("x", entry("a"))
+    source.set("x", entry("a").replace("{name: a", "{resourceVersion: '2', uid: x, annotations: {a: b}, managedFields: [], name: a"))
     assert len(source.commits) == 1
 
 
 def test_a_wrong_object_keeps_its_last_good_version(source: Source) -> None:
-    source.set("x", service("a", 1) + "---\n" + service("b", 1))
-    source.set("x", service("a", 0) + "---\n" + service("b", 2))
+    source.set("x", entry("a", 1) + "---\n" + entry("b", 1))
+    source.set("x", entry("a", 0) + "---\n" + entry("b", 2))
     assert ports(source) == {"a": 1, "b": 2}
-    assert [p.object for p in source.problems] == [ObjectRef(SERVICE, "shop", "a")]
-    source.set("x", service("a", 3) + "---\n" + service("b", 2))
+    assert [p.object for p in source.problems] == [ObjectRef(ENTRY, "shop", "a")]
+    source.set("x", entry("a", 3) + "---\n" + entry("b", 2))
     assert ports(source) == {"a": 3, "b": 2}
     assert list(source.problems) == []
 
 
 def test_a_wrong_object_that_was_never_right_is_absent(source: Source) -> None:
-    source.set("x", service("a", 0) + "---\n" + service("b", 2))
+    source.set("x", entry("a", 0) + "---\n" + entry("b", 2))
     assert ports(source) == {"b": 2}
 
 
 def test_the_first_by_name_has_an_object_that_two_declare(documents: Source) -> None:
-    documents.set("y", service("a", 2))
-    documents.set("z", service("a", 3))
-    documents.set("x", service("a", 1))
+    documents.set("y", entry("a", 2))
+    documents.set("z", entry("a", 3))
+    documents.set("x", entry("a", 1))
     assert ports(documents) == {"a": 1}
     assert [p.code for p in documents.problems] == ["duplicate-object"] * 2
     documents.remove("x")
@@ -109,15 +120,15 @@ def test_the_first_by_name_has_an_object_that_two_declare(documents: Source) -> 
 
 
 def test_a_wrong_object_does_not_hide_a_right_one(documents: Source) -> None:
-    documents.set("x", service("a", 0))
-    documents.set("y", service("a", 2))
+    documents.set("x", entry("a", 0))
+    documents.set("y", entry("a", 2))
     assert ports(documents) == {"a": 2}
 
 
 def test_problems_go_with_their_source(source: Source) -> None:
-    source.set("x", service("a", 0))
+    source.set("x", entry("a", 0))
     assert len(source.problems) == 1
-    assert len(source.problems.of(ObjectRef(SERVICE, "shop", "a"))) == 1
+    assert len(source.problems.of(ObjectRef(ENTRY, "shop", "a"))) == 1
     source.remove("x")
     assert len(source.problems) == 0
 
@@ -126,14 +137,14 @@ def test_problems_go_with_their_source(source: Source) -> None:
 def test_the_source_of_the_lower_rank_has_an_object_that_two_declare(kind: type[MemoryConfig]) -> None:
     low = kind(rank=2, name="a")
     high = kind(rank=1, name="z", beside=low)
-    low.set("x", service("a", 2) + "---\n" + service("b", 2))
+    low.set("x", entry("a", 2) + "---\n" + entry("b", 2))
     assert ports(low) == {"a": 2, "b": 2}
-    high.set("y", service("a", 1))
+    high.set("y", entry("a", 1))
     assert ports(low) == {"a": 1, "b": 2}
     (problem,) = low.problems
     assert (problem.code, problem.object.name) == ("duplicate-object", "a")
     assert "y declares it too" in problem.message or "z declares it too" in problem.message
-    low.set("x", service("a", 3) + "---\n" + service("b", 2))
+    low.set("x", entry("a", 3) + "---\n" + entry("b", 2))
     assert ports(low) == {"a": 1, "b": 2}
     high.remove("y")
     assert ports(low) == {"a": 3, "b": 2}
@@ -143,26 +154,26 @@ def test_the_source_of_the_lower_rank_has_an_object_that_two_declare(kind: type[
 def test_sources_of_one_rank_go_by_their_names() -> None:
     second = MemoryConfig(name="b")
     first = MemoryConfig(name="a", beside=second)
-    second.set("x", service("a", 2))
-    first.set("y", service("a", 1))
+    second.set("x", entry("a", 2))
+    first.set("y", entry("a", 1))
     assert ports(second) == {"a": 1}
 
 
 def test_single_objects_that_a_complete_list_leaves_out_have_gone() -> None:
     source = ObjectConfig()
     other = MemoryConfig(rank=1, beside=source)
-    other.set("x", service("b", 9))
-    source.set("x", service("a", 1) + "---\n" + service("b", 1) + "---\n" + service("c", 0))
+    other.set("x", entry("b", 9))
+    source.set("x", entry("a", 1) + "---\n" + entry("b", 1) + "---\n" + entry("c", 0))
     assert (ports(source), len(source.problems)) == ({"a": 1, "b": 1}, 2)
-    source.list(service("a", 2) + "---\n" + service("d", 2))
+    source.list(entry("a", 2) + "---\n" + entry("d", 2))
     assert ports(source) == {"a": 2, "b": 9, "d": 2}
     assert list(source.problems) == []
 
 
 def test_a_single_object_that_is_not_read_any_more_goes() -> None:
     source = ObjectConfig()
-    source.set("x", service("a", 1))
-    row = ("services", next(key for key, _ in source.mesh.services.rows()))
+    source.set("x", entry("a", 1))
+    row = ("service_entries", next(key for key, _ in source.mesh.service_entries.rows()))
     source.batch.put(source.source.put(row, Decoded()))
     source.clock.advance(1)
     assert ports(source) == {}
@@ -182,7 +193,7 @@ def test_whatever_happened_before_does_not_show(kind: str, seed: int, tmp_path: 
             source.remove(name)
         else:
             chosen = chance.sample("uvwxyz", chance.randint(1, 4))
-            state[name] = "---\n".join(service(s, chance.randint(1, 5)) for s in chosen)
+            state[name] = "---\n".join(entry(s, chance.randint(1, 5)) for s in chosen)
             source.set(name, state[name])
         if step % 30 == 29:
             with tempfile.TemporaryDirectory() as folder:

@@ -124,7 +124,8 @@ class ControlPlane:
         self.problems = ProblemStore(self._notices.noticed, self.metrics.config_problems)
         self._health = Health(self.db, self.discovery, self.problems, self.metrics.health)
         self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS))
-        self._batch = Batch(self.db, self._clock, settings.ingest.debounce_after, settings.ingest.debounce_max, self._committed)
+        waits = settings.ingest
+        self._batch = Batch(self.db, self._clock, waits.debounce_after, waits.debounce_max, self._committed, waits.debounce_endpoints)
         self._key_sets = make_key_sets(settings, self.db, self._batch, self.problems, self.metrics)
         self._gateway_names = make_gateway_names(settings, self.db, self._batch, self.problems)
         self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}

@@ -5,8 +5,8 @@ import asyncio
 import functools
 import os
 import random
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,6 +31,7 @@ from pilot.lib.start_error import StartError
 from pilot.mcp.stream import CannotConnectError
 from pilot.model.catalogue import Catalogue
 from pilot.model.inputs import Mesh
+from pilot.model.kind import NETWORKING, GroupKind
 from pilot.settings import Settings
 from pilot.settings.kubernetes import KubernetesSettings
 
@@ -69,8 +70,10 @@ class Kubernetes:
     """The API servers of the own cluster and of others. `start` returns when all of the own one has been read, and of the others what could be
     read in time; `reviewers` asks them about tokens and rights.
 
-    `rank` is that of its objects among sources, `aliases` are further names of clusters.
+    `rank` is that of its objects among sources, `aliases` are further names of clusters. `beside` runs for each other cluster while it is read.
     """
+
+    beside: Callable[[str, Client], Coroutine[Any, Any, None]] | None = None
 
     def __init__(
         self, credentials: Credentials, settings: Settings, target: Target, rank: int, aliases: Mapping[str, str], pace: Pace | None = None
@@ -87,9 +90,12 @@ class Kubernetes:
         common = (target.problems, self.pace, self._choose)
         self._mesh = MeshConfigMaps(self.client, registry.namespace, names, rows, target.batch, *common)
         options = Options(
-            registry.cluster_id, registry.namespace, settings.kubernetes.remote_options, settings.kubernetes.remote_timeout.seconds
-        )
-        self.remote = RemoteClusters(self.client, options, self._join, *common, target.metrics)
+            registry.cluster_id, registry.namespace, settings.kubernetes.remote_options, settings.kubernetes.remote_timeout.seconds,
+            settings.kubernetes.kubeconfig_folder,
+        )  # fmt: skip
+        elsewhere = settings.kubernetes.external and settings.kubernetes.secrets_of_this_cluster
+        self._secrets_client = self._client(InCluster()) if elsewhere else self.client
+        self.remote = RemoteClusters(self._secrets_client, options, self._join, *common, target.metrics)
         self.reviewers = ClusterReviewers(self.client, own_names(registry.cluster_id, aliases), self.remote.clusters)
 
     def _client(self, credentials: Credentials) -> Client:
@@ -101,11 +107,21 @@ class Kubernetes:
         own = cluster == settings.mesh.registry.cluster_id
         origin = Origin(cluster, own, settings.ingest.revision)
         pace = self.pace._replace(failed=functools.partial(target.metrics.kubernetes.sync_failed, cluster))
-        return KubeSource(client, target.batch, target.ledger, self._rank + (not own), origin, target.read, pace, self._choose)
+        left_out = set() if own else self._left_out()
+        kinds = [kind for kind in target.read if kind.id not in left_out]
+        namespace = settings.kubernetes.watched_namespace
+        return KubeSource(client, target.batch, target.ledger, self._rank + (not own), origin, kinds, pace, self._choose, namespace)
+
+    def _left_out(self) -> set[GroupKind]:
+        """Returns the kinds that are not read of other clusters."""
+        kubernetes = self._settings.kubernetes
+        secrets = set() if kubernetes.remote_credentials else {GroupKind("", "Secret")}
+        return secrets if kubernetes.remote_entries else secrets | {GroupKind(NETWORKING, "WorkloadEntry")}
 
     def _join(self, cluster: str, credentials: Credentials) -> RemoteCluster:
         client = self._client(credentials)
-        return RemoteCluster(client, self._source(client, cluster), self.pace, self._choose, self._target.metrics.cluster_status)
+        beside = functools.partial(self.beside, cluster, client) if self.beside is not None else None
+        return RemoteCluster(client, self._source(client, cluster), self.pace, self._choose, self._target.metrics.cluster_status, beside)
 
     async def read_secret(self, name: str) -> Mapping[str, bytes]:
         """Returns the data of a Secret in the namespace of the control plane, none where it is not there. CannotConnectError where that cannot be
@@ -147,3 +163,4 @@ class Kubernetes:
         await self.source.stop()
         await self._mesh.stop()
         await self.client.close()
+        await self._secrets_client.close()

@@ -2,15 +2,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.gateway_writers import INGRESS_LOCK, GatewayWriters
 from pilot.app.kubernetes import Kubernetes
+from pilot.app.remote_writers import RemoteWriters, Written
 from pilot.ingest.batch import Commit
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.backoff import Backoff
+from pilot.kube.backoff import Attempts, Backoff
+from pilot.kube.client import Client
 from pilot.kube.follow import Pace
 from pilot.kube.lease import Election, Terms
 from pilot.kube.locks import CONFIG_MAP, LEASE, Lock
@@ -24,15 +27,16 @@ from pilot.settings import Settings
 from pilot.writers.analysis import Analysis
 from pilot.writers.auto_addresses import AutoAddresses
 from pilot.writers.ca_bundles import MUTATING, VALIDATING, CaBundles
-from pilot.writers.precedence import Precedence
+from pilot.writers.node_taints import NodeTaints
+from pilot.writers.precedence import OUTSIDE, Precedence
 from pilot.writers.root_certificates import RootCertificates
 from pilot.writers.workload_entries import Terms as EntryTerms
 from pilot.writers.workload_entries import WorkloadEntries
 
 SERVICE_ENTRY = GroupKind(NETWORKING, "ServiceEntry")
 ROOTS_LOCK, ADDRESSES_LOCK = "istio-namespace-controller-election", "istio-ip-autoallocate"
-ANALYSIS_LOCK = "istio-analyze-leader"
-OF_ALL_REVISIONS = frozenset({ROOTS_LOCK, ADDRESSES_LOCK, ANALYSIS_LOCK, INGRESS_LOCK})
+ANALYSIS_LOCK, TAINTS_LOCK = "istio-analyze-leader", "istio-node-untaint"
+OF_ALL_REVISIONS = frozenset({ROOTS_LOCK, ADDRESSES_LOCK, ANALYSIS_LOCK, TAINTS_LOCK, INGRESS_LOCK})
 """Locks that are ConfigMaps, for which the default revision has precedence. The others are Leases."""
 SHORTEST_INTERVAL, USUAL_INTERVAL = 1.0, 10.0
 
@@ -56,7 +60,13 @@ class Writers:
         self._bundles = self._make_bundles(pace) if authority is not None else None
         self.entries = self._make_entries(pace.backoff) if settings.kubernetes.registration and not settings.ingest.config_dirs else None
         self._gateways = GatewayWriters(kubernetes, settings, db, self._choose) if owns_configuration else None
-        self._precedence = Precedence(self._client, settings.ingest.revision or "default", pace, self._choose)
+        self._revision = settings.ingest.revision or "default"
+        self._precedence = Precedence(self._client, self._revision, pace, self._choose)
+        self._pace, self._has_started = pace, asyncio.Event()
+        self._taints = self._make_taints() if settings.kubernetes.untaint_nodes else None
+        self._remote = self._make_remote() if settings.kubernetes.external and authority is not None else None
+        if self._remote is not None:
+            kubernetes.beside = self._remote.run
         self._tasks: list[asyncio.Task[None]] = []
 
     def _make_analysis(self, problems: ProblemStore, backoff: Backoff) -> Analysis:
@@ -64,6 +74,36 @@ class Writers:
         interval = asked if asked >= SHORTEST_INTERVAL else USUAL_INTERVAL
         source = self._source
         return Analysis(self._client, problems, lambda ref: source.path_of(*ref), lambda: tuple(source.followed), interval, backoff, self._choose)
+
+    def _make_taints(self) -> NodeTaints:
+        kubernetes = self._settings.kubernetes
+        namespace = kubernetes.cni_namespace or self._settings.mesh.registry.namespace
+        return NodeTaints(self._client, namespace, kubernetes.taint, self._pace, self._choose)
+
+    def _make_remote(self) -> RemoteWriters:
+        registry = self._settings.mesh.registry
+        attempts = functools.partial(Attempts, self._pace.backoff, self._choose)
+        return RemoteWriters(registry.cluster_id, registry.namespace, self._of_remote, self._leading_remote, self._has_started, attempts)
+
+    def _of_remote(self, client: Client) -> Written:
+        """Returns what is written into another cluster."""
+        namespace, has_webhooks = self._settings.mesh.registry.namespace, bool(self._settings.kubernetes.injection_webhook)
+        common = (self._pace, self._choose)
+        bundles = CaBundles(client, self._settings.ingest.revision, namespace, self._roots_pem, [MUTATING], *common, self._counts)
+        return Written(RootCertificates(client, self._wanted_roots, self._selected, *common), bundles if has_webhooks else None)
+
+    async def _leading_remote(self, client: Client, roots: RootCertificates) -> None:
+        """Has the roots written into another cluster while we lead there."""
+        if not self._settings.kubernetes.leader_election:
+            await roots.run()
+            return
+        precedence = Precedence(client, f"{OUTSIDE}{self._revision}", self._pace, self._choose)
+        lock = Lock(client, CONFIG_MAP, self._settings.mesh.registry.namespace, ROOTS_LOCK)
+        await precedence.start()
+        try:
+            await Election(lock, self._replica, self._terms, precedence.key, precedence.outranks).run(roots.run)
+        finally:
+            await precedence.stop()
 
     def _make_bundles(self, pace: Pace) -> CaBundles | None:
         """Returns what writes the roots into webhook configurations; None where that is switched off."""
@@ -86,6 +126,9 @@ class Writers:
 
     async def start(self) -> None:
         """Begins to wait for leadership."""
+        self._has_started.set()
+        if self._remote is not None and self._authority is not None:
+            self._authority.on_change.append(self._remote.changed)
         if self._roots is not None and self._authority is not None:
             self._authority.on_change.append(self._roots.changed)
         if self._bundles is not None and self._authority is not None:
@@ -113,6 +156,8 @@ class Writers:
         tables = {table for table, _, _ in commit.edits}
         if self._roots is not None and "mesh" in tables:
             self._roots.changed()
+        if self._remote is not None and "mesh" in tables:
+            self._remote.changed()
         if self._addresses is not None and "service_entries" in tables:
             self._addresses.changed()
         if self._gateways is not None:
@@ -127,6 +172,8 @@ class Writers:
             yield ADDRESSES_LOCK, self._addresses.run
         if self._analysis is not None:
             yield ANALYSIS_LOCK, self._analysis.run
+        if self._taints is not None:
+            yield TAINTS_LOCK, self._taints.run
         if self._gateways is not None:
             yield from self._gateways.matters()
 
@@ -150,7 +197,9 @@ class Writers:
         return wanted | ({kubernetes.crl_map: {"ca-crl.pem": authority.crl.decode()}} if kubernetes.crl else {})
 
     def _selected(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Returns whether the mesh config counts a namespace in."""
+        """Returns whether the mesh config counts a namespace in, and it is one that is read."""
+        if self._settings.kubernetes.watched_namespace not in ("", namespace):
+            return False
         config = self._db.mesh.peek("mesh")
         selectors = config.discovery_selectors if isinstance(config, MeshConfig) else ()
         return not selectors or any(selects(selector, {NAMESPACE_NAME_LABEL: namespace, **labels}) for selector in selectors)

@@ -50,20 +50,23 @@ class Commit(NamedTuple):
 
 class Batch:
     """Gathers edits, and commits them after `quiet` without a new one, but at most `longest` after the first one; where endpoints are among them
-    `ENDPOINTS_WAIT` after the first of those, or `quiet` where that is longer.
+    `ENDPOINTS_WAIT` after the first of those, or `quiet` where that is longer. Without `endpoints_wait` those alone do not wait at all.
 
     Thousands of edits are committed in slices, between which whoever waits for the event loop has it. `on_commit` is told once, after the
     last of them, so that nobody is pushed what is between.
     """
 
-    def __init__(self, mesh: Mesh, clock: Clock, quiet: Duration, longest: Duration, on_commit: Callable[[Commit], None]) -> None:
+    def __init__(
+        self, mesh: Mesh, clock: Clock, quiet: Duration, longest: Duration, on_commit: Callable[[Commit], None], endpoints_wait: bool = True
+    ) -> None:
         self._mesh, self._clock, self._on_commit = mesh, clock, on_commit
         self._namespaces = NamespaceFilter(mesh)
-        self._quiet, self._longest = quiet.seconds, longest.seconds
+        self._quiet, self._longest, self._endpoints_wait = quiet.seconds, longest.seconds, endpoints_wait
         self._edits: Edits = {}
         self._arrivals = 0
         self._first = self._last = 0.0
         self._first_of_endpoints: float | None = None
+        self._endpoints_alone = True
         self._timer: Timer | None = None
         self._committing: _Committing | None = None
 
@@ -75,7 +78,10 @@ class Batch:
         for table, key, row in edits:
             self._edits[table, key] = row
             empty = False
-            endpoints = endpoints or table in ENDPOINTS
+            if table in ENDPOINTS:
+                endpoints = True
+            else:
+                self._endpoints_alone = False
         if empty:
             return
         self._last = self._clock.time()
@@ -85,7 +91,8 @@ class Batch:
         if endpoints and self._first_of_endpoints is None:
             self._first_of_endpoints = self._last
         if self._timer is None:
-            self._timer = self._clock.call_later(min(self._quiet, self._longest), self._ripe)
+            at_once = self._endpoints_alone and not self._endpoints_wait
+            self._timer = self._clock.call_later(0.0 if at_once else min(self._quiet, self._longest), self._ripe)
 
     def waiting(self, table: str, key: Hashable) -> Any:
         """Returns the row that an edit which waits sets; None where none does."""
@@ -104,6 +111,8 @@ class Batch:
 
     def _rest(self) -> float:
         """Returns the seconds until the edits that wait are due."""
+        if self._endpoints_alone and not self._endpoints_wait:
+            return 0.0
         due = min(self._last + self._quiet, self._first + self._longest)
         if self._first_of_endpoints is not None:
             due = min(due, self._first_of_endpoints + max(ENDPOINTS_WAIT, self._quiet))
@@ -123,7 +132,7 @@ class Batch:
         """Returns the edits that wait as what is committed from now on; those that come later wait for the next commit."""
         edits = list(self._edits.items())
         self._committing = _Committing(edits, self._arrivals, self._first, self._last)
-        self._edits, self._arrivals, self._first_of_endpoints = {}, 0, None
+        self._edits, self._arrivals, self._first_of_endpoints, self._endpoints_alone = {}, 0, None, True
         return self._committing
 
     def _go_on(self, committing: _Committing, whole: bool = False) -> bool:

@@ -20,14 +20,14 @@ _log = scope("kube")
 
 
 class KubeKind:
-    """`follower` follows its collection. `settled` is set when the objects that there were have been received, or the kind is served in no
-    version that we read."""
+    """`follower` follows its collection, in `namespace` where that is named. `settled` is set when the objects that there were have been received,
+    or the kind is served in no version that we read."""
 
-    def __init__(self, client: Client, kind: Kind, receive: Receive, pace: Pace, choose: random.Random) -> None:
+    def __init__(self, client: Client, kind: Kind, receive: Receive, pace: Pace, choose: random.Random, namespace: str = "") -> None:
         self.settled = asyncio.Event()
-        self._client, self._kind, self._pace, self._choose = client, kind, pace, choose
+        self._client, self._kind, self._pace, self._choose, self._namespace = client, kind, pace, choose, namespace
         self._version = kind.versions[0]
-        self.follower = Follower(client, collection_of(kind, self._version), receive, pace, choose, self.settled)
+        self.follower = Follower(client, collection_of(kind, self._version, namespace), receive, pace, choose, self.settled)
         self._look = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
@@ -70,7 +70,7 @@ class KubeKind:
             if self._following is None or version != self._version:
                 await end_tasks(self._following)
                 self._version = version
-                self.follower.move(collection_of(self._kind, version))
+                self.follower.move(collection_of(self._kind, version, self._namespace))
                 self._begin()
             await self._look.wait()
 

@@ -29,10 +29,11 @@ def definition_of(kind: Kind) -> str:
     return f"{plural_of(kind.id)}.{kind.id.group}"
 
 
-def collection_of(kind: Kind, version: str) -> Collection:
-    """Returns what is followed of a kind in a version."""
+def collection_of(kind: Kind, version: str, namespace: str = "") -> Collection:
+    """Returns what is followed of a kind in a version: in one namespace, where one is named and objects of the kind lie in any."""
     base = f"/apis/{kind.id.group}/{version}" if kind.id.group else f"/api/{version}"
-    return Collection(f"{base}/{plural_of(kind.id)}", fields=_FIELDS.get(kind.id, ""))
+    within = f"/namespaces/{namespace}" if namespace and kind.namespaced else ""
+    return Collection(f"{base}{within}/{plural_of(kind.id)}", fields=_FIELDS.get(kind.id, ""))
 
 
 def read_kinds(kinds: Iterable[Kind], ignored: Names[str], included: Names[str]) -> Iterator[Kind]:

@@ -25,15 +25,17 @@ class KubeSource:
     """Follows one cluster. `start` begins, `synced` waits until all that there was has been read, `stop` ends.
 
     `kinds` are those that are read; of a cluster that is not the own one only those that every cluster has its own of. A kind that
-    is defined by a CustomResourceDefinition is followed while that exists; `followed` are those that are, `on_follow` is told of new ones.
+    is defined by a CustomResourceDefinition is followed while that exists; `followed` are those that are, `on_follow` is told of new ones. Of kinds
+    whose objects lie in namespaces only those in `namespace` are read, where one is named.
     """
 
     def __init__(
-        self, client: Client, batch: Sink, ledger: Ledger, rank: int, origin: Origin, kinds: Iterable[Kind], pace: Pace, choose: random.Random
-    ) -> None:
+        self, client: Client, batch: Sink, ledger: Ledger, rank: int, origin: Origin, kinds: Iterable[Kind], pace: Pace, choose: random.Random,
+        namespace: str = "",
+    ) -> None:  # fmt: skip
         self.cluster = origin.cluster
         self._client, self._batch, self._ledger, self._rank = client, batch, ledger, rank
-        self._origin, self._pace, self._choose = origin, pace, choose
+        self._origin, self._pace, self._choose, self._namespace = origin, pace, choose, namespace
         read = [kind for kind in kinds if origin.own or kind.per_cluster]
         self._built_in = [kind for kind in read if is_built_in(kind)]
         self._defined = {definition_of(kind): kind for kind in read if not is_built_in(kind)}
@@ -72,6 +74,7 @@ class KubeSource:
         if followed is None:
             return ""
         base, _, plural = followed.follower.collection.path.rpartition("/")
+        base = base.removesuffix(f"/namespaces/{self._namespace}")
         return f"{base}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{base}/{plural}/{name}"
 
     async def restart(self) -> None:
@@ -90,7 +93,7 @@ class KubeSource:
     def _follow(self, kind: Kind) -> None:
         ledger = self._ledger.source(self._rank, f"cluster {self.cluster}")
         objects = KubeObjects(kind, self._origin, ledger, self._batch)
-        self.followed[kind.id] = KubeKind(self._client, kind, objects.receive, self._pace, self._choose)
+        self.followed[kind.id] = KubeKind(self._client, kind, objects.receive, self._pace, self._choose, self._namespace)
         self.followed[kind.id].start()
         for told in self.on_follow:
             told(kind.id)

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from pilot.ingest.kube_source import KubeSource
 from pilot.kube.access import Credentials
@@ -15,15 +16,20 @@ from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
 
 _log = scope("kube")
+Beside = Callable[[], Coroutine[Any, Any, None]]
 Told = Callable[[str, str], None]
 """Is given a cluster, and how its reading is: syncing, synced, timeout or closed."""
 
 
 class RemoteCluster:
-    """A cluster that `source` reads by `client`; `kubeconfig` is what its credentials were made of."""
+    """A cluster that `source` reads by `client`; `kubeconfig` is what its credentials were made of. `beside` runs from its start to its end."""
 
-    def __init__(self, client: Client, source: KubeSource, pace: Pace, choose: random.Random, told: Told) -> None:
+    def __init__(
+        self, client: Client, source: KubeSource, pace: Pace, choose: random.Random, told: Told, beside: Beside | None = None
+    ) -> None:
         self.client, self.kubeconfig = client, b""
+        self._beside = beside
+        self._running: asyncio.Task[None] | None = None
         self._source, self._pace, self._choose, self._told = source, pace, choose, told
         self._syncing: asyncio.Task[None] | None = None
         self._changing: asyncio.Task[None] | None = None
@@ -33,6 +39,8 @@ class RemoteCluster:
         self._told(self._source.cluster, "syncing")
         await self._source.start()
         self._syncing = asyncio.create_task(self._sync(), name=f"read cluster {self._source.cluster}")
+        if self._beside is not None:
+            self._running = asyncio.create_task(self._beside(), name=f"write into cluster {self._source.cluster}")
 
     async def wait(self, seconds: float) -> None:
         """Returns when everything has been read, or after so many seconds; 0 for as long as it takes."""
@@ -51,7 +59,7 @@ class RemoteCluster:
 
     async def stop(self) -> None:
         """Reads nothing any more; what was read stays."""
-        await end_tasks(self._syncing, self._changing)
+        await end_tasks(self._syncing, self._changing, self._running)
         await self._source.stop()
         await self.client.close()
         self._told(self._source.cluster, "closed")

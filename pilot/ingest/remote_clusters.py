@@ -1,4 +1,4 @@
-"""Other clusters, from Secrets with their kubeconfigs: each joins, changes its credentials and leaves while the process runs.
+"""Other clusters, from Secrets with their kubeconfigs, or from files: each joins, changes its credentials and leaves while the process runs.
 
 A Secret with the label istio/multiCluster has a cluster for each of its keys. Of several Secrets with the same cluster the first has it,
 until it is gone. A kubeconfig that cannot be used leaves a cluster as it was, with a problem that says why.
@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from pilot.ingest.kubeconfig_folder import KubeconfigFolder
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.ingest.remote_kubeconfig import read_kubeconfig
@@ -35,12 +36,13 @@ class _Secret(msgspec.Struct):
 
 class Options(NamedTuple):
     """`own`: the cluster whose Secrets are read, which is no other one. `namespace`: where they are. `allowed`: see `read_kubeconfig`.
-    `deadline`: seconds that the start waits for a cluster, 0 for as long as it takes."""
+    `deadline`: seconds that the start waits for a cluster, 0 for as long as it takes. `folder`: where kubeconfigs are files instead."""
 
     own: str
     namespace: str
     allowed: tuple[str, ...] = ()
     deadline: float = 30.0
+    folder: str = ""
 
 
 Join = Callable[[str, Credentials], RemoteCluster]
@@ -66,23 +68,34 @@ class RemoteClusters:
         self._holders: dict[str, str] = {}
         self._reported: set[str] = set()
         path = f"/api/v1/namespaces/{options.namespace}/secrets"
+        self._folder = KubeconfigFolder(options.folder, self._receive_files) if options.folder else None
         self._follower = Follower(client, Collection(path, labels=LABEL), self._receive, pace, choose)
+        self._synced = self._folder.synced if self._folder is not None else self._follower.synced
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begins to follow the Secrets, and the clusters that they name."""
+        """Begins to follow the Secrets or files, and the clusters that they name."""
+        if self._folder is not None:
+            await self._folder.start()
+            return
         self._task = asyncio.create_task(self._follower.run(), name="follow the Secrets of clusters")
 
     async def synced(self) -> None:
         """Returns when every cluster that there was at the start has been read, or its time is over."""
-        await self._follower.synced.wait()
+        await self._synced.wait()
         await asyncio.gather(*(cluster.wait(self._options.deadline) for cluster in self.clusters.values()))
 
     async def stop(self) -> None:
         """Follows nothing any more; what was read stays."""
         await end_tasks(self._task)
+        if self._folder is not None:
+            await self._folder.stop()
         for cluster in self.clusters.values():
             await cluster.stop()
+
+    async def _receive_files(self, files: Mapping[str, Mapping[str, bytes]]) -> None:
+        self._secrets = dict(files)
+        await self._settle()
 
     async def _receive(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -142,5 +155,8 @@ class RemoteClusters:
         return wanted
 
     def _problem(self, secret: str, name: str, message: str) -> Problem:
+        said = f"cluster {name}: {message}"
+        if self._folder is not None:
+            return Problem(code="bad-kubeconfig", file=f"{self._options.folder}/{secret}", message=said)
         subject = ObjectRef(GroupKind("", "Secret"), self._options.namespace, secret)
-        return Problem(code="bad-kubeconfig", object=subject, path=f"data[{name}]", message=f"cluster {name}: {message}")
+        return Problem(code="bad-kubeconfig", object=subject, path=f"data[{name}]", message=said)

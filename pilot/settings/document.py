@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from pilot.settings import Settings
+from pilot.settings import Settings, without_effect
 from pilot.settings.declaration import Declared, declared
 from pilot.settings.parse import show
 
@@ -20,7 +20,7 @@ A flag wins over its variable, a variable over the default. Flags that are not l
 
 def document() -> str:
     """Returns the whole document."""
-    return HEAD + sections(Settings())
+    return HEAD + without_effect.paragraph() + sections(Settings())
 
 
 def sections(defaults: Any) -> str:

@@ -30,6 +30,30 @@ class KubernetesSettings:
         (), "Options that kubeconfigs of other clusters may use although they run programs, read files or skip verification: exec, authProvider, "
         "clientCertificate, clientKey, tokenFile, certificateAuthority, insecureSkipTLSVerify.", env="PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS"
     )
+    watched_namespace: str = setting(
+        "", "Read only this namespace, and what lies in none; empty for all.", env="ISTIO_WATCH_NAMESPACE"
+    )
+    kubeconfig_folder: str = setting(
+        "", "Folder of kubeconfigs (.yaml, .yml) of other clusters, each named by the cluster of its current context; it is followed, and takes the "
+        "place of the Secrets.", env="PILOT_MULTICLUSTER_KUBECONFIG_PATH"
+    )
+    external: bool = setting(
+        False, "This control plane is outside of the clusters that it serves: it writes into those in which the namespace of its name has its own "
+        "cluster in the annotation topology.istio.io/controlPlaneClusters.", env="EXTERNAL_ISTIOD"
+    )
+    secrets_of_this_cluster: bool = setting(
+        False, "With EXTERNAL_ISTIOD, Secrets that name clusters are read where this process runs, not where configuration is.",
+        env="LOCAL_CLUSTER_SECRET_WATCHER",
+    )
+    remote_credentials: bool = setting(
+        True, "Read the Secrets of other clusters, for the gateways there.", env="PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER"
+    )
+    remote_entries: bool = setting(True, "Read the WorkloadEntries of other clusters.", env="PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY")
+    untaint_nodes: bool = setting(
+        False, "Take a taint from nodes on which the pod of the network plugin is ready.", env="PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS"
+    )
+    taint: str = setting("cni.istio.io/not-ready", "Key of that taint.", env="PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME")
+    cni_namespace: str = setting("", "Namespace of the pods of the network plugin; empty for the control plane's.", flag="cniNamespace")
     leader_election: bool = setting(True, "Of several replicas only a leader writes. Without it every one does.", env="ENABLE_LEADER_ELECTION")
     roots_map: str = setting("istio-ca-root-cert", "ConfigMap with the root certificates in every namespace.", env="PILOT_CA_CERT_CONFIGMAP")
     crl: bool = setting(True, "Write a ConfigMap with revoked certificates into every namespace.", env="PILOT_ENABLE_CA_CRL")

@@ -35,6 +35,11 @@ class RegistrySettings:
     services_select_entries: bool = setting(
         True, "Kubernetes Services select WorkloadEntries too.", env="PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES"
     )
+    entries_select_pods: bool = setting(True, "ServiceEntries select Pods too.", env="PILOT_ENABLE_SERVICEENTRY_SELECT_PODS")
+    best_namespace: bool = setting(
+        True, "Of the services of a host that a route names one of Kubernetes comes first, then the oldest; otherwise the first by namespace.",
+        env="PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE",
+    )
     entry_health_checks: bool = setting(
         True, "Leave out WorkloadEntries whose health checks have not passed.", env="PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
     )

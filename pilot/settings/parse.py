@@ -15,6 +15,7 @@ from pilot.lib.duration import Duration, format_duration, parse_duration
 from pilot.settings import Settings
 from pilot.settings.ambient import ignored
 from pilot.settings.declaration import Declared, declared
+from pilot.settings.without_effect import without_effect
 
 Section = TypeVar("Section")
 Values = dict[tuple[str, ...], Any]
@@ -32,6 +33,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
     """Returns the control plane's settings, as `load_sections` does."""
     loaded = load_sections(Settings(), argv, environ)
     loaded.warnings.extend(ignored(loaded.settings.mesh.ambient, environ))
+    loaded.warnings.extend(without_effect(environ))
     return loaded
 
 

@@ -49,6 +49,9 @@ class IngestSettings:
     debounce_max: Duration = setting(
         parse_duration("10s"), "Longest time that changes without a pause wait; pods and slices: 250ms.", env="PILOT_DEBOUNCE_MAX"
     )
+    debounce_endpoints: bool = setting(
+        True, "Changes of pods and slices alone wait too; otherwise they are applied at once.", env="PILOT_ENABLE_EDS_DEBOUNCE"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

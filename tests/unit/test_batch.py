@@ -187,3 +187,17 @@ def test_who_asks_for_more_quiet_has_it_for_endpoints_too() -> None:
         world.batch.put([("services", KEY, row(f"kind {number}")), ("pods", KEY, None)])
         world.clock.advance(0.05)
     assert [at for at, _ in world.commits] == [0.4, 0.8]
+
+
+def test_endpoints_alone_do_not_wait_where_they_need_not() -> None:
+    world = World()
+    world.batch = Batch(world.mesh, world.clock, parse_duration("100ms"), parse_duration("10s"), world._committed, endpoints_wait=False)
+    world.batch.put([("pods", KEY, None)])
+    world.clock.advance(0.001)
+    assert len(world.batch) == 0
+    world.batch.put([("services", KEY, row())])
+    world.batch.put([("pods", KEY, None)])
+    world.clock.advance(0.05)
+    assert len(world.batch) == 2, "what comes with other changes waits for quiet as they do"
+    world.clock.advance(0.1)
+    assert len(world.batch) == 0

@@ -268,6 +268,8 @@ def test_an_entry_selects_ready_pods_and_workload_entries_of_its_namespace() -> 
     assert [(e.addresses[0], e.port, e.health.name) for e in found] == [("10.1.0.1", 8888, "HEALTHY"), ("10.9.0.1", 9080, "UNKNOWN")]
     found = find(*objects, entry(f"resolution: DNS, {selecting}"), ref=X)
     assert [e.addresses[0] for e in found] == ["10.1.0.1", "vm.example.com", "10.9.0.1"]
+    found = find(*objects, entry(f"resolution: STATIC, {selecting}"), ref=X, PILOT_ENABLE_SERVICEENTRY_SELECT_PODS="false")
+    assert [e.addresses[0] for e in found] == ["10.9.0.1"]
 
 
 def test_entries_may_add_endpoints_to_a_kubernetes_service_by_the_name_of_the_port() -> None:

@@ -13,6 +13,7 @@ from pilot.settings import Settings
 from pilot.settings.declaration import declared
 from pilot.settings.document import document
 from pilot.settings.parse import load
+from pilot.settings.without_effect import VARIABLES
 
 
 def test_defaults() -> None:
@@ -146,3 +147,14 @@ def test_a_variable_of_the_ambient_mesh_is_told_of_where_the_mesh_is_not_ambient
     loaded = load([], {**environ, "PILOT_ENABLE_AMBIENT": "true"})
     assert not loaded.warnings
     assert loaded.settings.mesh.ambient.multi_network
+
+
+def test_variables_of_istiod_without_effect_are_told_of() -> None:
+    warnings = load([], {"PILOT_PUSH_THROTTLE": "10", "PILOT_XDS_CACHE_SIZE": ""}).warnings
+    assert warnings == [
+        "environment variable PILOT_PUSH_THROTTLE has no effect: pushes are bounded by their bytes, which PILOT_PUSH_BYTES_IN_FLIGHT sets"
+    ]
+
+
+def test_no_variable_is_both_read_and_without_effect() -> None:
+    assert {d.env for d in declared(Settings())} & VARIABLES.keys() == set()

@@ -123,8 +123,8 @@ def test_one_namespace_for_a_host_name() -> None:
     assert [(h, n) for h, n, _ in imported(squat)] == [(X, "a"), (Y, "b")]
 
 
-def scoped(*objects: Any, egress: str) -> dict[str, ImportKey]:
-    made = world(*SHOP, *objects, sidecar("s", f"egress: {egress}"))
+def scoped(*objects: Any, egress: str, **environ: str) -> dict[str, ImportKey]:
+    made = world(*SHOP, *objects, sidecar("s", f"egress: {egress}"), **environ)
     scope = ScopeFacet("a", sidecar_of(made.mesh, "a", frozenset()))
     return dict(scope_services(made.mesh, scope))
 
@@ -140,6 +140,13 @@ def virtual_service(to: str) -> dict[str, Any]:
 def test_services_that_routes_lead_to_are_in_scope(to: str, ports: Any) -> None:
     found = scoped(virtual_service(to), egress="[{hosts: ['./*']}]")
     assert (found[Y].ports if Y in found else "absent") == ports
+
+
+@pytest.mark.parametrize(("best", "namespace"), [("true", "c"), ("false", "b")])
+def test_which_service_a_route_to_a_host_of_several_namespaces_means(best: str, namespace: str) -> None:
+    entries = [entry(f"hosts: [q.com], resolution: DNS, {HTTP_PORT}", "q", n, day=day) for n, day in (("b", 3), ("c", 2))]
+    found = scoped(*entries, virtual_service("{host: q.com}"), egress="[{hosts: ['./*']}]", PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE=best)
+    assert found["q.com"].ref.namespace == namespace
 
 
 def test_a_route_to_a_port_brings_that_port_alone() -> None:

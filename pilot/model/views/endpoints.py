@@ -108,7 +108,8 @@ def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
             yield make_workload(db, key, e, e.labels, key.name)
         return
     is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
-    for workload in (*selectable_pods(db, row.namespace).values(), *selectable_entries(db, row.namespace).values()):
+    selected = selectable_pods(db, row.namespace).values() if db.settings.registry.entries_select_pods else ()
+    for workload in (*selected, *selectable_entries(db, row.namespace).values()):
         if workload.serves(spec.workload_selector.labels) and (is_dns or not workload.needs_dns):
             yield workload
 

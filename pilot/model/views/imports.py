@@ -173,13 +173,16 @@ def _inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKe
 def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: tuple[int, ...]) -> ImportKey | None:
     """Returns the service that a route to a host name means, with the ports that the routes name (() for all).
 
-    A service of the own namespace comes first, then one of Kubernetes, then the oldest.
+    A service of the own namespace comes first, then one of Kubernetes, then the oldest; or, as the settings say, the first by namespace.
     """
     refs = refs_by_hostname(db, hostname)
     chosen = next((r for r in refs if r.namespace == namespace), None)
     if chosen is None:
         seen = [r for r in refs if is_visible(db, r, namespace)]
-        chosen = next((r for r in seen if _is_kubernetes(db, r)), seen[0] if seen else None)
+        if db.settings.registry.best_namespace:
+            chosen = next((r for r in seen if _is_kubernetes(db, r)), seen[0] if seen else None)
+        else:
+            chosen = min(seen, key=lambda ref: ref.namespace, default=None)
     found = service(db, chosen) if chosen is not None else None
     if chosen is None or found is None:
         return None

@@ -1,0 +1,44 @@
+"""Variables of istiod that have no effect here, and why: who sets one is told so in the log."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_KEPT = "what proxies are to have is kept for as long as one of them has it, and made again where it changed"
+VARIABLES: Mapping[str, str] = {
+    "PILOT_PUSH_THROTTLE": "pushes are bounded by their bytes, which PILOT_PUSH_BYTES_IN_FLIGHT sets",
+    "PILOT_XDS_CACHE_SIZE": _KEPT,
+    "PILOT_ENABLE_XDS_CACHE": _KEPT,
+    "PILOT_ENABLE_CDS_CACHE": _KEPT,
+    "PILOT_ENABLE_RDS_CACHE": _KEPT,
+    "ENABLE_LAZY_SIDECAR_EVALUATION": "what a Sidecar selects is worked out when a proxy needs it",
+    "PILOT_STATUS_MAX_WORKERS": "statuses are written one after the other, and only where they differ",
+    "MUTEX_PROFILE_FRACTION": "there are no profiles of locks",
+    "USE_REMOTE_CERTS": "a signing certificate is plugged in as files, in ROOT_CA_DIR",
+    "USE_CACERTS_FOR_SELF_SIGNED_CA": "a self-signed root is kept in the Secret istio-ca-secret",
+    "EXTERNAL_CA": "certificates are signed by the control plane's own authority",
+    "K8S_SIGNER": "certificates are signed by the control plane's own authority",
+    "CERT_SIGNER_DOMAIN": "certificates are signed by the control plane's own authority",
+    "AUDIENCE": "audiences of tokens are in TOKEN_AUDIENCES",
+    "TRUSTED_GATEWAY_CIDR": "who a caller is, is not taken from headers of a gateway",
+    "ENABLE_CLUSTER_TRUST_BUNDLE_API": "roots are written into ConfigMaps",
+    "ENABLE_MCS_AUTO_EXPORT": "services are not exported by themselves",
+    "ENABLE_MCS_SERVICE_DISCOVERY": "services of all clusters are found without ServiceExports and ServiceImports",
+    "ENABLE_MCS_HOST": "there are no names in clusterset.local",
+    "ENABLE_MCS_CLUSTER_LOCAL": "there are no names in clusterset.local",
+    "MCS_API_GROUP": "ServiceExports and ServiceImports are not read",
+    "MCS_API_VERSION": "ServiceExports and ServiceImports are not read",
+    "ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "InferencePools are not read",
+    "PILOT_ENABLE_AGENTGATEWAY": "there is no configuration for agentgateway",
+    "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "the port of a proxy's status is the agent's, which speaks HTTP alone",
+}
+
+
+def without_effect(environ: Mapping[str, str]) -> list[str]:
+    """Returns a warning for each of these variables that is set."""
+    return [f"environment variable {name} has no effect: {why}" for name, why in VARIABLES.items() if environ.get(name)]
+
+
+def paragraph() -> str:
+    """Returns what the documentation says of them."""
+    head = "These variables of istiod have no effect; who sets one is told so in the log, and why: "
+    return head + ", ".join(f"`{name}`" for name in VARIABLES) + ".\n"

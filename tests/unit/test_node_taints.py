@@ -1,0 +1,69 @@
+"""Nodes lose a taint when the network plugin is ready on them."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from pilot.kube.tasks import end_tasks
+from pilot.writers.node_taints import NodeTaints
+from tests.support.apiserver.server import ApiServer
+from tests.support.kube import chance, client_of, pace, until
+
+TAINT = {"key": "cni.istio.io/not-ready", "effect": "NoSchedule"}
+OTHER = {"key": "other", "effect": "NoExecute", "value": "x"}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    server = ApiServer()
+    await server.start()
+    client = client_of(server)
+    task = asyncio.create_task(NodeTaints(client, "cni", TAINT["key"], pace(), chance(1)).run())
+    yield server
+    await end_tasks(task)
+    await client.close()
+    await server.stop()
+
+
+def node(name: str, *taints: dict[str, str]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": list(taints)}}
+
+
+def plugin(name: str, node: str, ready: bool, namespace: str = "cni", app: str = "istio-cni-node") -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "labels": {"k8s-app": app}}
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": node}, "status": status}
+
+
+def taints(server: ApiServer, name: str) -> list[str]:
+    found = server.get("", "nodes", "", name)
+    assert found is not None
+    return [taint["key"] for taint in found["spec"]["taints"]]
+
+
+async def test_the_taint_goes_when_the_plugin_is_ready_and_others_stay(server: ApiServer) -> None:
+    for plain in (node("a", OTHER, TAINT), node("b", TAINT), node("c", TAINT), plugin("p-a", "a", ready=True), plugin("p-b", "b", ready=False)):
+        server.put(plain)
+    server.put(plugin("p-c", "c", ready=True, namespace="other"))
+    server.put(plugin("q-c", "c", ready=True, app="another"))
+    await until(lambda: taints(server, "a") == ["other"])
+    assert (taints(server, "b"), taints(server, "c")) == ([TAINT["key"]], [TAINT["key"]])
+    server.put(plugin("p-b", "b", ready=True))
+    await until(lambda: taints(server, "b") == [])
+    server.put(node("d", TAINT))
+    server.put(plugin("p-d", "d", ready=True))
+    await until(lambda: taints(server, "d") == [])
+    server.put(node("d", TAINT, OTHER))  # the node came back
+    await until(lambda: taints(server, "d") == ["other"])
+    assert taints(server, "c") == [TAINT["key"]]
+
+
+async def test_it_is_tried_again_when_the_server_does_not_answer(server: ApiServer) -> None:
+    server.faults.refuse(503, times=3, concerns=lambda asked: asked.verb == "patch")
+    server.put(node("a", TAINT))
+    server.put(plugin("p", "a", ready=True))
+    await until(lambda: taints(server, "a") == [])
+    assert server.faults.spent

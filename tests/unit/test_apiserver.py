@@ -195,5 +195,8 @@ async def test_discovery_names_what_is_served(client: Client, server: ApiServer)
     groups = {group["name"]: [v["version"] for v in group["versions"]] for group in (await call(client, "GET", "/apis"))["groups"]}
     assert groups["networking.istio.io"] == ["v1", "v1beta1"]
     assert "networking.istio.io" in json.dumps(await call(client, "GET", "/openapi/v3/apis/networking.istio.io/v1"))
+    older = await client.call("GET", "/openapi/v2")
+    assert older.startswith(b"\x0a\x032.0")
+    assert b"/apis/networking.istio.io/v1/namespaces/{namespace}/gateways/{name}" in older
     with pytest.raises(ApiError, match="404"):
         await call(client, "GET", "/apis/nothing.io/v1")

@@ -62,8 +62,9 @@ BUILT_IN = (
     _in_namespace("apps", "v1", "daemonsets", "DaemonSet", status=True, short_names=("ds",)),
     _in_namespace("batch", "v1", "jobs", "Job", status=True),
     _in_namespace("batch", "v1", "cronjobs", "CronJob", status=True, short_names=("cj",)),
-    _in_namespace("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", status=True, short_names=("pdb",)),
-    _in_namespace("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", status=True, short_names=("hpa",)),
+    # The older versions are for `describe` of older kubectls, and say the same in the fields that these read.
+    Resource("policy", ("v1", "v1beta1"), "poddisruptionbudgets", "PodDisruptionBudget", status=True, short_names=("pdb",)),
+    Resource("autoscaling", ("v2", "v1"), "horizontalpodautoscalers", "HorizontalPodAutoscaler", status=True, short_names=("hpa",)),
     _in_namespace("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
     _in_namespace("coordination.k8s.io", "v1", "leases", "Lease"),
     _in_namespace("networking.k8s.io", "v1", "ingresses", "Ingress", status=True, short_names=("ing",)),

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
+from tests.support.apiserver import openapi_v2
 from tests.support.apiserver.admission import Webhooks
 from tests.support.apiserver.asked import Asked, parse
 from tests.support.apiserver.defaults import default
@@ -125,6 +126,8 @@ class ApiServer:
             found = discovery(request.path, self.resources) or openapi(request.path, self.resources)
             if found is not None:
                 return _json(found)
+            if request.path == openapi_v2.PATH:
+                return web.Response(body=openapi_v2.openapi_v2(self.resources), content_type=openapi_v2.MEDIA_TYPE)
             asked = parse(request.method, request.path, request.query, self.resources)
             self.requests.append(asked)
             await self.faults.meet(asked)

@@ -30,34 +30,43 @@ class AutoAddresses:
         self._client, self._db, self._path = client, db, path
         self._upkeep: Upkeep[ObjectKey] = Upkeep("addresses of", self._settle, backoff, choose)
         self._node = db.watch(allocated_addresses)
+        self._grouped: tuple[Any, dict[ObjectKey, list[Address]]] = UNSET, {}
 
     def changed(self) -> None:
         """Looks at the entries whose addresses are not what their status says."""
         self._db.refresh(self._node)
-        wanted = self._wanted()
-        rows = self._db.service_entries.rows()
-        self._upkeep.look_at(key for key, row in rows if _held(row) != wanted.get(key, ()))
+        self._upkeep.look_at(key for key, row in self._db.service_entries.rows() if _held(row) != self._wanted(key, row))
 
     async def run(self) -> None:
         """Keeps them as they should be until it is cancelled."""
         self.changed()
         await self._upkeep.run()
 
-    def _wanted(self) -> dict[ObjectKey, tuple[Address, ...]]:
-        """Returns the addresses of each entry, in the order of its hosts."""
-        allocated = {} if self._node.value is UNSET else self._node.value
-        found: dict[ObjectKey, list[Address]] = {}
-        for (key, host), addresses in allocated.items():
-            found.setdefault(key, []).extend((host, address) for address in addresses)
-        hosts = {key: row.spec.hosts for key in found if (row := self._db.service_entries.peek(key)) is not None}
-        return {key: tuple((host, address) for host in hosts[key] for h, address in held if h == host) for key, held in found.items() if key in hosts}
+    def _wanted(self, key: ObjectKey, row: Object[ServiceEntry]) -> tuple[Address, ...]:
+        """Returns the addresses of an entry, in the order of its hosts."""
+        held = self._by_entry().get(key, ())
+        return tuple((host, address) for host in row.spec.hosts for h, address in held if h == host) if held else ()
+
+    def _by_entry(self) -> dict[ObjectKey, list[Address]]:
+        """Returns the hosts and addresses of each entry, put together once for all that are written while they stay what they are."""
+        of, found = self._grouped
+        allocated = self._node.value
+        if of is not allocated:
+            found = {}
+            for (key, host), addresses in ({} if allocated is UNSET else allocated).items():
+                found.setdefault(key, []).extend((host, address) for address in addresses)
+            self._grouped = allocated, found
+        return found
 
     async def _settle(self, key: ObjectKey) -> None:
         """Writes the addresses of one entry, where its status has others."""
         row: Object[ServiceEntry] | None = self._db.service_entries.peek(key)
         self._db.refresh(self._node)
-        wanted, path = self._wanted().get(key, ()), self._path(key)
-        if row is None or not path or _held(row) == wanted:
+        path = self._path(key)
+        if row is None or not path:
+            return
+        wanted = self._wanted(key, row)
+        if _held(row) == wanted:
             return
         addresses: list[dict[str, Any]] | None = [{"value": address, "host": host} for host, address in wanted] or None
         patch = msgspec.json.encode({"status": {"addresses": addresses}})

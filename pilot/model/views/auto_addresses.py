@@ -6,6 +6,7 @@ age from the first free address, so that every replica deals out the same.
 """
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -83,9 +84,14 @@ def allocate(requests: Mapping[ObjectKey, AddressRequest], *prefixes: str) -> di
 def _free(prefix: str, taken: Iterable[str]) -> Iterator[str]:
     """Yields the addresses of a prefix, without its first, that are not taken."""
     held = frozenset(taken)
-    network = ipaddress.ip_network(prefix)
-    first = int(network.network_address)
-    for i in range(1, network.num_addresses):
-        address = str(type(network.network_address)(first + i))
+    for i in range(1, ipaddress.ip_network(prefix).num_addresses):
+        address = _address(prefix, i)
         if address not in held:
             yield address
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _address(prefix: str, number: int) -> str:
+    """Returns an address of a prefix. Those that are taken are passed over at each allocation, so that their texts are kept."""
+    network = ipaddress.ip_network(prefix)
+    return str(network.network_address + number)

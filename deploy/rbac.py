@@ -47,6 +47,19 @@ ANYWHERE = (
     Request("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy has"),
     Request("authorization.k8s.io", "subjectaccessreviews", ("create",), "which Secrets a proxy may be given"),
 )
+GATEWAYS = (
+    *(
+        Request(group, resource, (*FOLLOW, "get", "create", "patch", "delete"), "what is deployed for a Gateway")
+        for group, resource in (
+            ("apps", "deployments"),
+            ("", "services"),
+            ("", "serviceaccounts"),
+            ("autoscaling", "horizontalpodautoscalers"),
+            ("policy", "poddisruptionbudgets"),
+        )
+    ),
+    Request(GATEWAY_API, "gateways", ("patch",), "which version of control planes deploys a Gateway"),
+)
 OWN_NAMESPACE = (
     Request("", "secrets", ("get", "create", "update"), "the key of the authority"),
     Request("", "configmaps", ("get", "create", "update"), "which replica leads"),
@@ -88,15 +101,12 @@ def rules(requests: Iterable[Request]) -> list[Plain]:
 
 
 def roles() -> dict[str, list[Plain]]:
-    """Returns the rules of each role of the chart: `cluster`, `namespace`, `reader` (of another cluster), `gateways`, and `analysis`, which
-    `cluster` has too where analysis is switched on.
-
-    Nothing deploys gateways yet, so that role, which other tools look for, grants nothing.
-    """
+    """Returns the rules of each role of the chart: `cluster`, `namespace`, `reader` (of another cluster), `gateways` (to deploy them), and
+    `analysis`, which `cluster` has too where analysis is switched on."""
     return {
         "cluster": rules([*read(), *ANYWHERE]),
         "namespace": rules(OWN_NAMESPACE),
         "reader": rules([*read(every=False), *OF_OTHER_CLUSTERS]),
-        "gateways": [],
+        "gateways": rules(GATEWAYS),
         "analysis": rules(statuses()),
     }

@@ -1,32 +1,40 @@
-"""What is written into the own cluster for objects of the Gateway API and for Ingresses."""
+"""What is written into the own cluster for objects of the Gateway API and for Ingresses: statuses, classes, and what Gateways are deployed with."""
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from pilot.app.kubernetes import Kubernetes
+from pilot.app.webhooks import Webhooks
 from pilot.ingest.batch import Commit
 from pilot.ingest.decode import Origin
 from pilot.kube.tasks import end_tasks
 from pilot.model.config.object import Object, RegistryKey
+from pilot.model.config.proxy_config import ProxyConfig
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GroupKind
+from pilot.model.views.gateway_api.gateways import GATEWAY
 from pilot.model.views.gateway_api.status.objects import AMBIENT_KINDS, GATEWAY_CLASS, INGRESS, KINDS
 from pilot.settings import Settings
 from pilot.writers.default_classes import DefaultClasses
+from pilot.writers.deployments import Deployments
+from pilot.writers.deployments import Surroundings as RenderedWith
 from pilot.writers.revision_tags import DEFAULT, RevisionTags
 from pilot.writers.statuses import Statuses
+from webhook.inject.proxy_config import effective
 
 STATUS_LEASE, INGRESS_LOCK, AMBIENT_LEASE = "istio-gateway-status-leader", "istio-leader", "istio-status-leader"
+DEPLOYMENT_LEASE = "istio-gateway-deployment"
 Lead = Callable[[], Awaitable[None]]
 
 
 class GatewayWriters:
-    """Statuses and classes. `matters` are what a replica does while it leads in them."""
+    """Statuses, classes and deployments. `matters` are what a replica does while it leads in them. Nothing is deployed without `webhooks`, whose
+    injector has the templates."""
 
-    def __init__(self, kubernetes: Kubernetes, settings: Settings, db: Mesh, choose: random.Random) -> None:
+    def __init__(self, kubernetes: Kubernetes, settings: Settings, db: Mesh, webhooks: Webhooks, choose: random.Random) -> None:
         self._client, self._source, self._pace = kubernetes.client, kubernetes.source, kubernetes.pace
         self._settings, self._db, self._choose = settings, db, choose
         self._revision = settings.ingest.revision or DEFAULT
@@ -39,7 +47,32 @@ class GatewayWriters:
         self._of_ambient = self._make_statuses(AMBIENT_KINDS, self.is_ours) if ambient.enabled and ambient.status else None
         makes = enabled and settings.kubernetes.gateway_classes
         self._classes = DefaultClasses(self._client, db, self._path_of_class, self._pace.backoff, choose) if makes else None
+        self._webhooks, self._injector = webhooks, webhooks.injector
+        deploys = enabled and settings.kubernetes.gateway_deployments and self._injector is not None
+        self._deployments = self._make_deployments() if deploys else None
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_deployments(self) -> Deployments:
+        around, injector, registry = self._webhooks.surroundings, self._injector, self._settings.mesh.registry
+        surroundings = RenderedWith(
+            config=lambda: injector.config if injector is not None else None,
+            mesh=around.mesh,
+            proxy_config=self._proxy_config,
+            proxy_ids=around.proxy_ids,
+            ours=self._is_ours,
+            cluster=registry.cluster_id,
+            revision=self._settings.ingest.revision,
+            copies=self._settings.kubernetes.gateway_metadata,
+            compliance_policy=around.compliance_policy,
+        )
+        path = lambda: self._source.path_of(GATEWAY, "", "x").removesuffix("/x")  # noqa: E731
+        controller = self._settings.mesh.gateway_api.controller
+        return Deployments(self._client, self._db, path, surroundings, controller, self._pace, self._choose)
+
+    def _proxy_config(self, namespace: str, labels: Mapping[str, str]) -> ProxyConfig:
+        """Returns the proxy config of pods of a namespace with some labels."""
+        mesh = self._webhooks.surroundings.mesh()
+        return effective(mesh.default_config, self._webhooks.surroundings.proxy_configs(), mesh.root_namespace, namespace, labels, None)
 
     def _make_statuses(self, kinds: tuple[GroupKind, ...], is_ours: Callable[[Object[Any]], bool]) -> Statuses:
         origin = Origin(self._settings.mesh.registry.cluster_id, True, self._settings.ingest.revision)
@@ -48,16 +81,20 @@ class GatewayWriters:
 
     def is_ours(self, row: Object[Any]) -> bool:
         """Returns whether an object is this revision's; one of the whole cluster is everybody's."""
-        if not row.namespace:
-            return True
-        namespace = self._db.namespaces.peek(RegistryKey(self._settings.mesh.registry.cluster_id, "", row.namespace))
-        return self.tags.is_ours(row.labels, namespace.labels if namespace is not None else None)
+        return not row.namespace or self._is_ours(row.labels, row.namespace)
+
+    def _is_ours(self, labels: Mapping[str, str], namespace: str) -> bool:
+        found = self._db.namespaces.peek(RegistryKey(self._settings.mesh.registry.cluster_id, "", namespace))
+        return self.tags.is_ours(labels, found.labels if found is not None else None)
 
     async def start(self) -> None:
         """Begins to follow the tags of revisions, and to make classes."""
         for statuses in (self._statuses, self._of_ambient):
             if statuses is not None:
                 self.tags.on_change.append(statuses.looked_again)
+        if self._deployments is not None and self._injector is not None:
+            self.tags.on_change.append(self._deployments.changed)
+            self._injector.on_take.append(self._deployments.changed)
         await self.tags.start()
         if self._classes is not None:
             self._source.on_follow.append(self._followed)
@@ -78,6 +115,10 @@ class GatewayWriters:
                 statuses.committed(commit.hit, commit.edits)
                 if statuses is not self._of_ingresses and "namespaces" in tables:
                     statuses.looked_again()
+        if self._deployments is not None:
+            self._deployments.committed(commit.hit)
+            if tables & {"namespaces", "mesh", "proxy_configs"}:
+                self._deployments.changed()
 
     def matters(self) -> Iterator[tuple[str, Lead]]:
         """Yields the name of each Lease, and what its holder does."""
@@ -86,6 +127,8 @@ class GatewayWriters:
             yield f"{STATUS_LEASE}-{self._revision}", self._after_tags(self._statuses.run)
         if self._of_ambient is not None:
             yield AMBIENT_LEASE, self._after_tags(self._of_ambient.run)
+        if self._deployments is not None:
+            yield f"{DEPLOYMENT_LEASE}-{self._revision}", self._after_tags(self._deployments.run)
 
     def _after_tags(self, lead: Lead) -> Lead:
         """Returns what begins once the tags are known, by which revisions tell objects apart."""

@@ -45,7 +45,7 @@ class Webhooks:
             raise FlagError(f"ENABLE_NATIVE_SIDECARS {mode!r} is none of {', '.join(_MODES)}")
         self._native = _MODES[mode]
         openshift = settings.webhook.platform == "openshift"
-        around = Surroundings(
+        self.surroundings = around = Surroundings(
             mesh,
             self._is_native,
             proxy_configs=self._proxy_configs,

@@ -10,6 +10,7 @@ from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.gateway_writers import INGRESS_LOCK, GatewayWriters
 from pilot.app.kubernetes import Kubernetes
 from pilot.app.remote_writers import RemoteWriters, Written
+from pilot.app.webhooks import Webhooks
 from pilot.ingest.batch import Commit
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Attempts, Backoff
@@ -46,8 +47,9 @@ class Writers:
     configurations always. `start` and `stop` once."""
 
     def __init__(
-        self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: CertificateAuthority | None, terms: Terms = Terms()  # noqa: B008
-    ) -> None:
+        self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: CertificateAuthority | None, webhooks: Webhooks,
+        terms: Terms = Terms(),  # noqa: B008
+    ) -> None:  # fmt: skip
         self._client, self._source, pace, self._counts = kubernetes.client, kubernetes.source, kubernetes.pace, kubernetes.counts
         self._settings, self._db, self._authority = settings, db, authority
         self._terms, self._choose = terms, random.Random()
@@ -59,7 +61,7 @@ class Writers:
         self._analysis = self._make_analysis(kubernetes.problems, pace.backoff) if settings.kubernetes.analysis and owns_configuration else None
         self._bundles = self._make_bundles(pace) if authority is not None else None
         self.entries = self._make_entries(pace.backoff) if settings.kubernetes.registration and not settings.ingest.config_dirs else None
-        self._gateways = GatewayWriters(kubernetes, settings, db, self._choose) if owns_configuration else None
+        self._gateways = GatewayWriters(kubernetes, settings, db, webhooks, self._choose) if owns_configuration else None
         self._revision = settings.ingest.revision or "default"
         self._precedence = Precedence(self._client, self._revision, pace, self._choose)
         self._pace, self._has_started = pace, asyncio.Event()

@@ -14,12 +14,13 @@ from pilot.model.catalogue import CATALOGUE, Catalogue, Kind, is_ours
 from pilot.model.config.base import Lenient
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.pod import OwnerReference
-from pilot.model.kind import GroupKind
+from pilot.model.kind import GATEWAY_API, GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity, below, error, warning
 
 REVISION_LABEL = "istio.io/rev"
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_KUBERNETES_GATEWAY = GroupKind(GATEWAY_API, "Gateway")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
 _ZULU = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
@@ -41,7 +42,8 @@ Row = tuple[str, ObjectKey | RegistryKey]
 class Origin(NamedTuple):
     """Says where documents come from. `cluster`: the one whose objects they are; `own`: its configuration counts, not only what runs in it;
     `revision`: configuration with a label istio.io/rev of another one is left out. What runs in a cluster, and its namespaces, is there for
-    every revision."""
+    every revision; so is a Gateway of the Gateway API, whose label may be a tag: routers that were deployed before it changed are served
+    until they are gone."""
 
     cluster: str = "Kubernetes"
     own: bool = True
@@ -122,7 +124,7 @@ def _decode(plain: Any, origin: Origin, catalogue: Catalogue) -> tuple[Entry | N
 def _decode_as(kind: Kind, plain: Any, origin: Origin) -> tuple[Entry | None, list[Problem], Row | None]:
     """Returns for an object of a kind what `_decode` does."""
     metadata, problems = _decode_metadata(plain.get("metadata"))
-    if origin.revision and not is_built_in(kind) and metadata.labels.get(REVISION_LABEL, origin.revision) != origin.revision:
+    if origin.revision and _has_revisions(kind) and metadata.labels.get(REVISION_LABEL, origin.revision) != origin.revision:
         return None, [], None
     namespace = (metadata.namespace or "default") if kind.namespaced else ""
     subject = ObjectRef(kind.id, namespace, metadata.name)
@@ -142,6 +144,10 @@ def _decode_as(kind: Kind, plain: Any, origin: Origin) -> tuple[Entry | None, li
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, (kind.table, key)
     return Entry(kind.table, key, decoded), problems, None
+
+
+def _has_revisions(kind: Kind) -> bool:
+    return not is_built_in(kind) and kind.id != _KUBERNETES_GATEWAY
 
 
 def _remote(kind: Kind, cluster: str) -> Problem:

@@ -153,7 +153,8 @@ CATALOGUE = Catalogue(
             indexes={"named": indexes.object_name}, push_reason="secret",
         ),
         Kind(
-            GroupKind("", "ConfigMap"), ("v1",), "config_maps", ConfigMap, parts=("data", "binaryData"), per_cluster=True,
+            GroupKind("", "ConfigMap"), ("v1",), "config_maps", ConfigMap, parts=("data", "binaryData"),
+            indexes={"defaults_for_class": indexes.defaults_for_class}, per_cluster=True,
         ),
         Kind(
             GroupKind("discovery.k8s.io", "EndpointSlice"), ("v1",), "endpoint_slices", EndpointSlice, validate_endpoint_slice,

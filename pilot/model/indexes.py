@@ -179,3 +179,9 @@ def granted_pairs(key: ObjectKey, o: Object[Any]) -> Buckets:
 def policy_targets(key: ObjectKey, o: Object[Any]) -> Buckets:
     """Returns the namespace, kind and name of what a policy is about."""
     return {(key.namespace, GroupKind(t.group, t.kind), t.name) for t in o.spec.target_refs}
+
+
+def defaults_for_class(key: RegistryKey, o: Object[Any]) -> Buckets:
+    """Returns the namespace of a ConfigMap and the class of Gateways that it is laid over; () for any other one."""
+    named = o.labels.get("gateway.istio.io/defaults-for-class")
+    return ((key.namespace, named),) if named else ()

@@ -83,3 +83,10 @@ class KubernetesSettings:
     gateway_classes: bool = setting(
         True, "Make the GatewayClasses that are missing.", env="PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER"
     )
+    gateway_deployments: bool = setting(
+        True, "Deploy Gateways of the Gateway API.", env="PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER"
+    )
+    gateway_metadata: bool = setting(
+        True, "What is deployed for a Gateway has its labels and annotations, where its infrastructure names none.",
+        env="PILOT_ENABLE_GATEWAY_API_COPY_LABELS_ANNOTATIONS",
+    )

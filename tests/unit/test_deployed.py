@@ -13,10 +13,13 @@ import yaml
 from deploy.generated import ROOT
 from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import installation_of
-from deploy.rbac import ANYWHERE, OWN_NAMESPACE, read
+from deploy.rbac import ANYWHERE, GATEWAYS, OWN_NAMESPACE, read
 from pilot.app import ControlPlane
 from pilot.kube.client import Client
+from pilot.model.catalogue import CATALOGUE, Catalogue
+from pilot.model.kind import GATEWAY_API
 from pilot.settings.parse import load
+from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.rbac import by_roles
 from tests.support.apiserver.resource import ADMISSION
 from tests.support.apiserver.server import ApiServer
@@ -27,6 +30,50 @@ SYSTEM = "istio-system"
 TOKEN = "token-of-istiod"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OBJECTS = [plain for path in sorted((ROOT / "manifests").glob("*.yaml")) for plain in yaml.load_all(path.read_text(), LOADER)]
+ROUTE = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: %s
+metadata: {name: routed, namespace: shop}
+spec: {parentRefs: [{name: edge}], rules: [{backendRefs: [{name: web, port: 80}]}]}
+"""
+ROUTED = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: shop}
+spec:
+  gatewayClassName: istio
+  allowedListeners: {namespaces: {from: Same}}
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: routed, namespace: shop}
+spec: {parentRef: {name: edge}, listeners: [{name: more, port: 81, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: routed, namespace: shop}
+spec: {targetRefs: [{group: "", kind: Service, name: web}], validation: {wellKnownCACertificates: System, hostname: web}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: istio-ingressgateway, namespace: istio-system}
+spec: {externalIPs: [8.8.8.8], ports: [{port: 80}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: routed, namespace: shop, annotations: {kubernetes.io/ingress.class: istio}}
+spec: {rules: [{host: x.com}]}
+---
+""" + "---".join(ROUTE % kind for kind in ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute"))
+DEPLOYED = (("apps", "deployments", "shop", "edge-istio"), ("", "services", "shop", "edge-istio"), ("", "serviceaccounts", "shop", "edge-istio"))
+_PLURALS = ("httproutes", "grpcroutes", "tcproutes", "tlsroutes", "listenersets", "backendtlspolicies")
+TOLD = (
+    *((GATEWAY_API, plural, "shop", "routed") for plural in _PLURALS),
+    (GATEWAY_API, "gateways", "shop", "edge"),
+    (GATEWAY_API, "gatewayclasses", "", "istio"),
+    ("networking.k8s.io", "ingresses", "shop", "routed"),
+)
 ENTRY = """
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -107,7 +154,10 @@ async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_t
         server.put(plain)
     for name in (SYSTEM, "shop"):
         server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for plain in definitions(Catalogue(kind for kind in CATALOGUE if kind.id.group == GATEWAY_API)):
+        server.put(plain)
     server.apply(ENTRY)
+    server.apply(ROUTED)
     server.tokens.service_account(SYSTEM, "istiod", TOKEN)
     server.tokens.allows = by_roles(server.store)
     config = tmp_path / "kubeconfig"
@@ -120,16 +170,19 @@ async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_t
         await until(lambda: bool((server.get("networking.istio.io", "serviceentries", "shop", "outside") or {}).get("status")))
         await until(lambda: "caBundle" in str(server.get(ADMISSION, "mutatingwebhookconfigurations", "", "istio-sidecar-injector")))
         await until(lambda: server.get("", "secrets", SYSTEM, "istio-ca-secret") is not None)
+        await until(lambda: all(server.get(*place) is not None for place in DEPLOYED))
+        await until(lambda: all("status" in (server.get(*place) or {}) for place in TOLD))
     finally:
         plane.end()
         await running
-    granted = {(r.group, r.resource, verb) for r in (*read(), *ANYWHERE, *OWN_NAMESPACE) for verb in r.verbs}
+    every = (*read(), *ANYWHERE, *GATEWAYS, *OWN_NAMESPACE)
+    granted = {(r.group, r.resource, verb) for r in every for verb in r.verbs}
     assert used(server) <= granted
-    rows = [r for r in (*read(), *ANYWHERE, *OWN_NAMESPACE) if server.resources.find(r.group, r.resource.partition("/")[0])]
+    rows = [r for r in every if server.resources.find(r.group, r.resource.partition("/")[0])]
     followed = {(r.group, r.resource) for r in read() if r in rows}
     seldom = {("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews"), ("networking.istio.io", "workloadentries"),
               ("networking.istio.io", "workloadentries/status"), ("networking.istio.io", "workloadgroups"),
-              ("coordination.k8s.io", "leases"), ("networking.k8s.io", "ingresses/status"),
+              ("coordination.k8s.io", "leases"), ("gateway.networking.x-k8s.io", "xbackendtrafficpolicies/status"),
               ("", "services/status"), ("security.istio.io", "authorizationpolicies/status")}  # fmt: skip
     asked = {(group, resource) for group, resource, _ in used(server)}
     assert {(r.group, r.resource) for r in rows} - asked <= seldom

@@ -1,4 +1,4 @@
-"""Every field of a Pod, as Kubernetes' API has it. https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+"""Every field of a Pod, as Kubernetes' API has it, and of what is deployed for Gateways those that are merged by their type. https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 
 A line is a type: its fields, each as `name:type`. `*` before a type: absent differs from zero. `!` behind a name: also zero is written.
 `[T]` is a list, `{T}` a map of text to T; `@key` behind a list: items with equal keys are the same item when two pods are merged, `@` alone:
@@ -86,4 +86,15 @@ clusterTrustBundle:*ClusterTrustBundleProjection podCertificate:*any
 ServiceAccountTokenProjection audience:string expirationSeconds:*int path!:string
 ClusterTrustBundleProjection name:*string signerName:*string labelSelector:*any optional:*bool path!:string
 CSIVolumeSource driver!:string readOnly:*bool fsType:*string volumeAttributes:{string} nodePublishSecretRef:*LocalObjectReference
+Deployment kind:string apiVersion:string metadata:ObjectMeta spec:DeploymentSpec status:any
+DaemonSet kind:string apiVersion:string metadata:ObjectMeta spec:DeploymentSpec status:any
+DeploymentSpec replicas:*int selector:any template:PodTemplateSpec strategy:any
+PodTemplateSpec metadata:ObjectMeta spec:PodSpec
+Service kind:string apiVersion:string metadata:ObjectMeta spec:ServiceSpec status:any
+ServiceSpec ports:[ServicePort]@port selector:{string} type:string
+ServicePort name:string port!:int protocol:string appProtocol:*string targetPort:any nodePort:int
+ServiceAccount kind:string apiVersion:string metadata:ObjectMeta secrets:[LocalObjectReference]@name \
+imagePullSecrets:[LocalObjectReference]@name automountServiceAccountToken:*bool
+HorizontalPodAutoscaler kind:string apiVersion:string metadata:ObjectMeta spec:any status:any
+PodDisruptionBudget kind:string apiVersion:string metadata:ObjectMeta spec:any status:any
 """

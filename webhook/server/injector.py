@@ -43,12 +43,13 @@ class Surroundings(NamedTuple):
 
 
 class Injector:
-    """Answers reviews of pods with the configuration that it has now. `config` is None until there is one."""
+    """Answers reviews of pods with the configuration that it has now. `config` is None until there is one; `on_take` is told of another one."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self._taking = asyncio.Lock()
         self.config: InjectorConfig | None = None
+        self.on_take: list[Callable[[], None]] = []
 
     def take(self, config: str, values: str) -> bool:
         """Takes another configuration, by the keys of its ConfigMap. Where it cannot be used, that of before stays, and False is returned."""
@@ -63,7 +64,9 @@ class Injector:
     async def take_beside(self, config: str, values: str) -> None:
         """Does what `take` does in a thread beside the event loop: templates take tens of milliseconds to compile. Of several the last counts."""
         async with self._taking:
-            await asyncio.to_thread(self.take, config, values)
+            if await asyncio.to_thread(self.take, config, values):
+                for told in self.on_take:
+                    told()
 
     def answer(self, review: AdmissionReview, path: str) -> Answer | None:
         """Returns the answer to a review; None where the pod is left as it is. InjectionError, ReviewError or ShapeError where it is refused."""

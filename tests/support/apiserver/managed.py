@@ -116,7 +116,8 @@ def apply(live: dict[str, Any] | None, config: dict[str, Any], manager: Manager,
         raise _conflict(disputed)
     merged: dict[str, Any] = merge(live or {}, config, built_in)
     others = frozenset().union(*(fields for other, fields in managers.items() if other != manager))
-    for path in sorted(managers.get(manager, frozenset()) - wanted - others, key=len):  # an item before what it is known by
+    held = {path[:length] for path in wanted | others for length in range(1, len(path) + 1)}
+    for path in sorted(managers.get(manager, frozenset()) - held, key=len):  # an item before what it is known by
         remove(merged, path)
     kept = {other: fields - disputed.get(other, frozenset()) for other, fields in managers.items() if other != manager}
     merged["metadata"]["managedFields"] = write_managers({**kept, manager: wanted}, config["apiVersion"])

@@ -1,0 +1,231 @@
+"""Gateways of the Gateway API are deployed: each has its Deployment, Service and ServiceAccount, and keeps them as they should be.
+
+What is deployed is rendered from a template of the injector's, and applied as the fields of one owner; what others set beside them stays. The
+objects belong to the Gateway, with which the API server takes them away.
+"""
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pilot.derive import UNSET, Node
+from pilot.kube.client import Client
+from pilot.kube.errors import NotFound
+from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.tasks import end_tasks
+from pilot.kube.wire import Change
+from pilot.lib.log import scope
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.object import ObjectKey
+from pilot.model.config.proxy_config import ProxyConfig
+from pilot.model.inputs import Mesh
+from pilot.model.views.gateway_api.deployments import CONTROLLER_VERSION, VERSION, Deployment, all_gateways, deployment
+from pilot.writers.deployed_objects import DeployedObjects
+from pilot.writers.upkeep import Upkeep
+from webhook.gateway.overlay import ASKED_FOR
+from webhook.gateway.render import NAME_LABEL, NETWORK, GatewayToRender, RenderError, render_gateway
+from webhook.inject.config import InjectorConfig
+
+MERGE_PATCH = "application/merge-patch+json"
+Plain = dict[str, Any]
+Labels = Mapping[str, str]
+_DIGITS = re.compile(r"\d+")
+_log = scope("gateway")
+
+
+class Surroundings(NamedTuple):
+    """What a rendering asks of the control plane. `config` returns the injector's configuration, None before there is one; `proxy_config` that of
+    pods of a namespace with some labels; `proxy_ids` who runs there. `copies`: a Gateway's own labels and annotations are those of its
+    infrastructure, where it names none. `ours`: whether a Gateway, by its labels and namespace, is this revision's."""
+
+    config: Callable[[], InjectorConfig | None]
+    mesh: Callable[[], MeshConfig]
+    proxy_config: Callable[[str, Labels], ProxyConfig]
+    proxy_ids: Callable[[str], tuple[int, int]]
+    ours: Callable[[Labels, str], bool]
+    cluster: str
+    revision: str
+    copies: bool = True
+    compliance_policy: str = ""
+
+
+class Deployments:
+    """Deploys Gateways while it runs. `path` returns the path of the collection of Gateways at the API server, "" while they are not read.
+
+    `committed` is told of every commit, `changed` says that every Gateway may be another one now.
+    """
+
+    def __init__(
+        self, client: Client, db: Mesh, path: Callable[[], str], around: Surroundings, controller: str, pace: Pace, choose: random.Random
+    ) -> None:
+        self._client, self._db, self._path, self._around, self._pace, self._choose = client, db, path, around, pace, choose
+        self._controller = controller
+        self._upkeep: Upkeep[ObjectKey] = Upkeep("deployment of Gateway", self._settle, pace.backoff, choose)
+        self._objects = DeployedObjects(client, controller, self._look_at, pace, choose)
+        self._metadata: dict[ObjectKey, Plain] = {}
+        self._nodes: dict[ObjectKey, Node] = {}
+        self._keys: dict[Node, ObjectKey] = {}
+        self._listed: Node | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._kubernetes = 0
+
+    # -- what may have changed -----------------------------------------------------------------------------------------
+
+    def committed(self, hit: Iterable[Node]) -> None:
+        """Marks the Gateways that may be deployed otherwise now."""
+        if self._listed is None:
+            return
+        for node in hit:
+            if node is self._listed:
+                self._list()
+            elif node in self._keys:
+                self._look_at(self._keys[node])
+
+    def changed(self) -> None:
+        """Marks all Gateways."""
+        self._upkeep.look_at(list(self._nodes))
+
+    def _look_at(self, gateway: ObjectKey) -> None:
+        self._upkeep.look_at((gateway,))
+
+    def _list(self) -> None:
+        """Takes the new list of Gateways, and marks those that are new."""
+        assert self._listed is not None
+        self._db.refresh(self._listed)
+        listed: set[ObjectKey] = set() if self._listed.value is UNSET else set(self._listed.value)
+        for key in self._nodes.keys() - listed:
+            node = self._nodes.pop(key)
+            del self._keys[node]
+            self._db.unwatch(node)
+        for key in sorted(listed - self._nodes.keys()):
+            node = self._nodes[key] = self._db.watch(deployment, key)
+            self._keys[node] = key
+            self._look_at(key)
+        if listed and self._following is None and self._path():
+            self._following = asyncio.create_task(self._follow(), name="follow Gateways that are deployed")
+
+    # -- its life ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keeps what is deployed as it should be until it is cancelled. Nothing of it is followed before there is a Gateway."""
+        self._listed = self._db.watch(all_gateways)
+        try:
+            self._list()
+            await self._upkeep.run()
+        finally:
+            listed, self._listed = self._listed, None
+            for node in (listed, *self._keys):
+                self._db.unwatch(node)
+            self._nodes, self._keys, self._metadata = {}, {}, {}
+            following, self._following = self._following, None
+            await end_tasks(following)
+
+    async def _follow(self) -> None:
+        """Follows the metadata of Gateways, of which the tables have a part alone, and the objects that are deployed."""
+        gateways = Follower(self._client, Collection(self._path(), metadata_alone=True), self._receive, self._pace, self._choose)
+        followers = [gateways, *self._objects.followers()]
+        tasks = [asyncio.create_task(follower.run(), name=f"follow {follower.collection.path}") for follower in followers]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await end_tasks(*tasks)
+
+    async def _receive(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            key = ObjectKey(*change.name)
+            old = self._metadata.pop(key, None)
+            if change.raw is not None:
+                metadata = msgspec.json.decode(change.raw)["metadata"]
+                new = self._metadata[key] = {
+                    field: metadata[field] for field in ("name", "namespace", "uid", "labels", "annotations") if field in metadata
+                }
+                if new != old:
+                    self._look_at(key)
+
+    # -- one Gateway ---------------------------------------------------------------------------------------------------
+
+    async def _settle(self, key: ObjectKey) -> None:
+        node, metadata = self._nodes.get(key), self._metadata.get(key)
+        if node is None or metadata is None:
+            return
+        self._db.refresh(node)
+        wanted: Deployment | None = None if node.value is UNSET else node.value
+        labels: Labels = metadata.get("labels") or {}
+        config = self._around.config()
+        if wanted is None or config is None or not self._around.ours(labels, key.namespace):
+            return
+        try:
+            objects = render_gateway(await self._make_input(wanted, metadata, config), config)
+        except RenderError as error:
+            _log.error("Gateway %s/%s cannot be deployed: %s", *key, error)
+            return
+        if wanted.fault is not None:
+            _log.error("Gateway %s/%s cannot be deployed: %s", *key, wanted.fault.message)
+            return
+        await self._take_over(key, metadata)
+        for made in objects:
+            if key not in self._nodes:  # it has gone meanwhile
+                return
+            if not await self._objects.apply(made):
+                _log.warning("Gateway %s/%s: there is a %s %s that nobody deployed for it", *key, made["kind"], made["metadata"]["name"])
+        kinds = {made["kind"] for made in objects}
+        for place in self._objects.of(key):
+            if place.kind in ASKED_FOR and place.kind not in kinds:
+                await self._objects.delete(place)
+
+    async def _take_over(self, key: ObjectKey, metadata: Plain) -> None:
+        """Says in a Gateway which version of control planes deploys it, unless it says so."""
+        if (metadata.get("annotations") or {}).get(CONTROLLER_VERSION) == str(VERSION):
+            return
+        base, _, plural = self._path().rpartition("/")
+        said = {"metadata": {"uid": metadata.get("uid"), "annotations": {CONTROLLER_VERSION: str(VERSION)}}}
+        path, query = f"{base}/namespaces/{key.namespace}/{plural}/{key.name}", {"fieldManager": self._controller}
+        try:
+            await self._client.call("PATCH", path, query, msgspec.json.encode(said), MERGE_PATCH)
+        except NotFound:  # it has just gone
+            return
+
+    async def _make_input(self, wanted: Deployment, metadata: Plain, config: InjectorConfig) -> GatewayToRender:
+        around, namespace = self._around, wanted.gateway.namespace
+        labels, annotations = wanted.labels, wanted.annotations
+        own = metadata if around.copies else {}
+        labels = dict(labels if labels is not None else own.get("labels") or {})
+        network = config.value("global", "network")
+        if network and NETWORK not in (metadata.get("labels") or {}) and wanted.of.template == "waypoint":
+            labels[NETWORK] = network
+        uid, gid = around.proxy_ids(namespace)
+        return GatewayToRender(
+            metadata=metadata,
+            class_name=wanted.class_name,
+            template=wanted.of.template,
+            managed=wanted.of.label,
+            name=wanted.name,
+            account=wanted.account,
+            service_type=wanted.service_type,
+            ports=wanted.ports,
+            addresses=wanted.addresses,
+            labels=labels,
+            annotations=annotations if annotations is not None else own.get("annotations") or {},
+            overlays=wanted.overlays,
+            proxy_config=around.proxy_config(namespace, {NAME_LABEL: wanted.gateway.name}),
+            mesh=around.mesh(),
+            cluster=around.cluster,
+            revision=around.revision,
+            kubernetes=await self._version(),
+            uid=uid,
+            gid=gid,
+            compliance_policy=around.compliance_policy,
+        )
+
+    async def _version(self) -> int:
+        """Returns the version of the cluster as a number, such as 134 for 1.34."""
+        if not self._kubernetes:
+            found = msgspec.json.decode(await self._client.call("GET", "/version"))
+            major, minor = (_DIGITS.match(str(found.get(field, ""))) for field in ("major", "minor"))
+            self._kubernetes = int(major[0]) * 100 + int(minor[0]) if major and minor else 0
+        return self._kubernetes

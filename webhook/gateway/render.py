@@ -1,0 +1,133 @@
+"""The objects of a Gateway: a template of the injector's, executed with what the Gateway says as data.
+
+Nothing that a Gateway or a ConfigMap says can give objects of other kinds, in other namespaces, or of names that are not the Gateway's: what
+comes out is held against a closed list before anybody applies it.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.proxy_config import ProxyConfig
+from webhook.gateway.overlay import OverlayError, lay_over
+from webhook.inject.annotations import IMAGE_TYPE
+from webhook.inject.api_object import ApiObject
+from webhook.inject.config import InjectorConfig
+from webhook.inject.data import Record
+from webhook.inject.image import proxy_image
+from webhook.inject.message import Message
+from webhook.pod.schema import TYPES
+from webhook.template import TemplateError
+from webhook.template.values import Int64, StringMap
+
+Plain = dict[str, Any]
+NAME_LABEL, MANAGED, NETWORK = "gateway.networking.k8s.io/gateway-name", "gateway.istio.io/managed", "topology.istio.io/network"
+KINDS = {
+    "Deployment": "apps/v1",
+    "DaemonSet": "apps/v1",
+    "Service": "v1",
+    "ServiceAccount": "v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
+    "PodDisruptionBudget": "policy/v1",
+}
+"""What a template may give, and in which version."""
+
+
+class RenderError(ValueError):
+    """A Gateway cannot be deployed as it is. The text says why; it stays so until somebody changes something."""
+
+
+class GatewayToRender(NamedTuple):
+    """A Gateway, and what decides what it becomes. `metadata` is the object's, as the API server has it; `ports` are name, number and protocol,
+    `addresses` type and value. `kubernetes`: version of the cluster, such as 134. `managed`: value of the label of what is deployed."""
+
+    metadata: Plain
+    class_name: str
+    template: str
+    managed: str
+    name: str
+    account: str
+    service_type: str
+    ports: tuple[tuple[str, int, str], ...]
+    addresses: tuple[tuple[str, str], ...]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    overlays: tuple[Mapping[str, str], ...]
+    proxy_config: ProxyConfig
+    mesh: MeshConfig
+    cluster: str
+    revision: str
+    kubernetes: int
+    uid: int
+    gid: int
+    compliance_policy: str = ""
+
+
+def render_gateway(gateway: GatewayToRender, config: InjectorConfig) -> list[Plain]:
+    """Returns the objects of a Gateway. RenderError where there are none."""
+    template = config.templates.get(gateway.template)
+    if template is None:
+        raise RenderError(f"no {gateway.template!r} template defined")
+    try:
+        text = template.execute(_data(gateway, config))
+        documents = [document.plain for document in read_documents(text.encode(), "") if document.plain is not None]
+        checked = [_check(gateway, document) for document in documents]
+        _refuse_repeated(checked)
+        made = (lay_over(document, gateway.overlays) for document in checked)
+        return [_managed(document, gateway) for document in made if document is not None]
+    except (TemplateError, SyntaxFault, OverlayError) as error:
+        raise RenderError(str(error)) from error
+
+
+def _data(gateway: GatewayToRender, config: InjectorConfig) -> Record:
+    metadata = gateway.metadata
+    asked = (metadata.get("annotations") or {}).get(IMAGE_TYPE)
+    image = gateway.proxy_config.image.image_type if gateway.proxy_config.image is not None else ""
+    ports = [Record("v1.ServicePort", {"Name": name, "Port": port, "Protocol": "TCP", "AppProtocol": said}) for name, port, said in gateway.ports]
+    addresses = [Record("v1.GatewaySpecAddress", {"Type": type_, "Value": value}) for type_, value in gateway.addresses]
+    members = {
+        "Name": metadata["name"], "Namespace": metadata["namespace"], "UID": metadata.get("uid") or "",
+        "Labels": StringMap(metadata.get("labels") or {}), "Annotations": StringMap(metadata.get("annotations") or {}),
+        "ObjectMeta": ApiObject(metadata, TYPES["ObjectMeta"]),
+        "Spec": Record("v1.GatewaySpec", {"GatewayClassName": gateway.class_name, "Addresses": addresses}),
+        "GatewayClass": gateway.class_name, "DeploymentName": gateway.name, "ServiceAccount": gateway.account, "Ports": ports,
+        "ServiceType": gateway.service_type, "ClusterID": gateway.cluster, "KubeVersion": gateway.kubernetes, "Revision": gateway.revision,
+        "NativeSidecars": True, "ProxyUID": Int64(gateway.uid), "ProxyGID": Int64(gateway.gid), "CompliancePolicy": gateway.compliance_policy,
+        "InfrastructureLabels": StringMap(dict(gateway.labels)), "InfrastructureAnnotations": StringMap(dict(gateway.annotations)),
+        "GatewayNameLabel": NAME_LABEL, "ControllerLabel": gateway.managed,
+        "IsEastWestGateway": gateway.managed == "istio.io-eastwest-controller",
+        "ProxyImage": proxy_image(config, asked, image),
+        "InboundTrafficPolicyMode": (gateway.mesh.inbound_traffic_policy.mode if gateway.mesh.inbound_traffic_policy else "PASSTHROUGH").lower(),
+        "ProxyConfig": Message(gateway.proxy_config, ProxyConfig), "MeshConfig": Message(gateway.mesh, MeshConfig), "Values": config.values,
+    }  # fmt: skip
+    return Record("gateway.TemplateInput", members)
+
+
+def _check(gateway: GatewayToRender, document: Any) -> Plain:
+    """Returns an object that a template may give. RenderError for any other one."""
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(metadata, dict):
+        raise RenderError("the template gives something that is no object")
+    kind, namespace, name = document.get("kind"), metadata.get("namespace"), metadata.get("name")
+    if not isinstance(kind, str) or KINDS.get(kind) != document.get("apiVersion"):
+        raise RenderError(f"the template gives {document.get('apiVersion')} {kind}; only {', '.join(KINDS)} are deployed")
+    if namespace != gateway.metadata["namespace"]:
+        raise RenderError(f"the template gives {kind} {name} in namespace {namespace!r}, which is not the Gateway's")
+    if name != (gateway.account if kind == "ServiceAccount" else gateway.name):
+        raise RenderError(f"the template gives {kind} {name!r}, which is not the name of what is deployed")
+    return document
+
+
+def _refuse_repeated(documents: Iterable[Plain]) -> None:
+    kinds = [document["kind"] for document in documents]
+    if len(set(kinds)) < len(kinds):
+        raise RenderError("the template gives two objects of a kind")
+
+
+def _managed(document: Plain, gateway: GatewayToRender) -> Plain:
+    """Returns an object with the labels by which it is known whose it is; nothing that is laid over it takes them away."""
+    metadata = document["metadata"]
+    labels = {**(metadata.get("labels") or {}), NAME_LABEL: gateway.metadata["name"], MANAGED: gateway.managed}
+    return {**document, "metadata": {**metadata, "labels": labels}}

@@ -28,7 +28,7 @@ from pilot.model.views.gateway_api.deployments import CONTROLLER_VERSION, VERSIO
 from pilot.writers.deployed_objects import DeployedObjects
 from pilot.writers.upkeep import Upkeep
 from webhook.gateway.overlay import ASKED_FOR
-from webhook.gateway.render import NAME_LABEL, NETWORK, GatewayToRender, RenderError, render_gateway
+from webhook.gateway.render import DATAPLANE_MODE, NAME_LABEL, NETWORK, GatewayToRender, RenderError, render_gateway
 from webhook.inject.config import InjectorConfig
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -198,6 +198,8 @@ class Deployments:
         network = config.value("global", "network")
         if network and NETWORK not in (metadata.get("labels") or {}) and wanted.of.template == "waypoint":
             labels[NETWORK] = network
+        if wanted.opts_out and DATAPLANE_MODE not in (metadata.get("labels") or {}):
+            labels.setdefault(DATAPLANE_MODE, "none")
         uid, gid = around.proxy_ids(namespace)
         return GatewayToRender(
             metadata=metadata,

@@ -93,6 +93,27 @@ async def test_a_gateway_is_deployed(server: ApiServer, tmp_path: pathlib.Path) 
         assert stored["metadata"]["annotations"]["gateway.istio.io/controller-version"] == "5"
 
 
+@pytest.mark.parametrize(("class_name", "controller", "type_", "word"), [
+    ("istio-waypoint", "istio.io-mesh-controller", "ClusterIP", "waypoint"),
+    ("istio-east-west", "istio.io-eastwest-controller", "LoadBalancer", "waypoint"),
+    ("istio", "istio.io-gateway-controller", "LoadBalancer", "router"),
+])  # fmt: skip
+async def test_classes_of_an_ambient_mesh_have_templates_of_their_own(
+    server: ApiServer, tmp_path: pathlib.Path, class_name: str, controller: str, type_: str, word: str
+) -> None:
+    plain = gateway(listeners="{name: mesh, port: 15008, protocol: HBONE}")
+    server.put({**plain, "spec": {**plain["spec"], "gatewayClassName": class_name}})
+    name = "gw-istio" if class_name == "istio" else "gw"
+    async with plane(server, tmp_path, {"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_MULTI_NETWORK": "true"}):
+        await until(lambda: all(there(server, kind, name) for kind in ("Deployment", "Service", "ServiceAccount")))
+        deployment, service = there(server, "Deployment", name), there(server, "Service", name)
+        assert deployment["metadata"]["labels"][MANAGED] == service["metadata"]["labels"][MANAGED] == controller
+        assert service["spec"]["type"] == type_
+        template = deployment["spec"]["template"]
+        assert template["spec"]["containers"][0]["args"][:2] == ["proxy", word]
+        assert template["metadata"]["labels"]["istio.io/dataplane-mode"] == "none"
+
+
 async def test_an_edit_changes_what_is_deployed(server: ApiServer, tmp_path: pathlib.Path) -> None:
     server.put(gateway())
     async with plane(server, tmp_path):

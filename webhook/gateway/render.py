@@ -23,7 +23,8 @@ from webhook.template import TemplateError
 from webhook.template.values import Int64, StringMap
 
 Plain = dict[str, Any]
-NAME_LABEL, MANAGED, NETWORK = "gateway.networking.k8s.io/gateway-name", "gateway.istio.io/managed", "topology.istio.io/network"
+NAME_LABEL, MANAGED = "gateway.networking.k8s.io/gateway-name", "gateway.istio.io/managed"
+NETWORK, DATAPLANE_MODE = "topology.istio.io/network", "istio.io/dataplane-mode"
 KINDS = {
     "Deployment": "apps/v1",
     "DaemonSet": "apps/v1",

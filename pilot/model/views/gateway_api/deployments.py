@@ -12,13 +12,13 @@ from pilot.model.config.gateway_api.gateway import Gateway, Listener
 from pilot.model.config.object import Object, ObjectKey, RegistryKey, age
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GroupKind
+from pilot.model.views.gateway_api.classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER
 from pilot.model.views.gateway_api.gateways import NAME_OVERRIDE, SERVICE_ACCOUNT, SERVICE_TYPE, attached_sets, class_of, is_managed, port_of
 from pilot.model.views.kinds.config_maps import config_maps
 from pilot.model.views.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.model.views.kinds.listener_sets import listener_sets
 from pilot.model.views.kinds.namespaces import namespaces
 
-MESH_CONTROLLER, EAST_WEST_CONTROLLER = "istio.io/mesh-controller", "istio.io/eastwest-controller"
 CONTROLLER_VERSION = "gateway.istio.io/controller-version"
 VERSION = 5
 """Whoever deploys a Gateway writes its version there; one that is higher is a newer control plane's."""
@@ -45,7 +45,8 @@ class ServicePort(NamedTuple):
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """What a Gateway is deployed with. `labels` and `annotations` are those of its infrastructure, None where it names none.
 
-    `overlays` are the data of ConfigMaps, the later ones over the earlier; `namespace_annotations` may say who proxies run as.
+    `overlays` are the data of ConfigMaps, the later ones over the earlier; `namespace_annotations` may say who proxies run as. `opts_out`: its
+    pods are not to be captured by ztunnels, unless a label says so.
     """
 
     gateway: ObjectKey
@@ -61,6 +62,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str] | None = None
     overlays: tuple[Mapping[str, str], ...] = ()
     namespace_annotations: Mapping[str, str] = {}
+    opts_out: bool = False
     fault: Fault | None = None
 
 
@@ -68,7 +70,7 @@ def deployed_class(db: Mesh, controller: str) -> DeployedClass | None:
     """Returns what Gateways of a controller become; None where they are not deployed. No node of its own."""
     known = {
         db.settings.gateway_api.controller: ("kube-gateway", "LoadBalancer"),
-        MESH_CONTROLLER: ("waypoint", "ClusterIP"),
+        WAYPOINT_CONTROLLER: ("waypoint", "ClusterIP"),
         EAST_WEST_CONTROLLER: ("waypoint", "LoadBalancer"),
     }
     return DeployedClass(*known[controller], controller.replace("/", "-")) if controller in known else None
@@ -100,6 +102,7 @@ def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
         annotations=_foreign(wanted.annotations) if wanted is not None and wanted.annotations else None,
         overlays=tuple(one for one in overlays if one is not None),
         namespace_annotations=namespace.annotations if namespace is not None else {},
+        opts_out=db.settings.ambient.enabled and db.settings.ambient.waypoints and not info.tunnels,
         fault=own if isinstance(own, Fault) else None,
     )
 

@@ -93,12 +93,12 @@ def _page(sources: Sources, page: Page, room: asyncio.Semaphore) -> Handler:
 
 async def _respond(request: web.Request, made: Answer) -> web.StreamResponse:
     """Sends an answer; of a large one a piece at a time, as fast as it is read."""
-    headers = {"Content-Type": made.content_type, "Content-Length": str(len(made.body)), **made.headers}
+    headers = {"Content-Type": made.content_type, "Content-Length": str(sum(map(len, made.parts))), **made.headers}
     response = web.StreamResponse(status=made.status, headers=headers)
     await response.prepare(request)
     if request.method != "HEAD":
-        for start in range(0, len(made.body), PIECE):
-            await response.write(made.body[start : start + PIECE])
+        for piece in (part[start : start + PIECE] for part in made.parts for start in range(0, len(part), PIECE)):
+            await response.write(piece)
             await asyncio.sleep(0)  # where the reader is fast, nothing else would give others their turn
     await response.write_eof()
     return response

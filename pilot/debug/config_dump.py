@@ -5,7 +5,7 @@ https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump.proto
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
@@ -49,7 +49,7 @@ def typed_dump(sources: Sources, connection: Connection, short_types: Iterable[s
     """Returns the resources of some types, one list, without Envoy's envelopes. A type that there is not has none."""
     urls = [url for name in short_types if (url := BY_SHORT_NAME.get(name.lower())) is not None]
     found = [resource for url in dict.fromkeys(urls) for resource in resources_of(sources, connection, url)]
-    return Later(lambda: {"configs": [_unwrapped(plain(resource)) for resource in found]} if found else {})
+    return Later(lambda: {"configs": (_unwrapped(plain(resource)) for resource in found)} if found else {})
 
 
 def resources_of(sources: Sources, connection: Connection, type_url: str) -> list[Resource]:
@@ -83,19 +83,24 @@ def group_resources(db: Mesh, group: Group) -> Collection[Resource]:
 
 
 def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoints: bool) -> Plain:
-    """Returns the envelopes of the admin API around resources by short type name."""
+    """Returns the envelopes of the admin API around resources by short type name; what is in them can be read once."""
     versioned = {"versionInfo": version}
-    endpoints = [versioned | {"endpointConfig": plain(r)} for r in resources["eds"]] if with_endpoints else []
-    listeners = [{"name": r.name, "activeState": versioned | {"listener": plain(r)}} for r in resources["lds"]]
+
+    def each(short_type: str, show: Callable[[Resource], Plain]) -> Iterator[Plain] | None:
+        """Returns the entries of a type, made one by one as they are written; None where there are none."""
+        return map(show, resources[short_type]) if resources[short_type] else None
+
+    endpoints = _dump("Endpoints", dynamicEndpointConfigs=each("eds", lambda r: versioned | {"endpointConfig": plain(r)}))
+    listeners = each("lds", lambda r: {"name": r.name, "activeState": versioned | {"listener": plain(r)}})
     configs = [
         _dump("Bootstrap"),
-        _dump("Clusters", versionInfo=version, dynamicActiveClusters=[{"cluster": plain(r)} for r in resources["cds"]]),
-        *([_dump("Endpoints", dynamicEndpointConfigs=endpoints)] if with_endpoints else []),
+        _dump("Clusters", versionInfo=version, dynamicActiveClusters=each("cds", lambda r: {"cluster": plain(r)})),
+        *([endpoints] if with_endpoints else []),
         _dump("Listeners", versionInfo=version, dynamicListeners=listeners),
         _dump("ScopedRoutes"),
-        _dump("Routes", dynamicRouteConfigs=[versioned | {"routeConfig": plain(r)} for r in resources["rds"]]),
-        _dump("Secrets", dynamicActiveSecrets=[{"name": r.name} | versioned | {"secret": plain(r)} for r in resources["sds"]]),
-        _dump("Ecds", ecdsFilters=[versioned | {"ecdsFilter": _unwrapped(plain(r))} for r in resources["ecds"]]),
+        _dump("Routes", dynamicRouteConfigs=each("rds", lambda r: versioned | {"routeConfig": plain(r)})),
+        _dump("Secrets", dynamicActiveSecrets=each("sds", lambda r: {"name": r.name} | versioned | {"secret": plain(r)})),
+        _dump("Ecds", ecdsFilters=each("ecds", lambda r: versioned | {"ecdsFilter": _unwrapped(plain(r))})),
     ]
     return {"configs": configs}
 

@@ -35,7 +35,7 @@ async def configz(sources: Sources, query: Query) -> Any:
     """Returns every object of Istio's kinds, as Kubernetes would show it; those too that follow from objects of other kinds."""
     ours = [kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)]
     found = [(kind, await all_of(_rows(sources.db, kind.table))) for kind in ours]
-    return Later(lambda: [to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for _, o in sorted(rows)])
+    return Later(lambda: (to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for _, o in sorted(rows)))
 
 
 def _rows(db: Mesh, table: str) -> Iterator[tuple[Any, Object[Any]]]:

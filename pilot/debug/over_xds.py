@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from envoy.admin.v3 import config_dump_pb2
@@ -70,7 +70,12 @@ async def _dump(sources: Sources, names: Sequence[str]) -> Found:
         made = config_dump(sources, {"proxyID": names[0]})
     except Refused:
         return Found(())
-    return await asyncio.to_thread(lambda: Found([(names[0], json_format.ParseDict(part, any_pb2.Any())) for part in made.make()["configs"]]))
+    return await asyncio.to_thread(lambda: Found([(names[0], json_format.ParseDict(_whole(part), any_pb2.Any())) for part in made.make()["configs"]]))
+
+
+def _whole(part: dict[str, Any]) -> dict[str, Any]:
+    """Returns a part of a dump with all its entries at once."""
+    return {name: list(value) if isinstance(value, Iterator) else value for name, value in part.items()}
 
 
 def client_config(connection: Connection) -> csds_pb2.ClientConfig:

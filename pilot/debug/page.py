@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pilot.debug.plain_json import encode_json
+from pilot.debug.plain_json import parts
+from pilot.debug.slices import without_collections
 from pilot.debug.sources import Connection, Sources
 
 Query = Mapping[str, str]
@@ -69,36 +70,42 @@ class Page(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What goes out over HTTP. `headers`: beside the content type."""
+    """What goes out over HTTP, in parts. `headers`: beside the content type."""
 
     status: int
     content_type: str
-    body: bytes
+    parts: Sequence[bytes]
     headers: Mapping[str, str] = {}
+
+    @property
+    def body(self) -> bytes:
+        """Returns all parts as one."""
+        return b"".join(self.parts)
 
 
 async def answer(page: Page, sources: Sources, query: Query) -> Answer:
     """Returns what a page says; what takes long is made in slices, or beside the event loop. A page that refuses to answer says so."""
     try:
-        value = page.answer(sources, query)
-        if inspect.isawaitable(value):
-            value = await value
-        return await asyncio.to_thread(lambda: encode(value.make() if isinstance(value, Later) else value, query))
+        with without_collections():
+            value = page.answer(sources, query)
+            if inspect.isawaitable(value):
+                value = await value
+            return await asyncio.to_thread(lambda: encode(value.make() if isinstance(value, Later) else value, query))
     except Refused as refused:
-        return Answer(refused.status, TEXT, refused.text.encode(errors="backslashreplace"))
+        return Answer(refused.status, TEXT, (refused.text.encode(errors="backslashreplace"),))
 
 
 def encode(value: Any, query: Query) -> Answer:
     """Returns plain data as JSON, compact, or indented by four where the query has `pretty`."""
     if isinstance(value, Text):
-        return Answer(200, TEXT, value.text.encode(errors="backslashreplace"))
+        return Answer(200, TEXT, (value.text.encode(errors="backslashreplace"),))
     if isinstance(value, Html):
-        return Answer(200, "text/html; charset=utf-8", value.text.encode(errors="backslashreplace"))
+        return Answer(200, "text/html; charset=utf-8", (value.text.encode(errors="backslashreplace"),))
     if isinstance(value, Attachment):
-        return Answer(200, "application/octet-stream", value.body, {"Content-Disposition": f'attachment; filename="{value.name}"', **_NO_SNIFF})
+        return Answer(200, "application/octet-stream", (value.body,), {"Content-Disposition": f'attachment; filename="{value.name}"', **_NO_SNIFF})
     if isinstance(value, Indented):
-        return Answer(200, "application/json", encode_json(value.value, pretty=True))
-    return Answer(200, "application/json", encode_json(value, pretty="pretty" in query))
+        return Answer(200, "application/json", tuple(parts(value.value, pretty=True)))
+    return Answer(200, "application/json", tuple(parts(value, pretty="pretty" in query)))
 
 
 def find_connection(sources: Sources, proxy_id: str) -> Connection:

@@ -1,8 +1,8 @@
 """Plain data as JSON, a piece at a time: one call for all of a large page would hold the interpreter, and so everybody, for as long as it takes."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -11,28 +11,49 @@ from pilot.lib.text import one_line
 LEVELS = 4
 """Levels of lists and objects that are taken apart; what is below them is encoded in one go."""
 INDENT = 4
+PART = 1 << 18
+"""Bytes of a part at least: many small ones cost more to write than to make."""
 
 
-def encode_json(value: Any, pretty: bool) -> bytes:
-    """Returns compact JSON, or JSON that is indented by four."""
-    return b"".join(_pieces(value, LEVELS, 0 if pretty else -1))
+class Fields(NamedTuple):
+    """An object whose fields are made when they are written."""
+
+    items: Iterator[tuple[str, Any]]
+
+
+def parts(value: Any, pretty: bool) -> Iterator[bytes]:
+    """Yields compact JSON, or JSON that is indented by four, in parts of `PART` bytes and the rest. Lists may be iterators: what they yield is
+    written at once, and need not all be there together."""
+    made: list[bytes] = []
+    size = 0
+    for piece in _pieces(value, LEVELS, 0 if pretty else -1):
+        made.append(piece)
+        size += len(piece)
+        if size >= PART:
+            yield b"".join(made)
+            made, size = [], 0
+    if made:
+        yield b"".join(made)
 
 
 def _pieces(value: Any, levels: int, depth: int) -> Iterator[bytes]:
     """Yields the pieces of a value. `depth`: of its indentation, -1 for none."""
-    if not levels or not isinstance(value, Mapping | list | tuple) or not value:
+    is_lazy = isinstance(value, Iterator | Fields)
+    if not is_lazy and (not levels or not isinstance(value, Mapping | list | tuple) or not value):
         yield _whole(value, depth)
         return
     inner = depth + 1 if depth >= 0 else depth
     between, end = (b"\n" + b" " * (INDENT * inner), b"\n" + b" " * (INDENT * depth)) if depth >= 0 else (b"", b"")
-    is_object = isinstance(value, Mapping)
+    is_object = isinstance(value, Mapping | Fields)
+    items: Iterable[Any] = value.items if isinstance(value, Fields) else value.items() if isinstance(value, Mapping) else value
+    number, below = 0, max(levels - 1, 0)
     yield b"{" if is_object else b"["
-    for number, item in enumerate(value.items() if isinstance(value, Mapping) else value):
-        yield b"," + between if number else between
+    for number, item in enumerate(items, 1):
+        yield b"," + between if number > 1 else between
         if is_object:
             yield _whole(str(item[0]), -1) + (b": " if depth >= 0 else b":")
-        yield from _pieces(item[1] if is_object else item, levels - 1, inner)
-    yield end + (b"}" if is_object else b"]")
+        yield from _pieces(item[1] if is_object else item, below, inner)
+    yield (end if number else b"") + (b"}" if is_object else b"]")
 
 
 def _whole(value: Any, depth: int) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pilot.debug.page import Later, Query
+from pilot.debug.plain_json import Fields
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
 from pilot.lib.labels import NETWORK
@@ -41,7 +42,7 @@ async def registryz(sources: Sources, query: Query) -> Any:
     """Returns every service, oldest first."""
     db = sources.db
     found = await all_of(look_up(db, s) for ref in service_refs(db) if (s := service(db, ref)) is not None)
-    return Later(lambda: [show_service(looked_up) for looked_up in found])
+    return Later(lambda: map(show_service, found))
 
 
 async def endpoint_shardz(sources: Sources, query: Query) -> Any:
@@ -53,15 +54,15 @@ async def endpoint_shardz(sources: Sources, query: Query) -> Any:
         its_endpoints = [e for port in s.ports for e in endpoints(db, ref, port.number)] if s is not None else []
         return (s, its_endpoints, service_accounts(db, ref)) if s is not None and its_endpoints else None
 
-    found = [known for known in await all_of(map(looked_up, service_refs(db))) if known is not None]
+    hosts: dict[str, list[tuple[Service, list[Endpoint], tuple[str, ...]]]] = defaultdict(list)
+    for known in await all_of(map(looked_up, service_refs(db))):
+        if known is not None:
+            hosts[known[0].hostname].append(known)
 
-    def make() -> dict[str, Any]:
-        hosts: dict[str, Any] = defaultdict(dict)
-        for s, its_endpoints, accounts in found:
-            hosts[s.hostname][s.namespace] = {"Shards": _shards(s, its_endpoints), "ServiceAccounts": _set(accounts)}
-        return hosts
+    def show(s: Service, its_endpoints: list[Endpoint], accounts: tuple[str, ...]) -> dict[str, Any]:
+        return {"Shards": _shards(s, its_endpoints), "ServiceAccounts": _set(accounts)}
 
-    return Later(make)
+    return Later(lambda: Fields((host, {known[0].namespace: show(*known) for known in of_host}) for host, of_host in hosts.items()))
 
 
 async def instancesz(sources: Sources, query: Query) -> Any:

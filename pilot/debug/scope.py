@@ -1,9 +1,11 @@
 """What a proxy sees of the mesh: sidecarz."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pilot.debug.page import Later, Query, asked_connection
+from pilot.debug.plain_json import Fields
 from pilot.debug.registry import ZERO_TIME, look_up, show_service
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
@@ -47,16 +49,14 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
     version, domain = _rule_version(db), db.settings.registry.domain
 
     def make() -> dict[str, Any]:
-        shown = {ref: show_service(looked_up) for ref, looked_up in known.items()}
-
-        def services(of: list[ServiceRef]) -> list[dict[str, Any]]:
-            return [shown[ref] for ref in of if ref in shown]
+        def services(of: list[ServiceRef]) -> Iterator[dict[str, Any]]:
+            return (show_service(known[ref]) for ref in of if ref in known)
 
         return head | {
             "services": services(refs),
             "egressListenerServices": [None] if is_gateway else [services(of) for of in listeners],
-            "servicesByHostname": {ref.hostname: shown[ref] for ref in refs if ref in shown},
-            "destinationRules": {host: [_show_rule(rule, first, version, domain)] for host, (rule, first) in rules.items()},
+            "servicesByHostname": Fields((ref.hostname, show_service(known[ref])) for ref in refs if ref in known),
+            "destinationRules": Fields((host, [_show_rule(rule, first, version, domain)]) for host, (rule, first) in rules.items()),
         }
 
     return Later(make)

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,3 +23,32 @@ async def all_of(items: Iterable[T]) -> list[T]:
             await asyncio.sleep(0)
             end = time.perf_counter() + SLICE
     return made
+
+
+LONGEST = 10.0
+"""Seconds for which the collector rests at most while there is always some large answer being made."""
+
+
+class _Rest:
+    """How many want the collector of cyclic garbage to rest, and since when it does, monotonic."""
+
+    wanted = 0
+    since = 0.0
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """Lets no cyclic garbage be looked for: a large answer is made of many objects, all of which a collection would look at time and again, while nobody
+    else has a turn. They are in no cycles, and go when the answer is written."""
+    if not _Rest.wanted and gc.isenabled():
+        gc.disable()
+        _Rest.since = time.monotonic()
+    elif time.monotonic() - _Rest.since > LONGEST:
+        gc.enable()
+    _Rest.wanted += 1
+    try:
+        yield
+    finally:
+        _Rest.wanted -= 1
+        if not _Rest.wanted:
+            gc.enable()

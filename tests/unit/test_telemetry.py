@@ -165,7 +165,7 @@ def test_how_requests_are_traced(mesh: str, parts: Merged, expected: SpanRules |
 
 def test_the_page_shows_all_and_those_of_a_proxy_by_level() -> None:
     made, _ = merged(("web", "tracing: [{}]"), ("root", f"accessLogging: [{to('a')}]"), ("own", "metrics: [{}]"))
-    listed = telemetryz(sources(made.mesh), {})["telemetries"]
+    listed = telemetryz(sources(made.mesh), {}).make()["telemetries"]
     assert {namespace: [o["name"] for o in found] for namespace, found in listed["namespace_to_telemetries"].items()} == {
         "a": ["t1", "t3"], "istio-system": ["t2"],
     }

@@ -21,7 +21,7 @@ from pilot.model.views.endpoints import endpoints
 from pilot.model.views.kinds.authorization_policies import authorization_policies
 from pilot.model.views.kinds.gateways import gateways
 from pilot.model.views.kinds.virtual_services import virtual_services
-from pilot.model.views.policies import AUTHORIZATION_POLICY, policies_of, policy_label_keys
+from pilot.model.views.policies import AUTHORIZATION_POLICY, policy_keys, policy_label_keys
 from pilot.model.views.services import service, service_refs
 from pilot.model.views.virtual_services import qualified
 
@@ -146,7 +146,7 @@ def _facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
     if behind:
         first = behind[0]
         labels = cut(dict(first.labels), policy_label_keys(db, found.namespace))
-        keys = policies_of(db, PolicySubjectKey(found.namespace, labels, frozenset())).of(AUTHORIZATION_POLICY)
+        keys = policy_keys(db, AUTHORIZATION_POLICY, PolicySubjectKey(found.namespace, labels, frozenset()))
         policies = [row for key in keys if (row := authorization_policies.get(db, key)) is not None]
     names = tuple(f"{row.spec.action} {row.namespace}/{row.name}" for row in policies)
     return ServiceFacts(found.namespace, found.hostname, tuple(p.number for p in found.ports), ready, len(behind), _callers(policies), names)

@@ -1,0 +1,46 @@
+"""Large answers as JSON, a piece at a time."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pilot.debug import plain_json
+from pilot.debug.plain_json import Fields, parts
+
+VALUES: list[Any] = [None, "a", [], {}, [[]], [{}], {"a": []}, {"a": {"b": [1, {"c": [2, {"d": {"e": [3]}}]}]}}, [[[[[[1]]]]]]]
+
+
+def lazy(value: Any) -> Any:
+    """Returns the value with iterators in the place of all its lists, and of its objects."""
+    if isinstance(value, dict):
+        return Fields((name, lazy(item)) for name, item in value.items())
+    return map(lazy, value) if isinstance(value, list) else value
+
+
+def whole(value: Any, pretty: bool) -> str:
+    return b"".join(parts(value, pretty)).decode()
+
+
+@pytest.mark.parametrize("value", VALUES, ids=str)
+@pytest.mark.parametrize("pretty", [False, True])
+def test_what_is_made_when_it_is_written_looks_the_same(value: Any, pretty: bool) -> None:
+    shallow = lazy(value) if not isinstance(value, dict) or not value else Fields(iter(value.items()))
+    assert whole(shallow, pretty) == whole(value, pretty)
+    assert whole(lazy(value), pretty) == whole(value, pretty)
+    assert json.loads(whole(value, pretty)) == value
+
+
+def test_parts_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_json, "PART", 10)
+    made = list(parts([f"item {number}" for number in range(20)], pretty=False))
+    assert len(made) > 10
+    assert all(10 <= len(part) < 20 for part in made[:-1])
+
+
+def test_a_list_is_made_no_faster_than_it_is_taken() -> None:
+    made: list[int] = []
+    wanted = parts((made.append(number) or "x" * plain_json.PART for number in range(5)), pretty=False)  # type: ignore[func-returns-value]
+    next(wanted)
+    assert len(made) == 1

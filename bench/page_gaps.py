@@ -53,6 +53,10 @@ PAGES = (
 )  # fmt: skip
 
 
+IDLE = ("runners.py", "thread.py", "connection.py", "threading.py")
+"""Where threads are that do nothing."""
+
+
 class Gap(NamedTuple):
     """The longest silence of the loop in seconds: by the clock, and as much of it as this process was at work."""
 
@@ -61,7 +65,7 @@ class Gap(NamedTuple):
 
 
 class Watch:
-    """Looks how long the loop is silent. With `limit` a thread notes where the loop is when it has been silent for so many seconds."""
+    """Looks how long the loop is silent. With `limit` a thread notes where everybody is when it has been silent for so many seconds."""
 
     def __init__(self, limit: float | None) -> None:
         self.stacks: collections.Counter[str] = collections.Counter()
@@ -87,8 +91,12 @@ class Watch:
         while True:
             time.sleep(0.002)
             if time.perf_counter() - self._last > self._limit:
-                frames = traceback.extract_stack(sys._current_frames()[self._thread])[-7:]
-                self.stacks[" < ".join(f"{pathlib.Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))] += 1
+                for thread, frame in sys._current_frames().items():
+                    if thread != threading.get_ident():
+                        frames = traceback.extract_stack(frame)[-6:]
+                        shown = " < ".join(f"{pathlib.Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
+                        if not shown.startswith(IDLE):
+                            self.stacks[f"{'loop  ' if thread == self._thread else 'thread'} {shown}"] += 1
 
 
 def write_mesh(folder: pathlib.Path, namespaces: int, services: int) -> None:
@@ -240,7 +248,7 @@ def tell(name: str, gaps: list[Gap], answer: tuple[int, float], watch: Watch, li
     clock, cpu = (1000 * max(of) for of in zip(*gaps, strict=True))
     print(f"{name:90} {clock:6.1f} ms, {cpu:6.1f} ms of CPU; {answer[0] / 1e6:7.2f} MB in {answer[1]:6.2f} s", flush=True)
     if cpu > limit:
-        for stack, count in watch.stacks.most_common(4):
+        for stack, count in watch.stacks.most_common(6):
             print(f"    {count:4} {stack}", flush=True)
     watch.stacks.clear()
     return cpu <= limit

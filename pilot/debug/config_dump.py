@@ -8,10 +8,13 @@ import base64
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
+from envoy.config.route.v3 import route_pb2
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2, json_format
 
 from pilot.debug.page import Later, Query, asked_connection
+from pilot.debug.plain_json import Fields
+from pilot.debug.slices import all_of
 from pilot.debug.sources import Connection, Sources, WatchedType
 from pilot.derive import UNSET
 from pilot.lib.xds_types import BY_SHORT_NAME, find_type
@@ -21,17 +24,21 @@ from pilot.translate.profile import plan
 from pilot.translate.profile.plan import Group
 from pilot.translate.resource import Resource
 
+TYPES = ("cds", "eds", "lds", "rds", "sds", "ecds")
 _ADMIN = "type.googleapis.com/envoy.admin.v3."
 Plain = dict[str, Any]
+FEW = 100
+"""Parts of a resource of which more are shown one by one."""
+_OF_MANY: dict[str, tuple[Any, str]] = {BY_SHORT_NAME["rds"]: (route_pb2.RouteConfiguration, "virtual_hosts")}
 
 
-def config_dump(sources: Sources, query: Query) -> Any:
+async def config_dump(sources: Sources, query: Query) -> Later:
     """Returns all that proxyID watches, endpoints only with include_eds; with `types` (cds,lds …) those resources alone, as a list; so it is
     for a ztunnel, whose workloads and services they are."""
     connection = asked_connection(sources, query)
     if types := query.get("types") or ("wds" if connection.proxy.type is NodeType.ZTUNNEL else ""):
         return typed_dump(sources, connection, types.split(","))
-    resources = {name: resources_of(sources, connection, BY_SHORT_NAME[name]) for name in ("cds", "eds", "lds", "rds", "sds", "ecds")}
+    resources = dict(await all_of((name, resources_of(sources, connection, BY_SHORT_NAME[name])) for name in TYPES))
     version, with_endpoints = sources.fleet.version, "include_eds" in query
     return Later(lambda: build_dump(resources, version, with_endpoints))
 
@@ -49,7 +56,7 @@ def typed_dump(sources: Sources, connection: Connection, short_types: Iterable[s
     """Returns the resources of some types, one list, without Envoy's envelopes. A type that there is not has none."""
     urls = [url for name in short_types if (url := BY_SHORT_NAME.get(name.lower())) is not None]
     found = [resource for url in dict.fromkeys(urls) for resource in resources_of(sources, connection, url)]
-    return Later(lambda: {"configs": (_unwrapped(plain(resource)) for resource in found)} if found else {})
+    return Later(lambda: {"configs": (_unwrapped(shown(resource)) for resource in found)} if found else {})
 
 
 def resources_of(sources: Sources, connection: Connection, type_url: str) -> list[Resource]:
@@ -86,7 +93,7 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
     """Returns the envelopes of the admin API around resources by short type name; what is in them can be read once."""
     versioned = {"versionInfo": version}
 
-    def each(short_type: str, show: Callable[[Resource], Plain]) -> Iterator[Plain] | None:
+    def each(short_type: str, show: Callable[[Resource], Plain | Fields]) -> Iterator[Plain | Fields] | None:
         """Returns the entries of a type, made one by one as they are written; None where there are none."""
         return map(show, resources[short_type]) if resources[short_type] else None
 
@@ -98,15 +105,24 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
         *([endpoints] if with_endpoints else []),
         _dump("Listeners", versionInfo=version, dynamicListeners=listeners),
         _dump("ScopedRoutes"),
-        _dump("Routes", dynamicRouteConfigs=each("rds", lambda r: versioned | {"routeConfig": plain(r)})),
+        _dump("Routes", dynamicRouteConfigs=each("rds", lambda r: _entry(version, "routeConfig", shown(r)))),
         _dump("Secrets", dynamicActiveSecrets=each("sds", lambda r: {"name": r.name} | versioned | {"secret": plain(r)})),
         _dump("Ecds", ecdsFilters=each("ecds", lambda r: versioned | {"ecdsFilter": _unwrapped(plain(r))})),
     ]
     return {"configs": configs}
 
 
-def _unwrapped(resource: Plain) -> Plain:
+def _entry(version: str, name: str, resource: Plain | Fields) -> Plain | Fields:
+    """Returns a resource with the version that it is of."""
+    if isinstance(resource, dict):
+        return {"versionInfo": version, name: resource}
+    return Fields(iter([("versionInfo", version), (name, resource)]))
+
+
+def _unwrapped(resource: Plain | Fields) -> Plain | Fields:
     """Returns the filter that an extension configuration names, as istiod's pages show it; any other resource as it is."""
+    if isinstance(resource, Fields):
+        return resource
     return resource["typedConfig"] if str(resource.get("@type", "")).endswith(".TypedExtensionConfig") and "typedConfig" in resource else resource
 
 
@@ -124,6 +140,19 @@ def plain(resource: Resource) -> Plain:
         return json_format.MessageToDict(message)
     except TypeError:
         return {"@type": message.type_url, "value": base64.b64encode(message.value).decode()}
+
+
+def shown(resource: Resource) -> Plain | Fields:
+    """Returns the same, for JSON that is written as it is made: what a large resource has many of is one by one."""
+    packed = any_pb2.Any.FromString(resource.any)
+    kind, name = _OF_MANY.get(packed.type_url, (None, ""))
+    message = kind.FromString(packed.value) if kind is not None else None
+    parts = list(getattr(message, name)) if message is not None else []
+    if message is None or len(parts) <= FEW:
+        return plain(resource)
+    message.ClearField(name)
+    rest = {"@type": packed.type_url} | json_format.MessageToDict(message)
+    return Fields(iter([*rest.items(), (message.DESCRIPTOR.fields_by_name[name].json_name, map(json_format.MessageToDict, parts))]))
 
 
 def _redacted(secret: bytes) -> secret_pb2.Secret:

@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from pilot.debug.config_dump import asked_names, group_resources
 from pilot.debug.page import Later, Query, Refused, asked_connection
-from pilot.debug.slices import all_of
+from pilot.debug.slices import all_of, those_of
 from pilot.debug.sources import Connection, Sources
 from pilot.derive import Node
-from pilot.derive.explain import Explanation, Reason, explanation, search_origin, walk
+from pilot.derive.explain import Explanation, Found, Reason, explanation, search_origin, walk
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.facets import PatchKey
@@ -29,11 +29,11 @@ async def explain_page(sources: Sources, query: Query) -> Any:
     if wanted and wanted not in BY_SHORT_NAME:
         raise Refused(400, f"unknown type {wanted!r}; the types are {', '.join(BY_SHORT_NAME)}\n")
     groups = await all_of(_groups(sources, connection, BY_SHORT_NAME.get(wanted, "")))
-    found = [shown for url, group in groups if (shown := await _explained(sources, connection, group, name, url)) is not None]
+    found = [made for url, group in groups if (made := await _explained(sources, connection, group, name, url)) is not None]
     if not found:
         names = [resource.name for resources in await all_of(group_resources(sources.db, group) for _, group in groups) for resource in resources]
         return Later(lambda: _refuse(connection.proxy.id, name, names))
-    return {"proxy": connection.proxy.id, "resource": name, "explanations": found}
+    return Later(lambda: {"proxy": connection.proxy.id, "resource": name, "explanations": [make() for make in found]})
 
 
 def _groups(sources: Sources, connection: Connection, wanted: str) -> Iterator[tuple[str, Group]]:
@@ -45,31 +45,37 @@ def _groups(sources: Sources, connection: Connection, wanted: str) -> Iterator[t
             yield url, group
 
 
-async def _explained(sources: Sources, connection: Connection, group: Group, name: str, type_url: str) -> dict[str, Any] | None:
-    """Returns why a group has a resource of that name; None where it has none."""
+async def _explained(sources: Sources, connection: Connection, group: Group, name: str, type_url: str) -> Callable[[], dict[str, Any]] | None:
+    """Returns what shows why a group has a resource of that name; None where it has none."""
     resource = next((r for r in group_resources(sources.db, group) if r.name == name), None)
     node = sources.db.find_node(group.fn, *group.args)
     if resource is None or node is None:
         return None
-    shown = show(explanation(await all_of(walk(sources.db, node, resource))))
+    found = await those_of(walk(sources.db, node, resource))
     patched = {"patches": [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]}
-    return {"type": short_name(type_url)} | shown | patched | {"proxy": await _proxy_objects(sources, connection, group, shown["objects"])}
+    of_proxy = await _proxy_steps(sources, connection, group)
+
+    def make() -> dict[str, Any]:
+        shown = show(explanation(found))
+        return {"type": short_name(type_url)} | shown | patched | {"proxy": _proxy_objects(of_proxy, shown["objects"])}
+
+    return make
 
 
 def _patch(key: PatchKey) -> dict[str, Any]:
     return {"namespace": key.filter.namespace, "name": key.filter.name, "patch": f"configPatches[{key.position}]"}
 
 
-async def _proxy_objects(sources: Sources, connection: Connection, group: Group, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the objects that make the proxy what the group is for, such as the services that select it; those of `known` left out."""
+async def _proxy_steps(sources: Sources, connection: Connection, group: Group) -> list[Found]:
+    """Returns what makes the proxy what the group is for, such as the services that select it."""
     root = sources.db.find_node(plan, connection.proxy_key)
-    objects: list[dict[str, Any]] = []
-    if root is None:
-        return []
-    for argument in group.args:
-        for facet in filter(None, await all_of(search_origin(root, argument))):
-            objects += [_object(reason) for reason in explanation(await all_of(walk(sources.db, facet))).rows]
-    names = {_identity(o) for o in known}
+    facets = [facet for argument in group.args for facet in await those_of(search_origin(root, argument))] if root is not None else []
+    return [step for facet in facets for step in await those_of(walk(sources.db, facet))]
+
+
+def _proxy_objects(found: list[Found], known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the objects of such steps; those of `known` left out."""
+    objects, names = [_object(reason) for reason in explanation(found).rows], {_identity(o) for o in known}
     return list({_identity(o): o for o in objects if o["kind"] != "Proxy" and _identity(o) not in names}.values())
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from envoy.admin.v3 import config_dump_pb2
@@ -18,6 +18,7 @@ from pilot.debug.access import seen_by, sources_for
 from pilot.debug.config_dump import config_dump
 from pilot.debug.page import Refused, answer
 from pilot.debug.pages import sections
+from pilot.debug.plain_json import parts
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Connection, Sources, WatchedType
 from pilot.lib.xds_types import DEBUG, DEBUG_PAGE
@@ -67,7 +68,7 @@ async def _dump(sources: Sources, names: Sequence[str]) -> Found:
     if len(names) != 1:
         raise Refused(400, "exactly one proxy is expected")
     try:
-        made = config_dump(sources, {"proxyID": names[0]})
+        made = await config_dump(sources, {"proxyID": names[0]})
     except Refused:
         return Found(())
     return await asyncio.to_thread(lambda: Found([(names[0], json_format.ParseDict(_whole(part), any_pb2.Any())) for part in made.make()["configs"]]))
@@ -75,7 +76,8 @@ async def _dump(sources: Sources, names: Sequence[str]) -> Found:
 
 def _whole(part: dict[str, Any]) -> dict[str, Any]:
     """Returns a part of a dump with all its entries at once."""
-    return {name: list(value) if isinstance(value, Iterator) else value for name, value in part.items()}
+    found: dict[str, Any] = json.loads(b"".join(parts(part, pretty=False)))
+    return found
 
 
 def client_config(connection: Connection) -> csds_pb2.ClientConfig:

@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,14 +15,21 @@ SLICE = 0.004
 
 async def all_of(items: Iterable[T]) -> list[T]:
     """Returns all items; others get their turns while they are made."""
-    made: list[T] = []
+    return [item async for item in _in_turns(items)]
+
+
+async def those_of(items: Iterable[T | None]) -> list[T]:
+    """Returns all items but None, in the same way."""
+    return [item async for item in _in_turns(items) if item is not None]
+
+
+async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
     end = time.perf_counter() + SLICE
     for item in items:
-        made.append(item)
+        yield item
         if time.perf_counter() >= end:
             await asyncio.sleep(0)
             end = time.perf_counter() + SLICE
-    return made
 
 
 LONGEST = 10.0

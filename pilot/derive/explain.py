@@ -112,20 +112,19 @@ def _holds(value: Any, part: Any) -> bool:
 
 
 def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[Way]:
-    """Yields the ways to nodes below a list of keys that are about one of the names: an argument is that name; () for every node that is looked
-    into. Hubs are not entered."""
+    """Yields the ways to nodes below a list of keys that are about one of the names: an argument is that name; () for every other one. Hubs are not entered."""
     ways: dict[Node, Way] = {keys: (keys,)}
     queue = [keys]
     for at in queue:
         for source in at.inputs():
-            if source in ways or source.fn.hub:
-                continue
-            ways[source] = (*ways[at], source)
-            if names.isdisjoint(source.args):
-                queue.append(source)
-            else:
-                yield ways[source]
-        yield ()
+            way: Way = ()
+            if source not in ways and not source.fn.hub:
+                ways[source] = (*ways[at], source)
+                if names.isdisjoint(source.args):
+                    queue.append(source)
+                else:
+                    way = ways[source]
+            yield way
 
 
 def _names_in(value: Any) -> Iterator[Hashable]:

@@ -10,7 +10,7 @@ from pilot.debug.page import Later, Query, Refused, asked_connection
 from pilot.debug.slices import all_of, those_of
 from pilot.debug.sources import Connection, Sources
 from pilot.derive import Node
-from pilot.derive.explain import Explanation, Found, Reason, explanation, search_origin, walk
+from pilot.derive.explain import Explanation, Reason, Step, explanation, search_origin, walk
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.facets import PatchKey
@@ -51,7 +51,7 @@ async def _explained(sources: Sources, connection: Connection, group: Group, nam
     node = sources.db.find_node(group.fn, *group.args)
     if resource is None or node is None:
         return None
-    found = await those_of(walk(sources.db, node, resource))
+    found: list[Step] = await those_of(walk(sources.db, node, resource))
     patched = {"patches": [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]}
     of_proxy = await _proxy_steps(sources, connection, group)
 
@@ -66,14 +66,18 @@ def _patch(key: PatchKey) -> dict[str, Any]:
     return {"namespace": key.filter.namespace, "name": key.filter.name, "patch": f"configPatches[{key.position}]"}
 
 
-async def _proxy_steps(sources: Sources, connection: Connection, group: Group) -> list[Found]:
+async def _proxy_steps(sources: Sources, connection: Connection, group: Group) -> list[Step]:
     """Returns what makes the proxy what the group is for, such as the services that select it."""
     root = sources.db.find_node(plan, connection.proxy_key)
     facets = [facet for argument in group.args for facet in await those_of(search_origin(root, argument))] if root is not None else []
-    return [step for facet in facets for step in await those_of(walk(sources.db, facet))]
+    found: list[Step] = []
+    for facet in facets:
+        steps: list[Step] = await those_of(walk(sources.db, facet))
+        found += steps
+    return found
 
 
-def _proxy_objects(found: list[Found], known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _proxy_objects(found: list[Step], known: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns the objects of such steps; those of `known` left out."""
     objects, names = [_object(reason) for reason in explanation(found).rows], {_identity(o) for o in known}
     return list({_identity(o): o for o in objects if o["kind"] != "Proxy" and _identity(o) not in names}.values())

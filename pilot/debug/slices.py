@@ -45,8 +45,8 @@ class _Rest:
 
 @contextlib.contextmanager
 def without_collections() -> Iterator[None]:
-    """Lets no cyclic garbage be looked for: a large answer is made of many objects, all of which a collection would look at time and again, while nobody
-    else has a turn. They are in no cycles, and go when the answer is written."""
+    """Lets no cyclic garbage be looked for: a large answer is made of many objects, all of which a collection would look at time and again,
+    while nobody else has a turn. They are in no cycles, and go when the answer is written."""
     if not _Rest.wanted and gc.isenabled():
         gc.disable()
         _Rest.since = time.monotonic()

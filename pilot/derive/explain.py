@@ -26,8 +26,8 @@ class Explanation(NamedTuple):
     lists: tuple[Node, ...]
 
 
-Found = Reason | Node | None
-"""One step of a walk: a row, a hub that was consulted, or nothing."""
+Step = Reason | Node
+"""What one step of a walk finds: a row, or a hub that was consulted."""
 
 
 def explain(db: Database, node: Node, part: Any = UNSET) -> Explanation:
@@ -35,13 +35,13 @@ def explain(db: Database, node: Node, part: Any = UNSET) -> Explanation:
     return explanation(walk(db, node, part))
 
 
-def explanation(found: Iterable[Found]) -> Explanation:
+def explanation(found: Iterable[Step | None]) -> Explanation:
     """Returns what a walk has found."""
     steps = list(found)
     return Explanation(tuple(s for s in steps if isinstance(s, Reason)), tuple(s for s in steps if isinstance(s, Node)))
 
 
-def walk(db: Database, node: Node, part: Any = UNSET) -> Iterator[Found]:
+def walk(db: Database, node: Node, part: Any = UNSET) -> Iterator[Step | None]:
     """Goes from a node to the rows that it, or what it read, was computed from, and yields one thing a step, so that others can have their turn
     between two. Rows that were looked for and absent are left out.
 
@@ -112,7 +112,8 @@ def _holds(value: Any, part: Any) -> bool:
 
 
 def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[Way]:
-    """Yields the ways to nodes below a list of keys that are about one of the names: an argument is that name; () for every other one. Hubs are not entered."""
+    """Yields the ways to nodes below a list of keys that are about one of the names: an argument is that name; () for every other node. Hubs are
+    not entered."""
     ways: dict[Node, Way] = {keys: (keys,)}
     queue = [keys]
     for at in queue:

@@ -32,6 +32,7 @@ from pilot.app.security import Security
 from pilot.app.stacks import log_stacks
 from pilot.app.sweeper import Sweeper
 from pilot.app.told_roots import ToldRoots
+from pilot.app.traces import Traces, start_export
 from pilot.app.webhooks import Webhooks
 from pilot.app.writers import Writers
 from pilot.debug.application import add_debug, application, not_found
@@ -46,6 +47,7 @@ from pilot.ingest.kube_kinds import read_kinds
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
+from pilot.lib.build_info import build_info
 from pilot.lib.log import scope, watch_drops
 from pilot.lib.metrics import CHANGES, PUSHES, Metrics
 from pilot.model.catalogue import Catalogue
@@ -55,10 +57,11 @@ from pilot.model.inputs import EVERY_ACCOUNT, Mesh
 from pilot.serve.address import Address
 from pilot.serve.admission import Admission
 from pilot.serve.ads import Ads
-from pilot.serve.discovery import Discovery
+from pilot.serve.discovery import Discovery, log_outcome
 from pilot.serve.flight import limits_of
 from pilot.serve.http import add_ready
 from pilot.serve.object_access import CheckObjectAccess, anybody_may, only
+from pilot.serve.progress import Outcome
 from pilot.serve.pusher import Pusher
 from pilot.serve.secret_access import SecretAccess
 from pilot.serve.server import make_server
@@ -112,7 +115,8 @@ class ControlPlane:
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
         self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)
         self._clock = HeldClock(clock or _LoopClock())
-        self._notices = Notices(self.db, self.discovery, self.metrics, self._clock)
+        self._export = start_export(settings.log, build_info().version)
+        self._notices = Notices(self.db, self.discovery, self.metrics, self._clock, self._follow_changes())
         self.metrics.count_nodes(lambda: len(self.db))
         self.metrics.clusters(1, len({folder.cluster for folder in folders} - {settings.mesh.registry.cluster_id}))
         if settings.debug.cache_metrics:
@@ -146,6 +150,20 @@ class ControlPlane:
         self._secret_access = self._make_secret_access({folder.cluster for folder in folders})
         self.parts = Parts(tuple(self._make_parts()))
         self._end = asyncio.Event()
+
+    def _follow_changes(self) -> Traces | None:
+        """Returns what makes traces of changes and is told of what becomes of them; None where nobody wants traces."""
+        if self._export is None:
+            return None
+        traces = self._export.traces
+        self.pusher.on_push = traces.pushed
+
+        def tell(outcome: Outcome) -> None:
+            log_outcome(outcome)
+            traces.finished(outcome)
+
+        self.discovery.on_outcome = tell
+        return traces
 
     @property
     def ready(self) -> bool:
@@ -193,6 +211,8 @@ class ControlPlane:
     def _make_parts(self) -> Iterator[Part]:
         """Yields what starts, in this order: readiness first of all, so that something answers 503; nothing is followed before proxies can
         connect, because parts stop in reverse and configuration stands still while streams drain."""
+        if self._export is not None:
+            yield Part("sending traces", stop=functools.partial(asyncio.to_thread, self._export.stop))
         yield from self._make_http_ports()
         if self.addresses.controlz is not None:
             yield self._port("ControlZ", ControlzPort(self.addresses.controlz, self.metrics, self.end))

@@ -1,11 +1,12 @@
 """What is counted and logged when configuration changes, is wrong, or cannot be derived."""
 from __future__ import annotations
 
+from pilot.app.traces import Traces
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Clock, Commit
 from pilot.ingest.events import count_events, count_updates, first_and_more, push_reasons
 from pilot.ingest.problems import log_problem
-from pilot.lib.log import scope
+from pilot.lib.log import fields, scope
 from pilot.lib.metrics import Metrics
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, Severity
@@ -18,9 +19,10 @@ _log, _ads = scope("default"), scope("ads")
 class Notices:
     """Is told of what happens, and wakes the proxies that a change concerns."""
 
-    def __init__(self, db: Mesh, discovery: Discovery, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, db: Mesh, discovery: Discovery, metrics: Metrics, clock: Clock, traces: Traces | None = None) -> None:
         self._db, self._discovery, self._metrics, self._clock = db, discovery, metrics, clock
         self._services = db.watch(service_refs)
+        self._traces = traces
         self._event = 0
         self._last_push: float | None = None
 
@@ -32,9 +34,12 @@ class Notices:
         since = "" if self._last_push is None else f", {now - self._last_push:.3f}s since last push"
         is_forced = any(catalogue.find_by_table(table) is None for table, _, _ in commit.edits)
         text = "Push debounce stable[%d] %d for config %s: %.3fs since last change%s, forced=%s"
-        _ads.info(text, self._event, commit.arrivals, first_and_more(catalogue, commit), now - commit.last, since, str(is_forced).lower())
+        told = self._event, commit.arrivals, first_and_more(catalogue, commit), now - commit.last, since, str(is_forced).lower()
+        _ads.info(text, *told, extra=fields(event=self._event))
         self._last_push = now
         woken = self._discovery.wake(commit.hit, push_reasons(catalogue, commit), self._event)
+        if self._traces is not None:
+            self._traces.committed(self._event, commit, woken)
         count_updates(metrics, catalogue, commit)
         count_events(metrics, catalogue, commit)
         metrics.committed(commit.took)
@@ -42,7 +47,8 @@ class Notices:
         self._db.refresh(self._services)
         metrics.counted(0 if self._services.value is UNSET else len(self._services.value), len(self._db.virtual_services))
         services = 0 if self._services.value is UNSET else len(self._services.value)
-        _ads.info("XDS: Pushing Services:%d ConnectedEndpoints:%d Version:%s", services, woken, self._discovery.version)
+        text = "XDS: Pushing Services:%d ConnectedEndpoints:%d Version:%s"
+        _ads.info(text, services, woken, self._discovery.version, extra=fields(event=self._event))
 
     def noticed(self, problem: Problem) -> None:
         """Called with a user's mistake that was not there before."""

@@ -2,24 +2,37 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from pilot.debug.health_findings import METRICS, Finding, look
+from pilot.debug.health_findings import METRICS, Finding, look, show_findings
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Fleet
 from pilot.lib.log import scope
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem
 
-_log = scope("default")
+_log, _ads = scope("default"), scope("ads")
+LOGGED = 50
+"""Findings of which more are only counted in the log."""
 REST = 50
 """A look is followed by a rest of so many times the time that it took: it costs two percent of a core at most."""
 
 
 def _ignore(metric: str, count: int) -> None:
     """Does nothing: these counts nobody wants."""
+
+
+def log_status(found: Mapping[str, Mapping[str, Finding]]) -> None:
+    """Writes to the log what the page push_status shows, where there is something; where there is very much, how much of each."""
+    if sum(map(len, found.values())) > LOGGED:
+        shown: Any = {metric: len(by_key) for metric, by_key in found.items() if by_key}
+    else:
+        shown = show_findings(found)
+    if shown:
+        _ads.info("Push Status: %s", json.dumps(shown, indent=4))
 
 
 class Problems(Protocol):
@@ -66,6 +79,8 @@ class Health:
                 yield
 
         await all_of(keep())
+        if found != self.found:
+            log_status(found)
         self.found = found
         for metric, by_key in found.items():
             self._tell(metric, len(by_key))

@@ -47,6 +47,16 @@ class Finding(NamedTuple):
     message: str = ""
 
 
+def show_findings(found: Mapping[str, Mapping[str, Finding]]) -> dict[str, dict[str, dict[str, str]]]:
+    """Returns findings as push_status shows them: metric → key → proxy and message, as far as they are known."""
+    return {metric: {key: _shown(finding) for key, finding in by_key.items()} for metric, by_key in found.items() if by_key}
+
+
+def _shown(finding: Finding) -> dict[str, str]:
+    shown = {"proxy": finding.proxy, "message": finding.message}
+    return {name: value for name, value in shown.items() if value}
+
+
 def look(db: Mesh, connections: Sequence[Connection], problems: Iterable[Problem]) -> Iterator[Iterable[Finding]]:
     """Yields what is found, object by object, so that whoever asks can let others go first between two of them."""
     listening: dict[tuple[str, int], ServiceRef] = {}

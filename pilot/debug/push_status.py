@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilot.debug.health_findings import Finding
+from pilot.debug.health_findings import show_findings
 from pilot.debug.page import Indented, Query, Text
 from pilot.debug.sources import Sources
 
@@ -13,9 +13,4 @@ def push_status(sources: Sources, query: Query) -> Any:
     found = sources.health()
     if found is None:
         return Text("")
-    return Indented({metric: {key: _shown(finding) for key, finding in by_key.items()} for metric, by_key in found.items() if by_key})
-
-
-def _shown(finding: Finding) -> dict[str, str]:
-    shown = {"proxy": finding.proxy, "message": finding.message}
-    return {name: value for name, value in shown.items() if value}
+    return Indented(show_findings(found))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from pilot.lib.clock import rfc3339
 from pilot.lib.log_repeats import Repeats
@@ -75,17 +75,30 @@ class TabbedLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         parts = [rfc3339(record.created), level_name(record), scope_name(record), caller(record), one_line(message(record))]
+        parts += [f"{name}={one_line(str(value))}" for name, value in fields_of(record).items()]
         line = "\t".join(part for part in parts if part)
         return "\n".join((line, *(f"  {one_line(below)}" for text in traces(self, record) for below in text.split("\n"))))
 
 
 class JsonLine(logging.Formatter):
-    """{"level":"info","time":"…","scope":"ads","msg":"…"}"""
+    """{"level":"info","time":"…","scope":"ads","msg":"…"}, then the fields of the line, each of its own type."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {"level": level_name(record), "time": rfc3339(record.created), "scope": scope_name(record), "msg": message(record)}
         fields["caller"], fields["stack"] = caller(record), "\n".join(traces(self, record))
-        return json.dumps({name: value for name, value in fields.items() if value}, separators=(",", ":"))
+        said = {name: value for name, value in fields.items() if value}
+        return json.dumps(said | {name: value for name, value in fields_of(record).items() if name not in said}, separators=(",", ":"), default=str)
+
+
+def fields(**values: object) -> dict[str, object]:
+    """Returns what a line has beside its message, as the `extra` of a call: pairs at its end, or keys of its JSON."""
+    return {"fields": values}
+
+
+def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    """Returns the fields of a record, with long texts cut."""
+    found: Mapping[str, object] = getattr(record, "fields", {})
+    return {name: cut(value, ARGUMENT_LENGTH) if isinstance(value, str) else value for name, value in found.items()}
 
 
 def message(record: logging.LogRecord) -> str:

@@ -22,7 +22,7 @@ from pilot.lib.text import cut, one_line
 from pilot.lib.xds_types import HEALTH, SECRET, find_type, is_object, is_question, short_name
 from pilot.model.proxy import NodeError, NodeType, Proxy
 from pilot.serve.admission import Admission
-from pilot.serve.connection import Connection, nothing
+from pilot.serve.connection import Connection, nothing, of_events
 from pilot.serve.delta import DeltaSession
 from pilot.serve.discovery import Discovery
 from pilot.serve.identity import Authenticate, Authorize, Caller, IdentityError, Meet, nobody, plain_caller, verified_identity
@@ -245,7 +245,8 @@ class Ads:
         if received.rejected is not None:
             code, message = received.rejected
             self._metrics.rejected(request.type_url, connection.proxy.id, code)
-            _log.warning("ADS:%s: ACK ERROR %s %s:%s", short_name(request.type_url).upper(), connection.id, go_name(code), message)
+            told = short_name(request.type_url).upper(), connection.id, go_name(code), message
+            _log.warning("ADS:%s: ACK ERROR %s %s:%s", *told, extra=of_events(connection))
         elif received.stale:
             self._metrics.expired_nonce(request.type_url)
         self._discovery.answered(connection)

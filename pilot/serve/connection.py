@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from pilot.derive import UNSET, Node
-from pilot.lib.log import scope
+from pilot.lib.log import fields, scope
 from pilot.lib.xds_types import find_type
 from pilot.model.proxy import Proxy
 from pilot.serve.feed import Feed, Feeds
@@ -23,6 +23,11 @@ ANSWERS = 16
 
 def nothing() -> None:
     """Does nothing: a stream that is not served needs no end."""
+
+
+def of_events(connection: Connection) -> dict[str, object] | None:
+    """Returns the events that a line about a connection follows from, as its fields; None where there is none."""
+    return fields(event=connection.under_way[-1]) if connection.under_way else None
 
 
 class Connection:
@@ -106,6 +111,11 @@ class Connection:
             return ()
         found, self._under_way = self._under_way, ()
         return found
+
+    @property
+    def under_way(self) -> tuple[int, ...]:
+        """Returns the events of which something has been looked at, and not all is answered."""
+        return self._under_way
 
     @property
     def refuses(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pilot.derive import Derived, Node, Table
 from pilot.lib.clock import rfc3339
-from pilot.lib.log import scope
+from pilot.lib.log import fields, scope
 from pilot.lib.metrics import Metrics
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import Proxy
@@ -26,10 +26,10 @@ LINGER = 30.0
 _log = scope("ads")
 
 
-def _log_outcome(outcome: Outcome) -> None:
+def log_outcome(outcome: Outcome) -> None:
     event, proxies, acknowledged, refused, gone, seconds = outcome
     text = "Push event[%d] of %d proxies: acknowledged:%d refused:%d gone:%d after %.3fs"
-    _log.info(text, event, proxies, acknowledged, refused, gone, seconds)
+    _log.info(text, event, proxies, acknowledged, refused, gone, seconds, extra=fields(event=event))
 
 
 def _ignore(reached: Iterable[Node]) -> None:
@@ -65,7 +65,8 @@ class Discovery:
         self._gone: dict[str, float] = {}
         self.lifecycle: Lifecycle = NoLifecycle()
         self.counts_cache = False
-        self.progress = Progress(_log_outcome)
+        self.progress = Progress(self._finished)
+        self.on_outcome: Callable[[Outcome], None] = log_outcome
         self.on_asked: dict[str, Callable[[Connection], None]] = {}
         self._held: deque[tuple[float, tuple[Node, ...]]] = deque()
         self._numbers = itertools.count(1)
@@ -96,6 +97,9 @@ class Discovery:
         """Notes which events a proxy has answered all of by now."""
         if events := connection.take_answered():
             self.progress.acknowledged(events, connection.refuses)
+
+    def _finished(self, outcome: Outcome) -> None:
+        self.on_outcome(outcome)
 
     def push_all(self) -> int:
         """Sends everything to everybody again; returns the number of proxies."""

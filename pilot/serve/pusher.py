@@ -5,12 +5,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple
 
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.lib.text import human_size
 from pilot.lib.xds_types import short_name
-from pilot.serve.connection import Connection
+from pilot.serve.connection import Connection, of_events
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, Flight, FlightLimits, Write
 from pilot.serve.messages import Message, Messages, random_uuid
@@ -27,6 +28,18 @@ LOOK = 0.05
 DEPENDENT = {"depdendentresource": 1}  # spelt as the metric pilot_push_triggers has it
 
 
+class Pushed(NamedTuple):
+    """A response that has been written. `events`: the numbers of those that it may follow from; times are monotonic: when the proxy's turn came, when
+    the message was made, and when it was written."""
+
+    events: tuple[int, ...]
+    type_url: str
+    size: int
+    began: float
+    made: float
+    written: float
+
+
 class Pusher:
     """A pusher turns what changed into writes. Nothing is prepared for a connection before its turn, so a slow one costs no memory."""
 
@@ -40,6 +53,7 @@ class Pusher:
         self._held: dict[Connection, None] = {}
         self._ripe: dict[Connection, None] = {}
         self._holding = False
+        self.on_push: Callable[[Pushed], None] | None = None
 
     async def serve(self, connection: Connection, write: WriteBytes) -> None:
         """Writes to a connection whatever it lacks, until it is finished."""
@@ -109,10 +123,12 @@ class Pusher:
             raise
         now = time.monotonic()
         self._metrics.sent(answer.type_url, len(message), now - started, now - writing)
+        if self.on_push is not None and connection.under_way:
+            self.on_push(Pushed(connection.under_way, answer.type_url, len(message), started, writing, now))
         if _log.isEnabledFor(logging.DEBUG):
-            told = short_name(answer.type_url).upper(), "" if "proxyrequest" not in connection.reasons else " request"
-            size, nonce = human_size(len(message)), connection.watches[answer.type_url].nonce_sent
-            _log.debug("%s: PUSH%s for node:%s resources:%d size:%s nonce:%s", *told, connection.proxy.id, answer.resources, size, nonce)
+            why, nonce = "" if "proxyrequest" not in connection.reasons else " request", connection.watches[answer.type_url].nonce_sent
+            told = short_name(answer.type_url).upper(), why, connection.proxy.id, answer.resources, human_size(len(message)), nonce
+            _log.debug("%s: PUSH%s for node:%s resources:%d size:%s nonce:%s", *told, extra=of_events(connection))
 
     async def _message(self, connection: Connection, answer: Response) -> bytes:
         """Returns the bytes of an answer, which counts as sent from now on: requests may come between the slices of a large one."""

@@ -105,3 +105,36 @@ class Collector:
 
     def stop(self) -> None:
         self._server.stop(None)
+
+
+class JsonCollector:
+    """Takes spans of OTLP in JSON over HTTP, and keeps what arrives."""
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.headers: dict[str, str] = {}
+        taken = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                taken.headers = {name.lower(): value for name, value in self.headers.items()}
+                taken.requests.append({"path": self.path, **msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))})
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Says nothing."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def spans(self) -> list[dict[str, Any]]:
+        """Returns the spans of all requests, with their attributes as a mapping."""
+        found = [span for r in self.requests for resource in r["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]]
+        return [{**span, "attributes": {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}} for span in found]
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 
 import pytest
 
+from pilot.debug import health as health_module
 from pilot.debug.health import Health
-from pilot.debug.health_findings import METRICS
+from pilot.debug.health_findings import METRICS, Finding
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.problem import ObjectRef, Problem
@@ -96,6 +98,25 @@ async def test_a_duplicate_domain_names_the_first_sidecar_that_sees_it() -> None
     health, _ = await looked_at(made.mesh, claimed, connected=connected)
     assert health.found is not None
     assert health.found["pilot_vservice_dup_domain"]["api.a.svc.cluster.local:90"].proxy == "web-0.b"
+
+
+async def test_what_is_odd_is_in_the_log_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(health_module._ads, "info", lambda text, shown: told.append(text % shown))
+    health = Health(of(SERVICE.format("api", "10.1.0.1")), FakeFleet(), [])
+    await health.look()
+    await health.look()
+    (line,) = told
+    assert json.loads(line.removeprefix("Push Status: ")) == {"pilot_eds_no_instances": {"outbound|90||api.a.svc.cluster.local": {}}}
+
+
+def test_very_much_that_is_odd_is_only_counted_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(health_module._ads, "info", lambda text, shown: told.append(text % shown))
+    health_module.log_status({"pilot_no_ip": {f"web-{n}.a": Finding("pilot_no_ip", f"web-{n}.a") for n in range(60)}, "endpoint_no_pod": {}})
+    assert json.loads(told[0].removeprefix("Push Status: ")) == {"pilot_no_ip": 60}
+    health_module.log_status({"endpoint_no_pod": {}})
+    assert len(told) == 1
 
 
 async def test_a_mesh_is_looked_at_again_only_where_it_changed() -> None:

@@ -32,6 +32,24 @@ def test_lines(tmp_path: pathlib.Path) -> None:
     assert second.split("\t")[1:] == ["warn", "ads", "slow"]
 
 
+def test_fields_stand_at_the_end_of_a_line_and_cannot_look_like_another(tmp_path: pathlib.Path) -> None:
+    log.configure("default:info", False, [str(tmp_path / "log")])
+    log.scope("ads").info("pushed", extra=log.fields(event=3, what="a\nb\tc"))
+    (line,) = lines(tmp_path / "log")
+    assert line.split("\t")[1:4] == ["info", "ads", "pushed"]
+    assert line.split("\t")[4] == "event=3"
+    assert line.split("\t")[5].startswith("what=a\\nb")
+
+
+def test_fields_are_keys_of_their_own_type_in_json(tmp_path: pathlib.Path) -> None:
+    log.configure("default:info", True, [str(tmp_path / "log")])
+    log.scope("ads").info("pushed", extra=log.fields(event=3, forced=True, msg="another", name="x" * 5000, path=pathlib.Path("/a")))
+    record = json.loads(lines(tmp_path / "log")[0])
+    assert (record["event"], record["forced"], record["path"]) == (3, True, "/a")
+    assert record["msg"] == "pushed"
+    assert len(record["name"]) < 1100
+
+
 def test_json(tmp_path: pathlib.Path) -> None:
     log.configure("default:debug", True, [str(tmp_path / "log")])
     log.scope("ads").error("bad \"quote\"")

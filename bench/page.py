@@ -105,10 +105,14 @@ async def look(options: argparse.Namespace, folder: pathlib.Path) -> None:
 # Sums the time of the page's own scripts that handle events, by wrapping what the page listens with
 SCRIPT = """
 window.spent = [];
-const timed = (action) => (given) => { const start = performance.now(); action(given); window.spent.push(performance.now() - start); };
+const timed = (name, action) => (given) => {
+  const start = performance.now();
+  action(given);
+  window.spent.push([performance.now() - start, name]);
+};
 const listen = EventSource.prototype.addEventListener, frame = window.requestAnimationFrame;
-EventSource.prototype.addEventListener = function (name, action) { listen.call(this, name, timed(action)); };
-window.requestAnimationFrame = (action) => frame(timed(action));
+EventSource.prototype.addEventListener = function (name, action) { listen.call(this, name, timed(name, action)); };
+window.requestAnimationFrame = (action) => frame(timed("frame", action));
 """
 WRONG = OBJECT.format(kind="VirtualService", name="wrong", namespace="ns-1", spec="{hosts: [s0.ns-1.example], http: [{}]}")
 LIMIT = "{host: s0.ns-1.example, trafficPolicy: {connectionPool: {tcp: {maxConnections: 7}}}}"
@@ -139,6 +143,9 @@ async def click_through(page: Any, folder: pathlib.Path) -> None:
     await page.click("#theme")
     assert await page.evaluate("document.documentElement.dataset.theme") == "dark"
     await page.click("#theme")
+    session = await page.context.new_cdp_session(page)
+    await session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    before = await cpu_of(session)
     await page.evaluate("window.spent.length = 0")
     started = time.monotonic()
     (folder / "wrong.yaml").write_text(WRONG)
@@ -147,9 +154,19 @@ async def click_through(page: Any, folder: pathlib.Path) -> None:
     (folder / "limit.yaml").write_text(OBJECT.format(kind="DestinationRule", name="r", namespace="ns-1", spec=LIMIT))
     await asyncio.sleep(6)
     spent = await page.evaluate("window.spent")
+    used = {name: 1000 * (spent_now - before[name]) for name, spent_now in (await cpu_of(session)).items()}
     (folder / "wrong.yaml").unlink()
     (folder / "limit.yaml").unlink()
-    print(f"a problem is on the page after {told:.2f} s; script of an update: at most {max(spent):.0f}, mean {sum(spent) / len(spent):.1f} ms")
+    milliseconds, longest = [took for took, _ in spent], ", ".join(f"{name} {took:.0f}" for took, name in sorted(spent, reverse=True)[:4])
+    print(f"a problem is on the page after {told:.2f} s; script of an update: mean {sum(milliseconds) / len(spent):.1f} ms, the longest {longest}")
+    shown = ", ".join(f"{name} {milliseconds:.0f}" for name, milliseconds in used.items())
+    print(f"ms of CPU of the page's thread in these {len(spent)} updates: {shown}")
+
+
+async def cpu_of(session: Any) -> dict[str, float]:
+    """Returns the seconds of CPU that the page's thread has used, for what."""
+    found = {metric["name"]: metric["value"] for metric in (await session.send("Performance.getMetrics"))["metrics"]}
+    return {name: found[name] for name in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration")}
 
 
 async def main() -> None:

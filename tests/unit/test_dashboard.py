@@ -155,6 +155,21 @@ def told_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SECONDS", 3600.0)
 
 
+async def test_a_proxy_that_has_taken_a_response_between_two_looks_was_reached() -> None:
+    made = world(WEB)
+    watch = FakeWatch()
+    seen = sources(made.mesh, connection("web-0.a", cds=watch))
+    tells = Stream(seen)
+    events = tells.events()
+    await anext(events)
+    watch.sent_at += 1
+    for reached in (1, 0):
+        await tells.tell()
+        _, told = event(await anext(events))
+        assert told["reached"] == reached
+    await events.aclose()
+
+
 async def test_events_begin_with_the_state_and_go_on_with_what_changed() -> None:
     made = world(WEB)
     seen = sources(made.mesh, connection("web-0.a", cds=FakeWatch()))

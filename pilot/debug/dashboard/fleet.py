@@ -46,6 +46,11 @@ def proxy_rows(connections: Iterable[Connection]) -> Iterator[ProxyRow]:
         )  # fmt: skip
 
 
+def last_sent(connection: Connection) -> tuple[str, float]:
+    """Returns the id of a stream, and when it was sent its last response: Unix seconds, 0.0 before the first."""
+    return connection.id, max((watch.sent_at for watch in connection.watches.values()), default=0.0)
+
+
 class Difference(NamedTuple):
     """Rows that are new or have changed, and the ids of streams that are gone."""
 

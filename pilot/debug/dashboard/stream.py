@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.debug.dashboard import certificates
-from pilot.debug.dashboard.fleet import ProxyRow, difference, proxy_rows
+from pilot.debug.dashboard.fleet import ProxyRow, difference, last_sent, proxy_rows
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
 from pilot.lib.log import scope
@@ -42,6 +42,7 @@ class Stream:
         self._looking = asyncio.Lock()
         self._ticking: asyncio.Task[None] | None = None
         self._rows: dict[str, ProxyRow] = {}
+        self._sent: dict[str, float] = {}
         self._counts = Counts(0, 0, 0)
         self._problems: list[dict[str, Any]] = []
         self._revision: Any = None
@@ -103,13 +104,14 @@ class Stream:
         }  # fmt: skip
 
     async def _change(self) -> dict[str, Any]:
-        before, counts, problems, revision = self._rows, self._counts, self._problems, self._revision
+        before, sent, counts, problems, revision = self._rows, self._sent, self._counts, self._problems, self._revision
         await self._look()
         changed, gone = difference(before, self._rows)
         told: dict[str, Any] = {
             "time": time.time(), "memory": _memory(), "cpu": self._counts.cpu - counts.cpu,
             "responses": self._counts.responses - counts.responses, "bytes": self._counts.bytes - counts.bytes,
-            "waiting": sum(row.state == "waiting" for row in self._rows.values()), "reached": len(changed),
+            "waiting": sum(row.state == "waiting" for row in self._rows.values()),
+            "reached": sum(sent.get(key, at) != at for key, at in self._sent.items()),
         }  # fmt: skip
         if changed or gone:
             told |= {"proxies": [row.plain() for row in changed], "gone": gone}
@@ -122,6 +124,7 @@ class Stream:
     async def _look(self) -> None:
         metrics = self._sources.metrics
         self._rows = {row.id: row for row in await all_of(proxy_rows(self._sources.fleet.connections()))}
+        self._sent = dict(await all_of(map(last_sent, self._sources.fleet.connections())))
         sent, size = metrics.total("pilot_xds_pushes", "_total"), metrics.total("pilot_xds_config_size_bytes", "_sum")
         self._counts = Counts(sent, size, time.process_time())
         if self._revision != self._sources.db.revision or len(self._problems) < PROBLEMS:

@@ -12,10 +12,28 @@ export function table(head, rows) {
   const made = document.createElement("table");
   const top = made.createTHead().insertRow();
   head.forEach(([name, kind]) => { const th = cell(name, kind || "", "th"); th.scope = "col"; top.append(th); });
-  const body = made.createTBody();
-  rows.forEach((cells) => body.insertRow().append(...cells.map(([text, kind]) => cell(text, kind))));
+  made.createTBody();
+  fill(made, rows);
   return made;
 }
+
+// Brings the rows of a table to what they are to say, and touches only what differs: whatever is touched is laid out again.
+function fill(made, rows) {
+  const body = made.tBodies[0];
+  while (body.rows.length > rows.length) body.deleteRow(-1);
+  rows.forEach((cells, index) => {
+    const row = body.rows[index];
+    if (!row) { body.insertRow().append(...cells.map(([text, kind]) => cell(text, kind))); return; }
+    cells.forEach(([text, kind = ""], column) => {
+      const old = row.cells[column];
+      if (old.textContent !== text) old.textContent = text;
+      if (old.className !== kind) old.className = kind;
+    });
+  });
+}
+
+// Orders names as people do: ns-2 before ns-10.
+export const compare = new Intl.Collator(undefined, { numeric: true }).compare;
 
 function note(text) {
   const made = document.createElement("p");
@@ -38,7 +56,7 @@ export function drawProxies(card, state) {
   for (const row of matching) { if (!groups.has(row.namespace)) groups.set(row.namespace, []); groups.get(row.namespace).push(row); }
   const kept = new Map([...card.querySelectorAll("details")].map((made) => [made.dataset.namespace, made]));
   const few = matching.length <= 12;
-  const drawn = [...groups.keys()].sort().map((namespace) => {
+  const drawn = [...groups.keys()].sort(compare).map((namespace) => {
     const made = kept.get(namespace) || group(namespace, few);
     made.rows = groups.get(namespace);
     summarize(made);
@@ -61,6 +79,8 @@ function group(namespace, isOpen) {
 function summarize(made) {
   const summary = made.querySelector("summary"), total = made.rows.length;
   const waiting = made.rows.filter((row) => row.state === "waiting").length, refusing = made.rows.filter((row) => row.state === "error").length;
+  if (made.said === `${total} ${waiting} ${refusing}`) return;
+  made.said = `${total} ${waiting} ${refusing}`;
   const name = document.createElement("b"), bar = document.createElement("span"), count = document.createElement("span");
   name.textContent = made.dataset.namespace || "(no namespace)";
   bar.className = "bar";
@@ -73,14 +93,15 @@ function summarize(made) {
 
 function open(made) {
   const order = { error: 0, waiting: 1, synced: 2 }, now = Date.now() / 1000;
-  const rows = [...made.rows].sort((a, b) => order[a.state] - order[b.state] || a.name.localeCompare(b.name));
+  const rows = [...made.rows].sort((a, b) => order[a.state] - order[b.state] || compare(a.name, b.name));
   const cells = rows.slice(0, MOST).map((row) => [
     [row.name], [row.state === "waiting" ? `waits for ${ago(now - row.waits_since)}` : row.error || row.state, row.state],
     [row.kind, "optional"], [row.version, "optional"], [ago(now - row.since), "optional"],
   ]);
-  made.querySelector("table")?.remove();
+  const drawn = made.querySelector("table");
+  if (drawn) fill(drawn, cells);
+  else made.append(table([["proxy"], ["state"], ["type", "optional"], ["version", "optional"], ["since", "optional"]], cells));
   made.querySelector("p")?.remove();
-  made.append(table([["proxy"], ["state"], ["type", "optional"], ["version", "optional"], ["since", "optional"]], cells));
   if (rows.length > MOST) made.append(note(`${rows.length - MOST} more: search for one.`));
 }
 
@@ -93,7 +114,7 @@ function place(problem) {
 
 // Draws problems, errors first.
 export function drawProblems(card, state) {
-  const matching = state.problems.filter((p) => JSON.stringify(Object.values(p)).toLowerCase().includes(state.query));
+  const matching = state.problems.filter((p) => !state.query || JSON.stringify(Object.values(p)).toLowerCase().includes(state.query));
   if (!matching.length) { card.replaceChildren(note(state.query && state.problems.length ? "No problem matches." : "Nothing is wrong.")); return; }
   const order = { error: 0, warning: 1 };
   matching.sort((a, b) => order[a.severity] - order[b.severity]);

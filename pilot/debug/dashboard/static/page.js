@@ -6,14 +6,14 @@ import { drawCertificates, drawChanges, drawPlots, remember } from "./plots.js";
 const PICTURE_MS = 1500; // between two looks at the whole mesh
 const by = (id) => document.getElementById(id);
 const state = {
-  proxies: new Map(), problems: [], certificates: [], points: [], changes: [], mesh: null, expanded: new Set(), chosen: "", query: "", build: "",
+  proxies: new Map(), problems: [], certificates: [], points: [], changes: [], mesh: null, expanded: new Set(), chosen: "", query: "", build: "", width: 0,
 };
 let meshDue = 0;
 let meshTimer = 0;
 
 const parts = {
   facts: () => drawFacts(by("facts")),
-  picture: () => state.mesh && drawPicture(by("picture"), state, { choose, toggle }),
+  picture: () => state.mesh && state.width && drawPicture(by("picture"), state, { choose, toggle }),
   proxies: () => drawProxies(by("proxies"), state),
   problems: () => drawProblems(by("problems"), state),
   plots: () => { drawPlots(by("pushes"), by("process"), state); drawChanges(by("changes"), state); },
@@ -35,16 +35,18 @@ function drawFacts(list) {
     [state.mesh ? state.mesh.services : "…", "services", ""], [rows.length, "proxies", ""], [behind, "not up to date", behind ? "warn" : ""],
     [refusing, "refuse something", refusing ? "bad" : ""], [state.problems.length, "problems", state.problems.length ? "bad" : ""],
   ];
-  list.replaceChildren(...facts.map(([value, name, kind]) => {
-    const item = document.createElement("li");
-    const number = document.createElement("b");
-    const label = document.createElement("span");
-    item.className = kind;
-    number.textContent = String(value);
-    label.textContent = name;
-    item.append(number, label);
-    return item;
-  }));
+  facts.forEach(([value, name, kind], index) => {
+    const item = list.children[index] || list.appendChild(fact(name));
+    if (item.className !== kind) item.className = kind;
+    if (item.firstChild.textContent !== String(value)) item.firstChild.textContent = String(value);
+  });
+}
+
+function fact(name) {
+  const item = document.createElement("li"), label = document.createElement("span");
+  label.textContent = name;
+  item.append(document.createElement("b"), label);
+  return item;
 }
 
 async function fetchMesh() {
@@ -84,7 +86,7 @@ function listen() {
     state.proxies.clear();
     takeProxies(told.proxies);
     Object.assign(state, { problems: told.problems, certificates: told.certificates, build: told.build });
-    by("live").textContent = `Live · ${told.pod || "pilot-discovery"} ${told.build}`;
+    by("live").textContent = `Live · ${told.pod || "pilot-discovery"} ${told.build.replaceAll("-unknown", "")}`;
     draw("facts", "proxies", "problems", "certificates", "plots");
     fetchMesh();
   });
@@ -116,6 +118,10 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/" && !(event.target instanceof HTMLInputElement)) { event.preventDefault(); by("query").focus(); }
   if (event.key === "Escape" && state.chosen) choose(state.chosen);
 });
-new ResizeObserver(() => draw("picture")).observe(by("picture"));
+new ResizeObserver(([seen]) => {
+  if (seen.contentRect.width === state.width) return;
+  state.width = seen.contentRect.width;
+  draw("picture");
+}).observe(by("picture"));
 useTheme();
 listen();

@@ -1,4 +1,6 @@
 // The mesh as a picture: gateways, namespaces with their services, and lines for routes and policies.
+import { compare } from "./lists.js";
+
 const NS = "http://www.w3.org/2000/svg";
 const WIDEST = 250, ROW = 26, HEAD = 44, GAP = 36, PAD = 12, MARGIN = 40;
 let BOX = WIDEST;
@@ -27,7 +29,7 @@ function acts(made, label, action) {
 // Draws the picture into `card`. `actions` has choose(place) and toggle(namespace).
 export function drawPicture(card, state, actions) {
   const focused = card.contains(document.activeElement) ? document.activeElement.dataset.place : "";
-  const width = Math.max(card.clientWidth, 240);
+  const width = Math.max(state.width, 240); // asking the card would have everything laid out that was changed until now
   const single = width < 2 * WIDEST + GAP; // one column, with room for the lines beside it
   BOX = single ? width - MARGIN - PAD : WIDEST;
   const mesh = state.mesh;
@@ -45,7 +47,7 @@ export function drawPicture(card, state, actions) {
   if (wide && mesh.gateways.length) { left = PAD + BOX + 2 * GAP; top = PAD; } else if (mesh.gateways.length) top += GAP / 2;
   const columns = Math.max(1, Math.floor((width - left) / (BOX + GAP)));
   const heights = new Array(columns).fill(top);
-  for (const namespace of mesh.namespaces) {
+  for (const namespace of [...mesh.namespaces].sort((a, b) => compare(a.name, b.name))) {
     const column = heights.indexOf(Math.min(...heights));
     const x = left + column * (BOX + GAP), y = heights[column];
     const height = HEAD + namespace.services.length * ROW + (namespace.services.length ? 6 : 0);
@@ -99,7 +101,7 @@ function namespaceNode(namespace, x, y, height, places, state, actions) {
   acts(head, `Namespace ${namespace.name}: ${about}, ${WORDS[kind]}`, () => actions.toggle(namespace.name));
   head.setAttribute("aria-expanded", String(namespace.services.length > 0));
   const group = element("g", { transform: `translate(${x} ${y})` }, head);
-  namespace.services.forEach((service, index) => {
+  [...namespace.services].sort((a, b) => compare(a.host, b.host)).forEach((service, index) => {
     const at = HEAD + index * ROW;
     group.append(serviceNode(service, namespace, at, places, { x, y }, state, actions));
   });

@@ -16,30 +16,35 @@ export function remember(state, told) {
   }
   const change = state.changes[0];
   if (change && !change.done) {
-    change.proxies = Math.max(change.proxies, told.reached);
+    change.proxies = Math.min(change.proxies + told.reached, state.proxies.size); // who takes longer is told of in several seconds
     change.responses += told.responses;
     change.bytes += told.bytes;
     if (!told.waiting) change.done = told.time;
   }
 }
 
-function figure(title, points, value, shown, ticks = false) {
-  const made = document.createElement("figure"), caption = document.createElement("figcaption"), name = document.createElement("span"), last = document.createElement("b");
-  const values = points.map(value), most = Math.max(...values, 1e-9), now = values.length ? shown(values[values.length - 1]) : "";
+function figure(title) {
+  const made = document.createElement("figure"), caption = document.createElement("figcaption"), name = document.createElement("span");
   name.textContent = title;
-  last.textContent = now;
-  caption.append(name, last);
-  const svg = document.createElementNS(NS, "svg"), line = document.createElementNS(NS, "polyline");
+  caption.append(name, document.createElement("b"));
+  const svg = document.createElementNS(NS, "svg");
   svg.setAttribute("viewBox", `0 0 ${SECONDS} 44`);
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `${title}: ${now} now, at most ${shown(values.length ? most : 0)} in the last ${SECONDS} seconds`);
-  const start = SECONDS - values.length;
-  line.setAttribute("points", values.map((v, i) => `${start + i},${42 - (40 * v) / most}`).join(" "));
-  svg.append(line);
-  if (ticks) points.forEach((point, i) => { if (point.revision !== undefined) svg.append(tick(start + i)); });
+  svg.append(document.createElementNS(NS, "polyline"));
   made.append(caption, svg);
   return made;
+}
+
+// Brings a curve that is there already to what it is to show.
+function curve(made, points, value, shown, ticks = false) {
+  const values = points.map(value), most = Math.max(...values, 1e-9), now = values.length ? shown(values[values.length - 1]) : "";
+  const svg = made.querySelector("svg"), title = made.querySelector("span").textContent, start = SECONDS - values.length;
+  made.querySelector("b").textContent = now;
+  svg.setAttribute("aria-label", `${title}: ${now} now, at most ${shown(values.length ? most : 0)} in the last ${SECONDS} seconds`);
+  svg.firstChild.setAttribute("points", values.map((v, i) => `${start + i},${42 - (40 * v) / most}`).join(" "));
+  const marks = ticks ? points.flatMap((point, i) => (point.revision !== undefined ? [tick(start + i)] : [])) : [];
+  svg.replaceChildren(svg.firstChild, ...marks);
 }
 
 function tick(x) {
@@ -51,13 +56,15 @@ function tick(x) {
 // Draws the curves: what is pushed, and what the process uses.
 export function drawPlots(pushes, process, state) {
   const points = state.points, count = (n) => String(Math.round(n));
-  pushes.replaceChildren(
-    figure("responses a second; lines: configuration changed", points, (p) => p.responses, count, true),
-    figure("bytes a second", points, (p) => p.bytes, bytes), figure("proxies that have not acknowledged", points, (p) => p.waiting, count),
-  );
-  process.replaceChildren(
-    figure("CPU", points, (p) => 100 * p.cpu, (n) => `${n.toFixed(1)} %`), figure("memory", points, (p) => p.memory, bytes),
-  );
+  if (!pushes.children.length) {
+    pushes.append(figure("responses a second; lines: configuration changed"), figure("bytes a second"), figure("proxies that have not acknowledged"));
+    process.append(figure("CPU"), figure("memory"));
+  }
+  curve(pushes.children[0], points, (p) => p.responses, count, true);
+  curve(pushes.children[1], points, (p) => p.bytes, bytes);
+  curve(pushes.children[2], points, (p) => p.waiting, count);
+  curve(process.children[0], points, (p) => 100 * p.cpu, (n) => `${n.toFixed(1)} %`);
+  curve(process.children[1], points, (p) => p.memory, bytes);
 }
 
 // Draws the last changes: how many proxies each reached, with how much, and how soon they had taken it.

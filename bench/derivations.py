@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """What the derivations of a whole load shape cost, in one process and without a network.
 
-    python bench/derivations.py --load FOLDER [--shape S3] [--filters 20] [--repeats 3] [--top 40] [--sort tottime] [--out FILE]
+    python bench/derivations.py --load FOLDER [--shape S3] [--typical | --filters 20] [--repeats 3] [--top 40] [--sort tottime] [--out FILE]
 
 FOLDER holds the load programs (mesh.py). The objects of the shape are decoded and committed; then every proxy connects and all that it
 is sent is derived. Printed are the CPU-seconds of the best of the repeats, how many nodes and edges there are then, which functions
 have the most nodes, and a profile of one more run by cProfile (which makes Python code look about twice as slow as it is);
---out keeps it for other viewers of such files. --top 0 leaves the profile out. With --filters there are so many EnvoyFilters besides, the first
-of which changes clusters, a listener and routes of every tenth proxy, and the others nothing of anybody; then an edit of it is timed as well.
+--out keeps it for other viewers of such files. --top 0 leaves the profile out.
+
+With --typical it is all measured without and with twenty Telemetries and twenty EnvoyFilters (typical.py), alternately, and the ratio is
+printed. With --filters there are so many EnvoyFilters besides, the first of which changes all clusters, all listeners and all routes of every
+tenth proxy, and the others nothing of anybody; then an edit of it is timed as well.
 """
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ from typing import Any
 from envoy.config.core.v3 import base_pb2
 from google.protobuf.json_format import ParseDict
 from msgspec.structs import replace
+from typical import typical
 
 from pilot.ingest.decode import decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
@@ -38,12 +42,27 @@ Rows = dict[tuple[str, Any], Any]
 MARK = "PATCHED"  # in the metadata of the proxies that an EnvoyFilter is for
 
 
+def programs_of(load: pathlib.Path) -> Any:
+    sys.path.insert(0, str(load))
+    return importlib.import_module("mesh")
+
+
+def decoded(objects: list[dict[str, Any]]) -> Rows:
+    return {(entry.table, entry.key): entry.object for plain in objects for entry in decode_document(plain).entries}
+
+
+def typical_rows(load: pathlib.Path, name: str) -> Rows:
+    """The rows of what a mesh of a shape typically has besides."""
+    programs = programs_of(load)
+    shape = programs.SHAPES[name]
+    return decoded(typical([programs.namespace_name(n) for n in range(shape.namespaces)], [programs.app_name(n) for n in range(shape.services)]))
+
+
 def read_shape(load: pathlib.Path, name: str) -> tuple[Rows, list[tuple[str, Proxy]]]:
     """The rows and the proxies of a shape."""
-    sys.path.insert(0, str(load))
-    programs = importlib.import_module("mesh")
+    programs = programs_of(load)
     shape = programs.SHAPES[name]
-    rows = {(entry.table, entry.key): entry.object for plain in programs.objects(shape) for entry in decode_document(plain).entries}
+    rows = decoded(programs.objects(shape))
     chosen = programs.pods(shape)[:: max(1, len(programs.pods(shape)) // shape.proxies)][: shape.proxies]
     return rows, [(said["id"], parse_node(ParseDict(said, base_pb2.Node()))) for said in map(programs.node, chosen)]
 
@@ -58,7 +77,7 @@ def filtered(count: int, timeout: str = "3s") -> Rows:
         patches = [{"applyTo": to, "match": {"proxy": proxy}, "patch": {"operation": "MERGE", "value": value}} for to, value in values]
         metadata = {"name": f"filter-{number}", "namespace": "istio-system"}
         plain = {"apiVersion": "networking.istio.io/v1alpha3", "kind": "EnvoyFilter", "metadata": metadata, "spec": {"configPatches": patches}}
-        found |= {(entry.table, entry.key): entry.object for entry in decode_document(plain).entries}
+        found |= decoded([plain])
     return found
 
 
@@ -103,6 +122,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs")
     parser.add_argument("--shape", default="S3")
+    parser.add_argument("--typical", action="store_true")
     parser.add_argument("--filters", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--top", type=int, default=40)
@@ -110,10 +130,18 @@ def main() -> int:
     parser.add_argument("--out")
     options = parser.parse_args()
     rows, proxies = read_shape(options.load, options.shape)
-    rows, proxies = {**rows, **filtered(options.filters)}, marked(proxies)
-    best, db = min((timed(rows, proxies) for _ in range(options.repeats)), key=lambda pair: pair[0])
+    plain, rows, proxies = rows, {**rows, **filtered(options.filters)}, marked(proxies)
+    if options.typical:
+        rows = {**plain, **typical_rows(options.load, options.shape)}
+    without, best, db = float("inf"), float("inf"), Mesh()
+    for _ in range(options.repeats):
+        if options.typical:
+            without = min(without, timed(plain, proxies)[0])
+        best, db = min((best, db), timed(rows, proxies), key=lambda pair: pair[0])
     edges = sum(len(list(node.inputs())) for node in db.live_nodes())
     print(f"{options.shape}: {best:.3f} CPU-s for {len(proxies)} proxies, {len(db)} nodes, {edges} edges, {db.failures} failures")
+    if options.typical:
+        print(f"without Telemetries and EnvoyFilters {without:.3f} CPU-s: ratio {best / without:.2f}")
     if options.filters:
         seconds, runs = time_edit(db)
         print(f"an edit of an EnvoyFilter for every tenth proxy: {seconds:.3f} CPU-s, {runs} nodes")

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """The load table: one server on one core, the fleet on the other, a line for every shape and event.
 
-    python bench/table.py --load FOLDER [--shapes S2,S3] [--clusters 2] [--work DIR] [--repeats 10] [--json FILE]
+    python bench/table.py --load FOLDER [--shapes S2,S3] [--clusters 2] [--typical] [--work DIR] [--repeats 10] [--json FILE]
 
 FOLDER holds the load programs (mesh.py, fleet.py, load.py) and `reference/SHAPE.json`, another control plane's figures
-on the same shapes. Each shape's objects are written as files once, below --work. CPU-seconds are the server's whole process tree's.
+on the same shapes. With --typical the mesh has twenty Telemetries and twenty EnvoyFilters besides (typical.py). Each shape's objects are written as files once, below --work. CPU-seconds are the server's whole process tree's.
 """
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import pathlib
@@ -23,7 +24,9 @@ import time
 import urllib.request
 from typing import Any
 
+import yaml
 from two_clusters import split
+from typical import typical
 
 EVENTS = {
     "S2": "endpoint,virtualservice,destinationrule,noop,reconnect",
@@ -108,6 +111,8 @@ def run_shape(shape: str, options: argparse.Namespace, work: pathlib.Path) -> di
     if options.clusters == 2:
         split(folder, work / f"{shape}-west")
         folders.append(f"west={work / f'{shape}-west'}")
+    if options.typical:
+        (folder / "typical.yaml").write_text(yaml.dump_all(typical(*_names_of(options.load, shape)), Dumper=yaml.CSafeDumper))
     server = Server(folders, work / f"{shape}.log", options.command)
     try:
         target = ["--config-dir", str(folder), "--skip-write", "--address", f"127.0.0.1:{server.grpc}", "--pid", str(server.process.pid)]
@@ -118,6 +123,14 @@ def run_shape(shape: str, options: argparse.Namespace, work: pathlib.Path) -> di
     figures: dict[str, Any] = json.loads(out.read_text())
     figures["start to ready s"] = server.seconds
     return figures
+
+
+def _names_of(load: pathlib.Path, name: str) -> tuple[list[str], list[str]]:
+    """The namespaces and apps of a shape."""
+    sys.path.insert(0, str(load))
+    programs = importlib.import_module("mesh")
+    shape = programs.SHAPES[name]
+    return [programs.namespace_name(n) for n in range(shape.namespaces)], [programs.app_name(n) for n in range(shape.services)]
 
 
 def rows(shape: str, figures: dict[str, Any]) -> dict[str, float]:
@@ -155,6 +168,7 @@ def main() -> int:
     parser.add_argument("--shapes", default="S2,S3,S10k,P100,P10k")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--clusters", type=int, choices=(1, 2), default=1, help="2: half of each service's Pods run in a second cluster")
+    parser.add_argument("--typical", action="store_true", help="with twenty Telemetries and twenty EnvoyFilters")
     parser.add_argument("--work", help="where to keep meshes, logs and figures; default: a temporary folder")
     search = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")])
     parser.add_argument("--command", default=shutil.which("pilot-discovery", path=search))

@@ -66,7 +66,7 @@ def walk(db: Database, node: Node, part: Any = UNSET) -> Iterator[Step | None]:
         elif at.fn.hub and at is not node:
             yield at
         else:
-            item = next((source for source in at.inputs() if source.value is part), None) if part is not UNSET else None
+            item = next((source for source in at.inputs() if _holds(source.value, part)), None) if part is not UNSET else None
             ways.extend((*way, at, source) for source in ((item,) if item is not None else at.inputs()))
             yield None
             if item is not None and at.gathered is not None and at.gathered.keys is not None:
@@ -108,7 +108,11 @@ def _ways_to_part(db: Database, picked: Node) -> Iterator[Way]:
 
 
 def _holds(value: Any, part: Any) -> bool:
-    return value is part or (isinstance(value, Mapping) and any(item is part or _holds(item, part) for item in value.values()))
+    """Returns whether a part is a value, or somewhere in its mappings and tuples."""
+    if value is part:
+        return True
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ()
+    return any(_holds(item, part) for item in inner)
 
 
 def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[Way]:

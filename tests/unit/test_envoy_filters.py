@@ -164,6 +164,32 @@ def test_an_edit_costs_the_resources_that_it_touches() -> None:
     assert ran.count("patched_resource") == 1
 
 
+def test_an_edit_for_one_workload_runs_nothing_of_other_workloads() -> None:
+    """What runs is the same, in a mesh where nine more workloads have filters of their own."""
+
+    def filters(app: str, timeout: str) -> list[str]:
+        inbound = merge(timeout, "context: SIDECAR_INBOUND")
+        outbound = merge(timeout, f"cluster: {{service: {API}, portNumber: 80}}")
+        return [envoy_filter(f"for-{app}", inbound, outbound, more=f"workloadSelector: {{labels: {{app: {app}}}}}, ")]
+
+    def runs(*others: str) -> Counter[str]:
+        mesh, apps = World.of(SERVICES), ("one", *others)
+        mesh.apply_objects(*(text for app in apps for text in filters(app, "3s")))
+        nodes = [mesh.connect(f"10.0.1.{number}", f"{app}.a", labels={"app": app}) for number, app in enumerate(apps, 1)]
+        for node in nodes:
+            mesh.watch(node)
+        mesh.refresh()
+        ran: Counter[str] = Counter()
+        mesh.mesh.on_run = lambda node: ran.update((str(node.fn),))
+        mesh.apply_objects(*filters("one", "4s"))
+        mesh.refresh()
+        return ran
+
+    alone = runs()
+    assert alone["patched_resource"] == 3
+    assert runs(*(f"other-{number}" for number in range(9))) == alone
+
+
 # -- what is in vain -------------------------------------------------------------------------------------------------------
 
 BUFFER = "name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 7}"

@@ -5,7 +5,7 @@ https://github.com/bufbuild/protoc-gen-validate#constraint-rules. The rules of o
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, OneofDescriptor
@@ -29,11 +29,16 @@ class _Field(NamedTuple):
 
 
 class _Message(NamedTuple):
-    """What holds for a type of messages. `parts`: other fields whose messages may have rules."""
+    """What holds for a type of messages. `parts`: other fields whose messages may have rules; `by_number`: the fields once more."""
 
     fields: tuple[_Field, ...]
+    by_number: Mapping[int, _Field]
     oneofs: tuple[OneofDescriptor, ...]
     parts: tuple[FieldDescriptor, ...]
+
+
+_UNRULED = _Message((), {}, (), ())
+"""What holds for a type whose rules are switched off."""
 
 
 def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Iterator[Fault]:
@@ -47,20 +52,36 @@ def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Ite
 
 def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Iterator[Fault]:
     known = _message(message.DESCRIPTOR)
-    if not partial and touched is None:
+    if known is _UNRULED:
+        return
+    if touched is not None:
+        yield from _walk_touched(message, known, place, partial, touched)
+        return
+    if not partial:
         yield from (
             Fault(CODE, place, f"one of {', '.join(f.name for f in oneof.fields)} is needed")
             for oneof in known.oneofs
             if message.WhichOneof(oneof.name) is None
         )
     for field, rules, matters_unset in known.fields:
-        if not _is_set(message, field):
-            if matters_unset and not partial and touched is None:
-                yield from _broken_unset(message, field, rules, (*place, field.name))
-        elif touched is None or _is_set(touched, field):
-            yield from _broken(message, field, rules, place, partial, touched)
+        if _is_set(message, field):
+            yield from _broken(message, field, rules, place, partial, None)
+        elif matters_unset and not partial:
+            yield from _broken_unset(message, field, rules, (*place, field.name))
     for field in known.parts:
-        if _is_set(message, field) and (touched is None or _is_set(touched, field)):
+        if _is_set(message, field):
+            yield from _descend(message, field, (*place, field.name), partial, None)
+
+
+def _walk_touched(message: Any, known: _Message, place: Place, partial: bool, touched: Any) -> Iterator[Fault]:
+    """Yields what the few fields that are set in `touched` break, without a look at the others."""
+    for field, _ in touched.ListFields():
+        if not _is_set(message, field):
+            continue
+        ruled = known.by_number.get(field.number)
+        if ruled is not None:
+            yield from _broken(message, field, ruled.rules, place, partial, touched)
+        elif field.message_type is not None:
             yield from _descend(message, field, (*place, field.name), partial, touched)
 
 
@@ -135,11 +156,13 @@ def _message(kind: Descriptor) -> _Message:
     """Returns the rules of a type of messages."""
     options = kind.GetOptions()
     if options.Extensions[_disabled] or options.Extensions[_ignored]:
-        return _Message((), (), ())
+        return _UNRULED
     ruled = [(f, f.GetOptions().Extensions[_rules]) for f in kind.fields if f.GetOptions().HasExtension(_rules)]
     with_rules = {f.name for f, _ in ruled}
+    fields = tuple(_Field(f, r, _matters_unset(f)) for f, r in ruled)
     return _Message(
-        tuple(_Field(f, r, _matters_unset(f)) for f, r in ruled),
+        fields,
+        {known.field.number: known for known in fields},
         tuple(o for o in kind.oneofs if o.GetOptions().Extensions[_required]),
         tuple(f for f in kind.fields if f.message_type is not None and f.name not in with_rules),
     )

@@ -21,9 +21,12 @@ def merge(into: Any, patch: Any, replace_lists: bool = False) -> None:
         elif field.message_type.full_name == _DURATION:
             getattr(into, field.name).CopyFrom(value)
         else:
-            part = getattr(into, field.name)
+            part, there = getattr(into, field.name), into.HasField(field.name)
             part.SetInParent()
-            merge(part, value, replace_lists)
+            if there:
+                merge(part, value, replace_lists)
+            else:
+                part.MergeFrom(value)
 
 
 def _merge_map(into: Any, patch: Any, of_messages: bool) -> None:

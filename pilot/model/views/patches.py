@@ -1,7 +1,8 @@
 """The patches of EnvoyFilters that apply to a proxy, in their order, by what they change. A proxy without any costs a lookup."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import re2
 
@@ -10,7 +11,7 @@ from pilot.model.config.envoy_filter import EnvoyConfigObjectPatch, ProxyMatch
 from pilot.model.config.object import ObjectKey, age
 from pilot.model.facets import PatchContext, PatchFacet, PatchKey
 from pilot.model.inputs import Mesh
-from pilot.model.proxy import NodeType, Proxy
+from pilot.model.proxy import NodeType
 from pilot.model.validate.envoy_filter import LONGEST_VERSION
 from pilot.model.views.gateways import gateway_selection_key, merged_gateway, server
 from pilot.model.views.kinds.envoy_filters import envoy_filters
@@ -51,26 +52,52 @@ def ordered_patches(db: Mesh, filters: tuple[ObjectKey, ...]) -> tuple[PatchKey,
     return tuple(PatchKey(row.key, position) for row in found for position in range(len(row.spec.config_patches)))
 
 
+class _Asked(NamedTuple):
+    """What some patches ask of a proxy: whether any asks for its version, and the keys of its metadata that they ask for."""
+
+    version: bool
+    metadata: tuple[str, ...]
+
+
 @derived
+def _asked(db: Mesh, filters: tuple[ObjectKey, ...]) -> _Asked:
+    asking = _configured(db, ordered_patches(db, filters))
+    found = [patch.match.proxy for patch in asking if patch.match is not None and patch.match.proxy is not None]
+    return _Asked(any(match.proxy_version for match in found), tuple(sorted({key for match in found for key in match.metadata})))
+
+
+@derived
+def _patches_for(db: Mesh, filters: tuple[ObjectKey, ...], version: str, metadata: tuple[str | None, ...]) -> tuple[PatchKey, ...]:
+    """Returns the patches of some EnvoyFilters that are for proxies of a version with these values of the metadata that they ask for."""
+    values = dict(zip(_asked(db, filters).metadata, metadata, strict=True))
+    return tuple(key for key in ordered_patches(db, filters) if _is_for(configured_patch(db, key), version, values))
+
+
 def proxy_patches(db: Mesh, node_id: str) -> tuple[PatchKey, ...]:
-    """Returns the patches of a proxy: of the EnvoyFilters that select it, without those for proxies of another version or with other metadata."""
+    """Returns the patches of a proxy: of the EnvoyFilters that select it, without those for proxies of another version or with other metadata.
+    No node of its own: proxies that say the same of what is asked for share it."""
     filters = selecting_filters(db, node_id)
     if not filters:
         return ()
-    proxy = find_proxy(db, node_id)
-    return tuple(key for key in ordered_patches(db, filters) if _is_for(configured_patch(db, key), proxy))
+    proxy, asked = find_proxy(db, node_id), _asked(db, filters)
+    said = (proxy.metadata.get(key) for key in asked.metadata)
+    return _patches_for(db, filters, proxy.version if asked.version else "", tuple(value if isinstance(value, str) else None for value in said))
 
 
-def _is_for(patch: EnvoyConfigObjectPatch | None, proxy: Proxy) -> bool:
+def _configured(db: Mesh, keys: Iterable[PatchKey]) -> Iterator[EnvoyConfigObjectPatch]:
+    return (found for key in keys if (found := configured_patch(db, key)) is not None)
+
+
+def _is_for(patch: EnvoyConfigObjectPatch | None, version: str, metadata: Mapping[str, str | None]) -> bool:
     match = patch.match.proxy if patch is not None and patch.match is not None else None
-    return patch is not None and (match is None or matches_proxy(match, proxy))
+    return patch is not None and (match is None or _matches_proxy(match, version, metadata))
 
 
-def matches_proxy(match: ProxyMatch, proxy: Proxy) -> bool:
+def _matches_proxy(match: ProxyMatch, version: str, metadata: Mapping[str, str | None]) -> bool:
     """Returns whether a proxy has the metadata, and a version in which the regular expression is found; one that tells no version has none."""
-    if match.proxy_version and not _has_version(match.proxy_version, proxy.version):
+    if match.proxy_version and not _has_version(match.proxy_version, version):
         return False
-    return all(proxy.metadata.get(key) == value for key, value in match.metadata.items())
+    return all(metadata.get(key) == value for key, value in match.metadata.items())
 
 
 def _has_version(pattern: str, version: str) -> bool:
@@ -79,12 +106,27 @@ def _has_version(pattern: str, version: str) -> bool:
 
 # -- what they change ------------------------------------------------------------------------------------------------------
 
+class _Side(NamedTuple):
+    """The patches of one type of resources on one side of a proxy. `asks_port`: one asks for a port of routes; `asks_service`: one asks for
+    the service of a cluster."""
+
+    patches: tuple[PatchKey, ...]
+    asks_port: bool
+    asks_service: bool
+
+
 @derived
-def patches_of(db: Mesh, patched: str, context: str, patches: tuple[PatchKey, ...]) -> tuple[PatchKey, ...]:
+def _side(db: Mesh, patched: str, context: PatchContext, patches: tuple[PatchKey, ...]) -> _Side:
     """Returns those patches that change clusters, listeners, routes or extensions (`patched`) on one side. The routes of a sidecar's inbound side
     are in its listeners; an extension config is for whichever side asks for it."""
     wanted = _APPLY_TO[patched] | (_ROUTES if (patched, context) == ("listeners", "SIDECAR_INBOUND") else frozenset())
-    return tuple(key for key in patches if (found := configured_patch(db, key)) is not None and _changes(found, wanted, context))
+    keys = tuple(key for key in patches if (found := configured_patch(db, key)) is not None and _changes(found, wanted, context))
+    matches = [patch.match for patch in _configured(db, keys) if patch.match is not None]
+    return _Side(
+        keys,
+        any(match.route_configuration is not None and match.route_configuration.port_number for match in matches),
+        any(match.cluster is not None and match.cluster.service for match in matches),
+    )
 
 
 def _changes(patch: EnvoyConfigObjectPatch, wanted: frozenset[str], context: str) -> bool:
@@ -92,18 +134,16 @@ def _changes(patch: EnvoyConfigObjectPatch, wanted: frozenset[str], context: str
     return patch.apply_to in wanted and (asked in ("ANY", context) or patch.apply_to == "EXTENSION_CONFIG")
 
 
-def patch_facet(db: Mesh, node_id: str, patched: str, context: PatchContext) -> PatchFacet:
-    """Returns the patches of one type of resources on one side of a proxy. No node of its own."""
-    keys = patches_of(db, patched, context, proxy_patches(db, node_id))
-    found = [patch for key in keys if (patch := configured_patch(db, key)) is not None]
-    return PatchFacet(context, keys, _ports(db, node_id, found), _hosts(db, node_id, found, context))
+def patch_facet(db: Mesh, node_id: str, patches: tuple[PatchKey, ...], patched: str, context: PatchContext) -> PatchFacet:
+    """Returns what of a proxy's patches is for one type of resources on one side. No node of its own."""
+    side = _side(db, patched, context, patches)
+    ports = _ports(db, node_id) if side.asks_port and find_proxy(db, node_id).type is NodeType.ROUTER else ()
+    hosts = _hosts(db, node_id) if side.asks_service and context == "SIDECAR_INBOUND" else ()
+    return PatchFacet(context, side.patches, ports, hosts)
 
 
-def _ports(db: Mesh, node_id: str, patches: Iterable[EnvoyConfigObjectPatch]) -> tuple[tuple[int, frozenset[int]], ...]:
-    """Returns for each port that the routes of a router are for the ports that its servers name, where a patch asks for a port of routes."""
-    asked = any(p.match is not None and p.match.route_configuration is not None and p.match.route_configuration.port_number for p in patches)
-    if not asked or find_proxy(db, node_id).type is not NodeType.ROUTER:
-        return ()
+def _ports(db: Mesh, node_id: str) -> tuple[tuple[int, frozenset[int]], ...]:
+    """Returns for each port that the routes of a router are for the ports that its servers name."""
     ports: dict[int, set[int]] = {}
     for route, keys in merged_gateway(db, gateway_selection_key(db, node_id)).routes:
         named = (found.port.number for key in keys if (found := server(db, key)) is not None and found.port is not None)
@@ -111,10 +151,8 @@ def _ports(db: Mesh, node_id: str, patches: Iterable[EnvoyConfigObjectPatch]) ->
     return tuple((port, frozenset(named)) for port, named in sorted(ports.items()))
 
 
-def _hosts(db: Mesh, node_id: str, patches: Iterable[EnvoyConfigObjectPatch], context: PatchContext) -> tuple[tuple[int, frozenset[str]], ...]:
-    """Returns the services of each port of a sidecar's workload, where a patch of its inbound side asks for a service."""
-    if context != "SIDECAR_INBOUND" or not any(p.match is not None and p.match.cluster is not None and p.match.cluster.service for p in patches):
-        return ()
+def _hosts(db: Mesh, node_id: str) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Returns the services of each port of a sidecar's workload."""
     hosts: dict[int, set[str]] = {}
     for target in service_targets(db, node_id):
         hosts.setdefault(target.target_port, set()).add(target.ref.hostname)

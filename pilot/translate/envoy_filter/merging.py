@@ -19,15 +19,37 @@ CONFIG: Place = ("typed_config",)
 
 def merge_value(into: Any, value: Any, patch: Patch, effects: Effects, place: Place = ()) -> bool:
     """Merges a part of the patch's value, which is at `place` there, into a message of its type; returns whether it fits."""
-    merged = type(into)()
-    merged.CopyFrom(into)
-    merge(merged, value, patch.replaces_lists)
-    broken = next(find_broken(merged, touched=value), None)
-    if broken is not None:
-        effects.refuse(patch, broken._replace(place=(*place, *broken.place)))
-        return False
-    into.CopyFrom(merged)
+    tried = _fields_of(into, value)
+    if tried is not None:
+        merge(tried, value, patch.replaces_lists)
+        broken = next(find_broken(tried, touched=value), None)
+        if broken is not None:
+            effects.refuse(patch, broken._replace(place=(*place, *broken.place)))
+            return False
+    merge(into, value, patch.replaces_lists)
     return True
+
+
+def _fields_of(message: Any, value: Any) -> Any:
+    """Returns a copy of nothing but those messages and lists of a message that a value of its type sets too, because a message may be large and
+    a value is small. None where there are none: what is merged then is the value as it is, which is right alone."""
+    found = None
+    for field, _ in value.ListFields():
+        if not _holds(message, field):
+            continue
+        found = found if found is not None else type(message)()
+        part = getattr(found, field.name)
+        if not field.is_repeated:
+            part.SetInParent()
+        part.MergeFrom(getattr(message, field.name))
+    return found
+
+
+def _holds(message: Any, field: Any) -> bool:
+    """Returns whether a list, map or message is set in a message."""
+    if field.is_repeated:
+        return bool(getattr(message, field.name))
+    return field.message_type is not None and bool(message.HasField(field.name))
 
 
 def merge_packed(into: Any, value: Any, patch: Patch, effects: Effects, place: Place = CONFIG) -> bool:
@@ -36,6 +58,11 @@ def merge_packed(into: Any, value: Any, patch: Patch, effects: Effects, place: P
     if inner is None or patched is None or type(inner) is not type(patched):
         text = f"{_named(value)} cannot be merged into {name_in(into.type_url)}"
         effects.refuse(patch, Fault("wrong-type", (*place, "@type"), text))
+        return False
+    structured = name_in(value.type_url) in _TYPED_STRUCTS  # which could not be checked when it was read
+    broken = next(find_broken(patched, partial=True), None) if structured else None
+    if broken is not None:
+        effects.refuse(patch, broken._replace(place=(*place, *broken.place)))
         return False
     if not merge_value(inner, patched, patch, effects, place):
         return False

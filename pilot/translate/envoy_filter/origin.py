@@ -7,7 +7,7 @@ from pilot.model.facets import PatchKey
 from pilot.model.inputs import Mesh
 from pilot.translate.envoy_filter.added import added, added_extensions
 from pilot.translate.envoy_filter.patch import patch
-from pilot.translate.envoy_filter.patched import find_patched, patched
+from pilot.translate.envoy_filter.patched import patched, patched_resources
 
 
 def find_patches(db: Mesh, fn: Any, args: tuple[Any, ...], name: str) -> tuple[PatchKey, ...]:
@@ -18,6 +18,5 @@ def find_patches(db: Mesh, fn: Any, args: tuple[Any, ...], name: str) -> tuple[P
         return tuple(k for k in args[-1].patches if (p := patch(db, k)) is not None and p.value is not None and p.value.name == name)[:1]
     if fn is not patched:
         return ()
-    key = next((key for key, resource in patched(db, *args).items() if resource.name == name), None)
-    found = find_patched(db, key, *args) if key is not None else None
-    return found.applied if found is not None else ()
+    found = (one for one in patched_resources(db, *args).values() if one.resource is not None and one.resource.name == name)
+    return next((one.applied for one in found), ())

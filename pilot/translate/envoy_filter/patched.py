@@ -35,6 +35,13 @@ class PatchSourceKey(NamedTuple):
     args: tuple[Any, ...]
 
 
+class TouchedKey(NamedTuple):
+    """Names a resource that patches can touch. `facet` has nothing but these."""
+
+    key: ResourceKey
+    facet: PatchFacet
+
+
 class Patched(NamedTuple):
     """Holds what became of one resource. `resource` is None where it is removed; `misfits` are the patches that do not fit it."""
 
@@ -43,15 +50,32 @@ class Patched(NamedTuple):
     misfits: tuple[Misfit, ...]
 
 
+# -- which resources -------------------------------------------------------------------------------------------------------
+
 @derived
-def _keys(db: Mesh, source: PatchSourceKey, _: PatchFacet) -> tuple[Any, ...]:
-    keys = source.fn.keys if isinstance(source.fn, Gather) else source.fn
-    return tuple(keys(db, *source.args))
+def _names(db: Mesh, source: PatchSourceKey) -> tuple[tuple[ResourceKey, str], ...]:
+    """Returns the resources of a group by name alone, which is all that an edit of one of them leaves as it was."""
+    return tuple((key, resource.name) for key, resource in source.fn(db, *source.args).items())
 
 
-def _items(source: PatchSourceKey) -> PatchSourceKey:
+@derived
+def _touched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> tuple[TouchedKey, ...]:
+    """Returns the resources that some patch of a facet can touch."""
+    found: list[TouchedKey] = []
+    facets: dict[tuple[PatchKey, ...], PatchFacet] = {}
+    ready = patches(db, facet)
+    for key, name in _names(db, source) if ready else ():
+        touching = tuple(p.key for p in ready if can_touch(p, source.type_url, name, facet))
+        if touching:
+            found.append(TouchedKey(key, facets.setdefault(touching, replace(facet, patches=touching))))
+    return tuple(found)
+
+
+# -- what becomes of them --------------------------------------------------------------------------------------------------
+
+def _items(source: PatchSourceKey, _: PatchFacet) -> tuple[PatchSourceKey]:
     """Returns the source with the arguments that its items have, which groups of several classes of proxies have in common."""
-    return source._replace(args=source.fn.passed(*source.args)) if isinstance(source.fn, Gather) else source
+    return (source._replace(args=source.fn.passed(*source.args)) if isinstance(source.fn, Gather) else source,)
 
 
 def _original(db: Mesh, key: ResourceKey, items: PatchSourceKey) -> Resource | None:
@@ -63,44 +87,38 @@ def _original(db: Mesh, key: ResourceKey, items: PatchSourceKey) -> Resource | N
     return group.get(key)
 
 
-def _touching(db: Mesh, found: Resource, source: PatchSourceKey, facet: PatchFacet) -> PatchFacet:
-    """Returns the facet with nothing but the patches that can touch a resource."""
-    keys = tuple(p.key for p in patches(db, facet) if can_touch(p, source.type_url, found.name, facet))
-    return replace(facet, patches=keys)
-
-
 @derived
-def patched_resource(db: Mesh, key: ResourceKey, items: PatchSourceKey, facet: PatchFacet) -> Patched:
+def patched_resource(db: Mesh, touched: TouchedKey, items: PatchSourceKey) -> Patched | None:
     """Returns a resource with all patches of a facet applied. `items`: its group, with the arguments of the items."""
-    original = _original(db, key, items)
+    original = _original(db, touched.key, items)
     if original is None:
-        return Patched(None, (), ())
-    found = [p for name in facet.patches if (p := patch(db, name)) is not None]
+        return None
+    found = [p for name in touched.facet.patches if (p := patch(db, name)) is not None]
     effects = Effects()
-    resource = apply_patches(original, items.type_url, found, facet, effects)
+    resource = apply_patches(original, items.type_url, found, touched.facet, effects)
     return Patched(resource, tuple(effects.applied), tuple(effects.misfits))
 
 
+patched_resources: Gather[TouchedKey, [PatchSourceKey, PatchFacet], Patched]
+patched_resources = Gather("patched resources", _touched, patched_resource, passed=_items)
+"""What became of each resource of a group that patches can touch."""
+
+
 @derived
-def _patched(db: Mesh, key: ResourceKey, source: PatchSourceKey, facet: PatchFacet) -> Resource | None:
-    items = _items(source)
-    original = _original(db, key, items)
-    if original is None:
-        return None
-    touching = _touching(db, original, source, facet)
-    return patched_resource(db, key, items, touching).resource if touching.patches else original
-
-
-patched: Gather[Any, [PatchSourceKey, PatchFacet], Resource] = Gather("patched resources", _keys, _patched)
-"""The resources of a group with the patches of a facet."""
-
-
-def find_patched(db: Mesh, key: ResourceKey, source: PatchSourceKey, facet: PatchFacet) -> Patched | None:
-    """Returns what became of one resource of a group; None where no patch can touch it. No node of its own."""
-    items = _items(source)
-    original = _original(db, key, items)
-    touching = _touching(db, original, source, facet) if original is not None else None
-    return patched_resource(db, key, items, touching) if touching is not None and touching.patches else None
+def patched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> Mapping[ResourceKey, Resource]:
+    """Returns the resources of a group with the patches of a facet; what no patch can touch is the shared resource itself."""
+    group: Mapping[ResourceKey, Resource] = source.fn(db, *source.args)
+    touched = _touched(db, source, facet)
+    if not touched:
+        return group
+    done, found = patched_resources(db, source, facet), dict(group)
+    for at in touched:
+        one = done.get(at)
+        if one is not None and one.resource is not None:
+            found[at.key] = one.resource
+        else:
+            found.pop(at.key, None)
+    return found
 
 
 # -- one resource ----------------------------------------------------------------------------------------------------------

@@ -6,12 +6,14 @@ address become a `OutboundListenerKey` of names only, and that is built once for
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from pilot.derive import Gather, derived
 from pilot.model.config.virtual_service import Destination
-from pilot.model.facets import ListeningFacet, OutboundListenersFacet, SpanTagsFacet
+from pilot.model.facets import ListeningFacet, OutboundListenersFacet, SpanTagsFacet, TracingFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
 from pilot.model.views.imports import egress_services
@@ -46,6 +48,31 @@ class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
     def of_pod(self) -> bool:
         """Returns whether it is the address of a pod, for headless services alone."""
         return all(c.of_pod for c in self.claims)
+
+
+# -- what of a proxy matters -----------------------------------------------------------------------------------------------
+
+@lru_cache(maxsize=4096)
+def addressing(facet: OutboundListenersFacet) -> OutboundListenersFacet:
+    """Returns the facet with nothing but what decides which listeners there are and where they lead, so that proxies with other policies, logs
+    or metrics share that."""
+    of = facet.listening
+    return replace(facet, listening=ListeningFacet(
+        ipv4=of.ipv4,
+        ipv6=of.ipv6,
+        interception=of.interception,
+        idle_timeout=of.idle_timeout,
+        http_proxy_port=of.http_proxy_port,
+        unprivileged=of.unprivileged,
+        reserved_ports=of.reserved_ports,
+    ))
+
+
+@lru_cache(maxsize=4096)
+def without_spans(facet: OutboundListenersFacet) -> OutboundListenersFacet:
+    """Returns the facet without its spans, which only listeners with HTTP have."""
+    of = facet.listening
+    return replace(facet, listening=replace(of, telemetry=replace(of.telemetry, spans=None), tracing=TracingFacet(default=False)))
 
 
 # -- who asks for which address ----------------------------------------------------------------------------------------------
@@ -88,12 +115,12 @@ def _apart(asking: list[Claim], taken: Container[tuple[str, int]]) -> tuple[Clai
 
 @derived
 def _tcp_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
-    return tuple(s for s in listener_addresses(db, facet) if not s.speaks_http)
+    return tuple(s for s in listener_addresses(db, addressing(facet)) if not s.speaks_http)
 
 
 @derived
 def _http_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
-    return tuple(s for s in listener_addresses(db, facet) if s.speaks_http)
+    return tuple(s for s in listener_addresses(db, addressing(facet)) if s.speaks_http)
 
 
 # -- one listener ------------------------------------------------------------------------------------------------------------
@@ -163,13 +190,13 @@ def tcp_resource(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet)
 
 @derived
 def _tcp_listener(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet) -> Resource | None:
-    spec = listener_spec(db, at, facet)
+    spec = listener_spec(db, at, addressing(facet))
     return tcp_resource(db, spec, facet.listening) if spec is not None else None
 
 
 @derived
 def _http_listener(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Resource | None:
-    spec = listener_spec(db, at, facet)
+    spec = listener_spec(db, at, addressing(facet))
     if spec is None:
         return None
     return assemble(listener_parts(db, spec, facet.listening), tracing_part(db, facet.listening, tags, facet.scope))
@@ -196,7 +223,7 @@ def _pod_addresses(db: Mesh, facet: OutboundListenersFacet) -> frozenset[str]:
 
 def serves_headless(db: Mesh, facet: OutboundListenersFacet, address: str) -> bool:
     """Returns whether there is a listener at the address of a pod itself: its own proxy must not have it. No node of its own."""
-    return address in _pod_addresses(db, facet)
+    return address in _pod_addresses(db, addressing(facet))
 
 
 @derived
@@ -213,7 +240,7 @@ def http_listeners_of_others(db: Mesh, facet: OutboundListenersFacet, tags: Span
 
 @derived
 def _routes_at(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet) -> tuple[str, ...] | None:
-    spec = listener_spec(db, at, facet)
+    spec = listener_spec(db, at, addressing(facet))
     return tuple(dict.fromkeys(c.http.routes for c in spec.chains if c.http is not None)) if spec is not None else None
 
 

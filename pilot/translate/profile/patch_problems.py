@@ -22,7 +22,7 @@ from pilot.model.views.proxies import every_proxy
 from pilot.translate.envoy_filter.added import added, added_extensions
 from pilot.translate.envoy_filter.effects import Misfit
 from pilot.translate.envoy_filter.patch import patch
-from pilot.translate.envoy_filter.patched import PatchSourceKey, find_patched, patched
+from pilot.translate.envoy_filter.patched import PatchSourceKey, patched, patched_resources
 from pilot.translate.profile import plan
 from pilot.translate.profile.plan import Group, Plan
 
@@ -39,8 +39,7 @@ class Outcome(NamedTuple):
 @derived
 def _outcome(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> Outcome:
     """Returns what became of the patches of a facet in one group."""
-    keys = patched.keys(db, source, facet)
-    found = [one for key in keys if (one := find_patched(db, key, source, facet)) is not None]
+    found = patched_resources(db, source, facet).values()
     return Outcome(frozenset(k for one in found for k in one.applied), frozenset(m for one in found for m in one.misfits))
 
 

@@ -23,15 +23,16 @@ _ADDED = (CLUSTER, LISTENER)
 
 def patched_plan(db: Mesh, node_id: str, built: Plan) -> Plan:
     """Returns the plan with everything that patches may change named through them; the plan as it is where there are none. No node of its own."""
-    if not proxy_patches(db, node_id):
+    patches = proxy_patches(db, node_id)
+    if not patches:
         return built
     sidecar = find_proxy(db, node_id).type is NodeType.SIDECAR
     groups = dict(built.groups)
     for type_url, kind in _TYPES.items():
-        facets = {context: patch_facet(db, node_id, kind, context) for context in _contexts(sidecar)}
+        facets = {context: patch_facet(db, node_id, patches, kind, context) for context in _contexts(sidecar)}
         found = (_patched(group, type_url, facets) for group in built.groups[type_url])
         groups[type_url] = (*found, *(_added(type_url, facets) if type_url in _ADDED else ()))
-    return Plan(groups, {**built.named, **_extensions(db, node_id, sidecar, built)})
+    return Plan(groups, {**built.named, **_extensions(built, patch_facet(db, node_id, patches, "extensions", _contexts(sidecar)[0]))})
 
 
 def _contexts(sidecar: bool) -> tuple[PatchContext, ...]:
@@ -49,6 +50,5 @@ def _added(type_url: str, facets: dict[PatchContext, PatchFacet]) -> Iterator[Gr
             yield Group(added, (type_url, facet))
 
 
-def _extensions(db: Mesh, node_id: str, sidecar: bool, built: Plan) -> dict[str, tuple[NamedGroup, ...]]:
-    facet = patch_facet(db, node_id, "extensions", _contexts(sidecar)[0])
+def _extensions(built: Plan, facet: PatchFacet) -> dict[str, tuple[NamedGroup, ...]]:
     return {EXTENSION: (*built.named.get(EXTENSION, ()), NamedGroup(added_extensions, (facet,)))} if facet.patches else {}

@@ -9,7 +9,15 @@ from pilot.model.views.resolver import resolver_facet
 from pilot.model.views.sidecar_routing import sidecar_routes_facet
 from pilot.translate.endpoint.assignment import endpoints_of
 from pilot.translate.listener.inbound import inbound_listeners
-from pilot.translate.listener.outbound import http_listeners, http_listeners_of_others, serves_headless, tcp_listeners, tcp_listeners_of_others
+from pilot.translate.listener.outbound import (
+    addressing,
+    http_listeners,
+    http_listeners_of_others,
+    serves_headless,
+    tcp_listeners,
+    tcp_listeners_of_others,
+    without_spans,
+)
 from pilot.translate.listener.virtual_outbound import capture_listeners
 from pilot.translate.name_table import name_table
 from pilot.translate.profile.clusters import sidecar_cluster_groups
@@ -33,7 +41,7 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
             *_outbound_listeners(db, listens, inbound.tags, inbound.ips[0]),
             Group(inbound_listeners, (inbound,)),
         ),
-        ROUTE: (Group(route_configurations, (listens, routes)),),
+        ROUTE: (Group(route_configurations, (addressing(listens), routes)),),
         NAME_TABLE: (Group(name_table, (outbound.scope, resolver_facet(db, node_id, routes.families))),),
         **companion_groups(db),
     }, named={**secret_groups(db, node_id), **extension_groups(db, node_id)}))
@@ -42,5 +50,5 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
 def _outbound_listeners(db: Mesh, facet: OutboundListenersFacet, spans: SpanTagsFacet, address: str) -> tuple[Group, ...]:
     capture = Group(capture_listeners, (facet, spans))
     if serves_headless(db, facet, address):
-        return Group(tcp_listeners_of_others, (facet, address)), Group(http_listeners_of_others, (facet, spans, address)), capture
-    return Group(tcp_listeners, (facet,)), Group(http_listeners, (facet, spans)), capture
+        return Group(tcp_listeners_of_others, (without_spans(facet), address)), Group(http_listeners_of_others, (facet, spans, address)), capture
+    return Group(tcp_listeners, (without_spans(facet),)), Group(http_listeners, (facet, spans)), capture

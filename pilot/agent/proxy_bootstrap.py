@@ -73,6 +73,7 @@ def build_agent_node(facts: Facts, settings: AgentSettings) -> Node:
         "PROXY_CONFIG": facts.proxy.given,
         "ENVOY_STATUS_PORT": settings.envoy.status_port,
         "ENVOY_PROMETHEUS_PORT": settings.envoy.prometheus_port,
+        "MODULE_FETCH": "true",  # for Wasm modules, which a stock Envoy is not sent where nobody says so
         "INTERCEPTION_MODE": facts.proxy.config.interception_mode,
         **({"MESH_ID": facts.proxy.config.mesh_id} if facts.proxy.config.mesh_id else {}),
         **facts.metadata,

@@ -155,10 +155,14 @@ class CredentialReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ExtensionReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The extensions that apply to a proxy, and the cluster whose Secrets it is told for pulling their images, None where it is told none."""
+    """The extensions that apply to a proxy, and the cluster whose Secrets it is told for pulling their images, None where it is told none.
+
+    `fetched`: somebody beside the proxy fetches modules for it, which Envoy alone cannot.
+    """
 
     applied: frozenset[ObjectKey] = frozenset()
     cluster: str | None = None
+    fetched: bool = True
 
 
 class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):

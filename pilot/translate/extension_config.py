@@ -5,7 +5,10 @@ https://www.envoyproxy.io/docs/envoy/latest/configuration/overview/extension
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2, config_source_pb2, extension_pb2, http_uri_pb2
+from envoy.config.rbac.v3 import rbac_pb2 as rules_pb2
+from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as http_rbac_pb2
 from envoy.extensions.filters.http.wasm.v3 import wasm_pb2 as http_wasm_pb2
+from envoy.extensions.filters.network.rbac.v3 import rbac_pb2 as network_rbac_pb2
 from envoy.extensions.filters.network.wasm.v3 import wasm_pb2 as network_wasm_pb2
 from envoy.extensions.wasm.v3 import wasm_pb2
 from google.protobuf import any_pb2, duration_pb2, wrappers_pb2
@@ -18,6 +21,7 @@ RUNTIME = "envoy.wasm.runtime.v8"
 PULL_SECRET, PULL_POLICY = "ISTIO_META_WASM_IMAGE_PULL_SECRET", "ISTIO_META_WASM_IMAGE_PULL_POLICY"
 VERSION = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
 _SECONDS = 30
+_FILE = "file://"
 _ADS = config_source_pb2.ConfigSource(
     ads=config_source_pb2.AggregatedConfigSource(),
     initial_fetch_timeout=duration_pb2.Duration(),  # wait for it: what it does may be what makes the traffic safe
@@ -48,10 +52,25 @@ def build_extension_config(name: str, plugin: str, module: WasmConfig, version: 
     return extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(built))
 
 
+def build_stand_in(name: str, module: WasmConfig) -> extension_pb2.TypedExtensionConfig:
+    """Returns what stands in for a module that cannot be had: a filter that lets all through where the module may fail, else nothing."""
+    opens = module.fail_strategy == "FAIL_OPEN"
+    rules, prefix = (None, "wasm-default-allow") if opens else (rules_pb2.RBAC(), "wasm-default-deny")
+    built: network_rbac_pb2.RBAC | http_rbac_pb2.RBAC = http_rbac_pb2.RBAC(rules=rules, rules_stat_prefix=prefix)
+    if module.type == "NETWORK":
+        built = network_rbac_pb2.RBAC(rules=rules, stat_prefix=prefix)
+    return extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(built))
+
+
+def is_file(module: WasmConfig) -> bool:
+    """Returns whether a module is a file of the proxy's."""
+    return module.url.startswith(_FILE)
+
+
 def _code(module: WasmConfig) -> base_pb2.AsyncDataSource:
     """Returns where the code is: a file of the proxy's, or a place from where its companion fetches it."""
-    if module.url.startswith("file://"):
-        return base_pb2.AsyncDataSource(local=base_pb2.DataSource(filename=module.url.removeprefix("file://")))
+    if is_file(module):
+        return base_pb2.AsyncDataSource(local=base_pb2.DataSource(filename=module.url.removeprefix(_FILE)))
     uri = module.url if "://" in module.url else f"oci://{module.url}"
     place = http_uri_pb2.HttpUri(uri=uri, cluster="_", timeout=duration_pb2.Duration(seconds=_SECONDS))
     return base_pb2.AsyncDataSource(remote=base_pb2.RemoteDataSource(http_uri=place, sha256=module.sha256))

@@ -13,7 +13,7 @@ from pilot.model.facets import ExtensionReaderFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.kinds.traffic_extensions import traffic_extensions
 from pilot.model.views.pull_secrets import pull_secret
-from pilot.translate.extension_config import build_extension_config
+from pilot.translate.extension_config import build_extension_config, build_stand_in, is_file
 from pilot.translate.names import parse_extension_config
 from pilot.translate.resource import Resource
 
@@ -22,7 +22,9 @@ from pilot.translate.resource import Resource
 def _discovered(db: Mesh, name: str, reader: ExtensionReaderFacet) -> Resource | None:
     """Returns the configuration of that name; None for one that is not of an extension of the proxy's."""
     key = ObjectKey(*found) if (found := parse_extension_config(name)) is not None else None
-    return _module(db, name, key, reader.cluster) if key is not None and key in reader.applied else None
+    if key is None or key not in reader.applied:
+        return None
+    return _module(db, name, key, reader.cluster) if reader.fetched else _own_module(db, name, key)
 
 
 @derived
@@ -36,6 +38,17 @@ def _module(db: Mesh, name: str, key: ObjectKey, cluster: str | None) -> Resourc
         secret = pull_secret(db, key.namespace, named, cluster) if cluster is not None else ""
     built = build_extension_config(name, f"{key.namespace}.{key.name}", found.spec.wasm, _version(found), secret)
     return Resource.of(EXTENSION, built)
+
+
+@derived
+def _own_module(db: Mesh, name: str, key: ObjectKey) -> Resource | None:
+    """Returns the configuration of a module, for proxies that have nothing but files; what stands in for any other."""
+    found = traffic_extensions.get(db, key)
+    if found is None or found.spec.wasm is None:
+        return None
+    if is_file(found.spec.wasm):
+        return _module(db, name, key, None)
+    return Resource.of(EXTENSION, build_stand_in(name, found.spec.wasm))
 
 
 def _version(o: Object[TrafficExtension]) -> str:

@@ -51,7 +51,7 @@ def test_the_node_says_what_the_control_plane_asks_for() -> None:
     expected = {
         "NAMESPACE": "shop", "SERVICE_ACCOUNT": "web", "CLUSTER_ID": "west", "INSTANCE_IPS": "10.0.0.1,fd00::1", "LABELS": {"app": "web"},
         "PROXY_CONFIG": {"concurrency": 3, "meshId": "m"}, "MESH_ID": "m", "ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090,
-        "INTERCEPTION_MODE": "REDIRECT", "WORKLOAD_NAME": "web",
+        "INTERCEPTION_MODE": "REDIRECT", "MODULE_FETCH": "true", "WORKLOAD_NAME": "web",
     }  # fmt: skip
     assert {name: node["metadata"][name] for name in expected} == expected
 

@@ -18,6 +18,8 @@ from tests.support.world import World
 PREFIX = "extensions.istio.io/trafficextension/"
 IDENTIFIED = msgspec.structs.replace(WEB, identity="spiffe://cluster.local/ns/a/sa/web")
 STRANGER = msgspec.structs.replace(WEB, identity="spiffe://cluster.local/ns/b/sa/web")
+STOCK = msgspec.structs.replace(WEB, extensions=frozenset(("envoy.filters.http.wasm", "envoy.filters.network.wasm")))
+FETCHING = {**WEB.metadata, "MODULE_FETCH": "true"}
 DOCKER = "kubernetes.io/dockerconfigjson"
 SECRET_VARIABLE = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
 
@@ -67,6 +69,27 @@ def test_a_module_is_fetched_from_its_url_or_is_a_file(url: str, code: str) -> N
         assert found["remote"]["httpUri"] == {"uri": code, "cluster": "_", "timeout": "30s"}
     else:
         assert found == {"local": {"filename": "/opt/x.wasm"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "rules"), [("", {}), ("failStrategy: FAIL_OPEN", None), ("type: NETWORK", {}), ("type: NETWORK, failStrategy: FAIL_OPEN", None)]
+)
+def test_a_stock_envoy_without_an_agent_gets_what_stands_in_for_a_module(more: str, rules: Any) -> None:
+    name = f"{PREFIX}a.x~istio-translated-wasmplugin"
+    found = asked(world(plugin(more)), name, STOCK)
+    assert found is not None
+    kind = "network" if "NETWORK" in more else "http"
+    assert found["typedConfig"]["@type"] == f"type.googleapis.com/envoy.extensions.filters.{kind}.rbac.v3.RBAC"
+    assert found["typedConfig"].get("rules") == rules
+    file = asked(world(plugin(more, url="file:///opt/x.wasm")), name, STOCK)
+    assert file is not None
+    assert file["typedConfig"]["config"]["vmConfig"]["code"] == {"local": {"filename": "/opt/x.wasm"}}
+
+
+def test_a_stock_envoy_with_an_agent_that_fetches_gets_the_module() -> None:
+    found = asked(world(plugin("")), f"{PREFIX}a.x~istio-translated-wasmplugin", msgspec.structs.replace(STOCK, metadata=FETCHING))
+    assert found is not None
+    assert "remote" in found["typedConfig"]["config"]["vmConfig"]["code"]
 
 
 def test_what_a_module_is_told_goes_with_it() -> None:

@@ -1,4 +1,4 @@
-"""Which proxies are told the secrets by which images of users' extensions are pulled."""
+"""Which proxies have modules of users' extensions fetched, and are told the secrets by which their images are pulled."""
 from __future__ import annotations
 
 from pilot.derive import derived
@@ -11,18 +11,22 @@ from pilot.model.views.kinds.secrets import secrets
 from pilot.model.views.policies import TRAFFIC_EXTENSION, proxy_policies
 from pilot.model.views.proxies import find_proxy
 
+MODULE_FETCH = "MODULE_FETCH"
+"""Metadata by which an agent says that it fetches modules."""
 _TYPE, _DATA = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
 
 
 @derived
 def extension_reader_facet(db: Mesh, node_id: str) -> ExtensionReaderFacet:
     """Returns the extensions of a proxy, and where the secrets of their registries are read for it. A proxy that has not proved to be of its
-    namespace is told no secrets."""
+    namespace is told no secrets. Istio's agent, which fetches, passes on no list of Envoy's extensions; one that passes it on says whether it does.
+    """
     proxy = find_proxy(db, node_id)
     account = account_of(db, proxy)
     proved = account is not None and account.namespace == proxy.namespace
     applied = frozenset(proxy_policies(db, node_id).of(TRAFFIC_EXTENSION))
-    return ExtensionReaderFacet(applied, account.cluster if proved and account is not None else None)
+    fetched = proxy.extensions is None or proxy.flag(MODULE_FETCH)
+    return ExtensionReaderFacet(applied, account.cluster if proved and account is not None else None, fetched)
 
 
 @derived

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pilot.derive import derived, hub
+from pilot.derive import derived
 from pilot.lib.protobuf.fault import as_written, shown
 from pilot.lib.xds_types import EXTENSION
 from pilot.model.checks.check import Check, told
@@ -50,8 +50,9 @@ class Reach(NamedTuple):
     groups: frozenset[Group]
 
 
-@hub
+@derived
 def _reach(db: Mesh) -> Reach:
+    """Returns what EnvoyFilters reach now. No hub: it follows from all proxies, and is looked at once it is quiet, not in each commit."""
     selecting: set[ObjectKey] = set()
     groups: set[Group] = set()
     for node_id in every_proxy(db):
@@ -66,7 +67,7 @@ def _patched_groups(found: Plan) -> Iterator[Group]:
     yield from (group.of(frozenset()) for group in found.named.get(EXTENSION, ()) if group.fn is added_extensions)
 
 
-@hub
+@derived
 def _outcomes(db: Mesh) -> Outcome:
     """Returns what became of all patches at all proxies."""
     applied: set[PatchKey] = set()

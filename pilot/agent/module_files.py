@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pathlib
 import ssl
 
@@ -27,7 +28,8 @@ def make_modules(settings: ModuleSettings, config_path: str, observer: Observer)
     except OSError as error:
         raise ValueError(f"WASM_EXTRA_ROOTS: {settings.extra_roots}: {error}") from error
     fetcher = Fetcher(rules, tls, _unverified(), settings.largest)
-    return ModuleFiles(pathlib.Path(config_path) / FOLDER, fetcher, observer, frozenset(settings.insecure), settings.retries)
+    logins = pathlib.Path(settings.logins or os.path.expanduser("~/.docker")) / "config.json"
+    return ModuleFiles(pathlib.Path(config_path) / FOLDER, fetcher, observer, frozenset(settings.insecure), settings.retries, logins=logins)
 
 
 def _unverified() -> ssl.SSLContext:

@@ -84,7 +84,7 @@ class Agent:
         self._dns_address = parse_address("variable DNS_PROXY_ADDR", settings.dns.address)
         own = OwnSubscriptions({NAME_TABLE: self._names.take} if self._answers_names else {})
         self._modules = make_modules(settings.modules, self._config.config_path, self._metrics)
-        self._xds = XdsProxy(upstream, own, self._metrics, ModuleRewriter(self._modules, self._metrics).rewrite)
+        self._xds = XdsProxy(upstream, own, self._metrics, ModuleRewriter(self._modules, self._metrics))
         self._bootstrap = build_proxy_bootstrap(facts, settings)
         self._end, self._loop = asyncio.Event(), asyncio.get_running_loop()
         self._status = StatusServer(self._config.status_port, self._pages())

@@ -133,6 +133,9 @@ class ModuleSettings:
     blocked: tuple[str, ...] = setting((), "Blocks of addresses that modules are never fetched from.", env="BLOCKED_CIDRS_IN_WASM_FETCH")
     largest: int = setting(256 * 1024 * 1024, "Bytes of a module or layer; one that has more is not taken.", env="WASM_MODULE_MAX_BYTES")
     extra_roots: str = setting("", "File with more roots for registries and servers of modules.", env="WASM_EXTRA_ROOTS")
+    logins: str = setting(
+        "", "Folder of Docker's config.json, whose logins count for modules without a pull secret; empty: ~/.docker.", env="DOCKER_CONFIG"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ The control plane's side runs in threads: for event loops, gRPC does not say why
 from __future__ import annotations
 
 import asyncio
+import functools
 import queue
 from concurrent import futures
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 import grpc
 
 from pilot.agent.envelope import read_type_url
-from pilot.agent.modules.rewrite import Rewrite
+from pilot.agent.modules.stream import ExtensionStream, Rewriter
 from pilot.agent.own_subscriptions import OwnSubscriptions
 from pilot.agent.sockets import EOF
 from pilot.agent.upstream import Unreachable, Upstream
@@ -24,6 +25,7 @@ from pilot.lib.xds_types import EXTENSION
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 SOTW, DELTA = "StreamAggregatedResources", "DeltaAggregatedResources"
+PAUSES = (10.0, 300.0)
 _log = scope("xdsproxy")
 
 
@@ -39,22 +41,22 @@ class Observer(Protocol):
 
 class Downwards:
     """Envoy's end of a stream. Responses with the configuration of extensions wait in a line of their own while modules are fetched for them; all
-    others are written as they come."""
+    others are written as they come. What cannot be had is tried again after a pause, of `pauses` the shortest and the longest."""
 
-    def __init__(self, context: Any, rewrite: Rewrite | None, delta: bool) -> None:
-        self._context, self._rewrite, self._delta = context, rewrite, delta
+    def __init__(self, context: Any, extensions: ExtensionStream | None, pauses: tuple[float, float]) -> None:
+        self._context, self._extensions, self._pauses = context, extensions, pauses
         self._lock, self._waiting = asyncio.Lock(), asyncio.Queue[bytes]()
         self._worker: asyncio.Task[None] | None = None
         self._thread: futures.ThreadPoolExecutor | None = None
 
     async def write(self, raw: bytes) -> None:
-        if self._rewrite is None or read_type_url(raw) != EXTENSION:
+        if self._extensions is None or read_type_url(raw) != EXTENSION:
             await self._pass(raw)
             return
         self._waiting.put_nowait(raw)
         if self._worker is None:
             self._thread = futures.ThreadPoolExecutor(1, "extensions")
-            self._worker = asyncio.create_task(self._rewrite_all(self._rewrite, self._thread))
+            self._worker = asyncio.create_task(self._rewrite_all(self._extensions, self._thread))
 
     def end(self) -> None:
         """Drops what waits; a fetch that is under way ends by its time."""
@@ -63,12 +65,19 @@ class Downwards:
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _rewrite_all(self, rewrite: Rewrite, thread: futures.Executor) -> None:
-        loop = asyncio.get_running_loop()
+    async def _rewrite_all(self, extensions: ExtensionStream, thread: futures.Executor) -> None:
+        loop, (shortest, longest) = asyncio.get_running_loop(), self._pauses
+        pause = shortest
         while True:
-            raw = await self._waiting.get()
             try:
-                await self._pass(await loop.run_in_executor(thread, rewrite, raw, self._delta))
+                raw = await asyncio.wait_for(self._waiting.get(), pause if extensions.waits else None)
+                pause = shortest
+            except TimeoutError:
+                raw, pause = b"", min(2 * pause, longest)
+            try:
+                work = functools.partial(extensions.take, raw) if raw else extensions.again
+                if rewritten := await loop.run_in_executor(thread, work):
+                    await self._pass(rewritten)
             except Exception:  # a bug of ours: Envoy keeps what it has
                 _log.exception("the configuration of extensions cannot be passed on")
 
@@ -78,11 +87,13 @@ class Downwards:
 
 
 class XdsProxy:
-    """The service. `own` are the agent's subscriptions, which ride on Envoy's stream and never reach Envoy; `rewrite` is what happens to the
-    configuration of extensions, in a thread, while everything else goes on."""
+    """The service. `own` are the agent's subscriptions, which ride on Envoy's stream and never reach Envoy; `rewriter` is what happens to the
+    configuration of extensions, in a thread, while everything else goes on; `pauses` are those before modules are asked for again."""
 
-    def __init__(self, upstream: Upstream, own: OwnSubscriptions, observer: Observer, rewrite: Rewrite | None = None) -> None:
-        self._upstream, self._own, self._observer, self._rewrite = upstream, own, observer, rewrite
+    def __init__(
+        self, upstream: Upstream, own: OwnSubscriptions, observer: Observer, rewriter: Rewriter | None = None, pauses: tuple[float, float] = PAUSES
+    ) -> None:
+        self._upstream, self._own, self._observer, self._rewriter, self._pauses = upstream, own, observer, rewriter, pauses
 
     def handlers(self) -> Any:
         """Returns what `grpc.aio.Server.add_generic_rpc_handlers` takes."""
@@ -106,7 +117,8 @@ class XdsProxy:
         call = channel.stream_stream(f"/{SERVICE}/{method}")(iter(requests.get, None), metadata=metadata)
         upwards = asyncio.create_task(self._up(context, requests, method == DELTA))
         reader = futures.ThreadPoolExecutor(1, "xds")
-        to_envoy = Downwards(context, self._rewrite, method == DELTA)
+        extensions = ExtensionStream(self._rewriter, method == DELTA) if self._rewriter is not None else None
+        to_envoy = Downwards(context, extensions, self._pauses)
         try:
             await self._down(call, to_envoy, requests, reader, method == DELTA)
         except grpc.RpcError:

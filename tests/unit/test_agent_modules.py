@@ -21,6 +21,7 @@ from pilot.agent.modules.cache import ALWAYS, IF_NOT_PRESENT, ModuleFiles, Modul
 from pilot.agent.modules.fetch import Fetcher, FetchError
 from pilot.agent.modules.reference import ImageReference, parse_image
 from pilot.agent.modules.rewrite import ModuleRewriter
+from pilot.agent.modules.stream import ExtensionStream
 from pilot.lib.address_rules import AddressRules
 from pilot.lib.xds_types import EXTENSION
 from pilot.model.config.traffic_extension import EnvVar, VmConfig, WasmConfig
@@ -61,7 +62,7 @@ class Modules:
         unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
         fetcher = Fetcher(AddressRules((allowed,) if allowed else ()), context, unverified, LARGEST)
         hosts = frozenset((registry.host,)) if insecure else frozenset[str]()
-        self.files = ModuleFiles(folder, fetcher, self.counts, hosts, 2, lambda: self.now, self.slept.append)
+        self.files = ModuleFiles(folder, fetcher, self.counts, hosts, 2, lambda: self.now, self.slept.append, folder / "config.json")
 
     def get(self, url: str, resource: str = "r", version: str = "1", checksum: str = "", policy: str = "", secret: str = "") -> bytes:
         source = ModuleSource(url.replace("HOST", self.registry.host), resource, version, checksum, policy, secret)
@@ -291,11 +292,15 @@ def wasm(modules: Modules, url: str = "http://HOST/x", secret: str | None = None
     return build_extension_config("r", "a.x", config, "1", secret)
 
 
+def rewritten(modules: Modules, raw: bytes, delta: bool) -> bytes:
+    return ExtensionStream(ModuleRewriter(modules.files, modules.counts), delta).take(raw)
+
+
 @pytest.mark.parametrize("delta", [True, False])
 @pytest.mark.parametrize("kind", ["HTTP", "NETWORK"])
 def test_a_remote_module_becomes_a_file(modules: Modules, delta: bool, kind: str) -> None:
     modules.registry.replies["/x"] = Reply(BODY)
-    found = given(ModuleRewriter(modules.files, modules.counts).rewrite(response(wasm(modules, type=kind), delta), delta), delta)
+    found = given(rewritten(modules, response(wasm(modules, type=kind), delta), delta), delta)
     built = network_wasm_pb2.Wasm() if kind == "NETWORK" else http_wasm_pb2.Wasm()
     assert found.typed_config.Unpack(built)
     assert pathlib.Path(built.config.vm_config.code.local.filename).read_bytes() == BODY
@@ -306,7 +311,7 @@ def test_a_remote_module_becomes_a_file(modules: Modules, delta: bool, kind: str
 @pytest.mark.parametrize(("strategy", "rules"), [("FAIL_OPEN", False), ("FAIL_CLOSE", True), ("FAIL_RELOAD", True)])
 @pytest.mark.parametrize("kind", ["HTTP", "NETWORK"])
 def test_a_filter_stands_in_for_a_module_that_cannot_be_had(modules: Modules, strategy: str, rules: bool, kind: str) -> None:
-    found = given(ModuleRewriter(modules.files, modules.counts).rewrite(response(wasm(modules, type=kind, fail_strategy=strategy), True), True), True)
+    found = given(rewritten(modules, response(wasm(modules, type=kind, fail_strategy=strategy), True), True), True)
     built = network_rbac_pb2.RBAC() if kind == "NETWORK" else http_rbac_pb2.RBAC()
     assert found.typed_config.Unpack(built)
     assert built.HasField("rules") is rules
@@ -314,7 +319,7 @@ def test_a_filter_stands_in_for_a_module_that_cannot_be_had(modules: Modules, st
 
 def test_a_module_whose_pull_secret_is_not_told_is_not_asked_for(modules: Modules) -> None:
     modules.registry.push("a", "1", archive(BODY))
-    found = given(ModuleRewriter(modules.files, modules.counts).rewrite(response(wasm(modules, "oci://HOST/a:1", secret=""), True), True), True)
+    found = given(rewritten(modules, response(wasm(modules, "oci://HOST/a:1", secret=""), True), True), True)
     assert found.typed_config.Is(http_rbac_pb2.RBAC.DESCRIPTOR)
     assert not modules.registry.asked
 
@@ -328,14 +333,61 @@ def test_a_module_that_is_written_as_a_struct_becomes_a_file_too(modules: Module
     built.config.ClearField("configuration")
     struct.value.update(json_format.MessageToDict(built))
     plain.typed_config.Pack(struct)
-    found = given(ModuleRewriter(modules.files, modules.counts).rewrite(response(plain, True), True), True)
+    found = given(rewritten(modules, response(plain, True), True), True)
     assert found.typed_config.Unpack(built)
     assert built.config.vm_config.code.HasField("local")
 
 
+@pytest.mark.parametrize("delta", [True, False])
+def test_what_could_not_be_had_is_tried_again(modules: Modules, delta: bool) -> None:
+    stream = ExtensionStream(ModuleRewriter(modules.files, modules.counts), delta)
+    assert given(stream.take(response(wasm(modules), delta)), delta).typed_config.Is(http_rbac_pb2.RBAC.DESCRIPTOR)
+    assert stream.waits
+    assert stream.again() == b""
+    modules.registry.replies["/x"] = Reply(BODY)
+    assert given(stream.again(), delta).typed_config.Is(http_wasm_pb2.Wasm.DESCRIPTOR)
+    assert not stream.waits
+
+
+def test_what_another_response_takes_back_or_has_in_its_place_is_not_tried_again(modules: Modules) -> None:
+    stream = ExtensionStream(ModuleRewriter(modules.files, modules.counts), True)
+    stream.take(response(wasm(modules), True))
+    stream.take(discovery_pb2.DeltaDiscoveryResponse(type_url=EXTENSION, removed_resources=["r"]).SerializeToString())
+    assert not stream.waits
+    stream.take(response(wasm(modules), True))
+    stream.take(response(wasm(modules, "file:///x.wasm"), True))
+    assert not stream.waits
+
+
+def test_a_pull_secret_that_is_not_told_is_waited_for_and_nothing_tried_again(modules: Modules) -> None:
+    stream = ExtensionStream(ModuleRewriter(modules.files, modules.counts), True)
+    stream.take(response(wasm(modules, "oci://HOST/a:1", secret=""), True))
+    assert not stream.waits
+
+
+@pytest.mark.parametrize(("content", "works"), [
+    ('{"auths": {"HOST": {"auth": "bGFiOnNlY3JldA=="}}}', True),
+    ('{"auths": {"other": {"auth": "bGFiOnNlY3JldA=="}}}', False),
+    ("no JSON", False),
+    (None, False),
+])  # fmt: skip
+def test_an_image_without_a_pull_secret_is_pulled_with_the_machines_login(tmp_path: pathlib.Path, content: str | None, works: bool) -> None:
+    registry = Registry("lab:secret")
+    try:
+        modules = Modules(tmp_path, registry)
+        registry.push("a", "1", archive(BODY))
+        if content is not None:
+            (tmp_path / "config.json").write_text(content.replace("HOST", registry.host))
+        if works:
+            assert modules.get("oci://HOST/a:1") == BODY
+        else:
+            modules.fails("oci://HOST/a:1")
+    finally:
+        registry.stop()
+
+
 def test_what_is_no_remote_module_stays_as_it_is(modules: Modules) -> None:
-    rewrite = ModuleRewriter(modules.files, modules.counts).rewrite
     other = extension_pb2.TypedExtensionConfig(name="r")
     other.typed_config.Pack(http_rbac_pb2.RBAC())
     for raw in (response(wasm(modules, "file:///x.wasm"), True), response(other, True), b"\xff\xff", b""):
-        assert rewrite(raw, True) == raw
+        assert rewritten(modules, raw, True) == raw

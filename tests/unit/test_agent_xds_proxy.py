@@ -10,15 +10,18 @@ from typing import Any
 
 import grpc
 import pytest
+from envoy.config.core.v3 import extension_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.rpc import status_pb2
 from grpc import aio
 
 from pilot.agent.envelope import read_type_url
+from pilot.agent.modules.stream import ExtensionStream, Outcome
 from pilot.agent.own_subscriptions import OwnSubscriptions
 from pilot.agent.sockets import EOF, make_server, serve
 from pilot.agent.upstream import Upstream
-from pilot.agent.xds_proxy import XdsProxy
+from pilot.agent.xds_proxy import Downwards, XdsProxy
+from pilot.lib.xds_types import EXTENSION
 from tests.support import certificates
 from tests.support.secure_front import ADS, METHODS, NAME, SecureFront, until
 
@@ -231,6 +234,37 @@ async def test_what_the_agent_asks_for_itself_rides_along_and_never_reaches_envo
     await mesh.plane.say.put(response(CLUSTER, method))
     assert await call.read() == response(CLUSTER, method)
     call.cancel()
+
+
+class SecondTime:
+    """Rewrites what it is asked for the second time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def rewrite(self, packed: Any) -> Outcome:
+        self.asked += 1
+        packed.value = extension_pb2.TypedExtensionConfig(name=f"r{self.asked}").SerializeToString()
+        return "rewritten" if self.asked == 2 else "unmet"
+
+
+async def test_envoy_is_given_a_module_once_it_can_be_had() -> None:
+    written = asyncio.Queue[bytes]()
+
+    class Envoy:
+        async def write(self, raw: bytes) -> None:
+            written.put_nowait(raw)
+
+    response = discovery_pb2.DiscoveryResponse(type_url=EXTENSION, nonce="n", version_info="v")
+    response.resources.add().Pack(extension_pb2.TypedExtensionConfig(name="r"))
+    downwards = Downwards(Envoy(), ExtensionStream(SecondTime(), delta=False), (0.001, 0.002))
+    try:
+        await downwards.write(response.SerializeToString())
+        found = [discovery_pb2.DiscoveryResponse.FromString(await asyncio.wait_for(written.get(), 20)) for _ in range(2)]
+    finally:
+        downwards.end()
+    assert [extension_pb2.TypedExtensionConfig.FromString(one.resources[0].value).name for one in found] == ["r1", "r2"]
+    assert {(one.nonce, one.version_info, one.type_url) for one in found} == {("n", "v", EXTENSION)}
 
 
 def test_the_type_of_a_response_is_read_off_its_bytes() -> None:

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from pilot.agent.modules.credentials import find_login
+from pilot.agent.modules.credentials import Login, find_login
 from pilot.agent.modules.fetch import Fetcher, FetchError
 from pilot.agent.modules.layers import MAGIC, find_module
 from pilot.agent.modules.reference import parse_image
 from pilot.agent.modules.registry import Registry
+from pilot.lib.log import scope
 
+_log = scope("wasm")
 ALWAYS, IF_NOT_PRESENT = "Always", "IfNotPresent"
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
@@ -52,7 +54,8 @@ class ModuleSource(NamedTuple):
 
 class ModuleFiles:
     """The modules of a folder. Methods may be called from any thread. `insecure`: hosts of registries and servers that are not verified, `*` for
-    all; `tries`: how often a fetch that failed for the time being is tried again."""
+    all; `tries`: how often a fetch that failed for the time being is tried again; `logins`: a configuration of Docker's, for images without a pull
+    secret, which is read whenever one is fetched."""
 
     def __init__(
         self,
@@ -63,8 +66,10 @@ class ModuleFiles:
         tries: int = 5,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        logins: pathlib.Path | None = None,
     ) -> None:
         self._folder, self._fetcher, self._observer, self._insecure, self._tries = folder, fetcher, observer, insecure, tries
+        self._logins = logins
         self._clock, self._sleep, self._lock = clock, sleep, threading.Lock()
         self._used: dict[pathlib.Path, float] = {}
         self._meant: dict[str, str] = {}
@@ -138,11 +143,21 @@ class ModuleFiles:
         if parts.scheme != "oci":
             raise FetchError(f"{parts.scheme!r} is no scheme that modules are fetched by")
         image = parse_image(source.url.removeprefix("oci://"))
-        login = find_login(source.pull_secret, image.registry) if source.pull_secret else None
+        login = find_login(source.pull_secret, image.registry) if source.pull_secret else self._own_login(image.registry)
         registry = Registry(self._fetcher, image, login, deadline, insecure)
         manifest, named = registry.manifest()
         digest = _checked(source, frozenset(name.removeprefix("sha256:") for name in named))
         return find_module(manifest, registry.blob, self._fetcher.largest), digest
+
+    def _own_login(self, registry: str) -> Login | None:
+        """Returns the login for a registry that the machine has, if any; a file that cannot be read has none."""
+        try:
+            return find_login(self._logins.read_text(), registry) if self._logins is not None else None
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            _log.warning("the logins in %s cannot be read: %s", self._logins, error)
+            return None
 
     def _write(self, source: ModuleSource, digest: str, module: bytes) -> pathlib.Path:
         path = self._path(source.url, digest)

@@ -4,7 +4,6 @@ A module that cannot be had becomes a filter that lets all through, or nothing, 
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from envoy.config.core.v3 import base_pb2, extension_pb2
@@ -14,7 +13,6 @@ from envoy.extensions.filters.http.wasm.v3 import wasm_pb2 as http_wasm_pb2
 from envoy.extensions.filters.network.rbac.v3 import rbac_pb2 as network_rbac_pb2
 from envoy.extensions.filters.network.wasm.v3 import wasm_pb2 as network_wasm_pb2
 from envoy.extensions.wasm.v3 import wasm_pb2
-from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from udpa.type.v1 import typed_struct_pb2 as udpa_pb2
@@ -22,6 +20,7 @@ from xds.type.v3 import typed_struct_pb2 as xds_pb2
 
 from pilot.agent.modules.cache import ModuleFiles, ModuleSource
 from pilot.agent.modules.fetch import FetchError
+from pilot.agent.modules.stream import Outcome
 from pilot.lib.log import scope
 
 PULL_SECRET, PULL_POLICY = "ISTIO_META_WASM_IMAGE_PULL_SECRET", "ISTIO_META_WASM_IMAGE_PULL_POLICY"
@@ -37,27 +36,18 @@ class Observer(Protocol):
     def module_converted(self, result: str) -> None: ...
 
 
+class _NotTold(FetchError):
+    """The module needs a secret that this proxy is not told: there is nothing to try again until the control plane says something else."""
+
+
 class ModuleRewriter:
-    """Rewrites responses; blocks while modules are fetched, so that it is for a thread."""
+    """Rewrites the configuration of extensions; blocks while modules are fetched, so that it is for a thread."""
 
     def __init__(self, files: ModuleFiles, observer: Observer) -> None:
         self._files, self._observer = files, observer
 
-    def rewrite(self, raw: bytes, delta: bool) -> bytes:
-        """Returns a discovery response of extensions as Envoy is to have it; one that cannot be read is returned as it is."""
-        response: Any = (discovery_pb2.DeltaDiscoveryResponse if delta else discovery_pb2.DiscoveryResponse)()
-        try:
-            response.ParseFromString(raw)
-        except DecodeError:
-            return raw
-        changed = False
-        for resource in response.resources:
-            changed |= self._rewrite_any(resource.resource if delta else resource)
-        rewritten: bytes = response.SerializeToString() if changed else raw
-        return rewritten
-
-    def _rewrite_any(self, packed: Any) -> bool:
-        """Rewrites one resource in place; returns whether it did."""
+    def rewrite(self, packed: Any) -> Outcome:
+        """Rewrites a packed extension in place; it is unmet where something stands in for its module that may be had later."""
         extension = extension_pb2.TypedExtensionConfig()
         try:
             extension.ParseFromString(packed.value)
@@ -65,15 +55,16 @@ class ModuleRewriter:
         except (DecodeError, json_format.ParseError) as error:
             _log.warning("the extension %s cannot be read: %s", extension.name, error)
             self._observer.module_converted("unmarshal_failure")
-            return False
+            return "as it is"
         if module is None or not module.config.vm_config.code.HasField("remote"):
             self._observer.module_converted("no_remote_load")
-            return False
-        extension.typed_config.Pack(self._localized(extension.name, module))
+            return "as it is"
+        localized, outcome = self._localized(extension.name, module)
+        extension.typed_config.Pack(localized)
         packed.value = extension.SerializeToString()
-        return True
+        return outcome
 
-    def _localized(self, name: str, module: Any) -> Any:
+    def _localized(self, name: str, module: Any) -> tuple[Any, Outcome]:
         """Returns the module with its code in a file, or what stands in for it."""
         config = module.config
         policy = config.failure_policy
@@ -83,9 +74,9 @@ class ModuleRewriter:
         except FetchError as error:
             _log.error("the module of %s cannot be had, so that %s: %s", name, "all is let through" if opens else "nothing is let through", error)
             self._observer.module_converted(error.result)
-            return _stand_in(isinstance(module, network_wasm_pb2.Wasm), opens)
+            return _stand_in(isinstance(module, network_wasm_pb2.Wasm), opens), "rewritten" if isinstance(error, _NotTold) else "unmet"
         self._observer.module_converted("success")
-        return module
+        return module, "rewritten"
 
 
 def _find_module(extension: extension_pb2.TypedExtensionConfig) -> Any:
@@ -110,7 +101,7 @@ def _localize(name: str, vm: wasm_pb2.VmConfig, files: ModuleFiles) -> None:
     if not vm.environment_variables.key_values and not vm.environment_variables.host_env_keys:
         vm.ClearField("environment_variables")
     if secret == "":
-        raise FetchError("its pull secret is not there, or this proxy is not told it", "fetch_failure")
+        raise _NotTold("its pull secret is not there, or this proxy is not told it", "fetch_failure")
     checksum = "" if remote.sha256 == "nil" else remote.sha256
     source = ModuleSource(remote.http_uri.uri, name, variables.get(VERSION, ""), checksum, variables.get(PULL_POLICY, ""), secret or "")
     timeout = remote.http_uri.timeout
@@ -126,6 +117,3 @@ def _stand_in(network: bool, opens: bool) -> Any:
         return network_rbac_pb2.RBAC(rules=rules, stat_prefix=statistics)
     return http_rbac_pb2.RBAC(rules=rules, rules_stat_prefix=statistics)
 
-
-Rewrite = Callable[[bytes, bool], bytes]
-"""Returns a response as Envoy is to have it; the second argument says that it is a delta."""

@@ -23,6 +23,18 @@ def can_touch(patch: Patch, type_url: str, name: str, facet: PatchFacet) -> bool
     return matches_routes(patch.match.route_configuration, name, facet)
 
 
+def touched_text(patch: Patch, type_url: str, facet: PatchFacet) -> str | None:
+    """Returns a text that every name has of resources that a patch can touch, "" where there is none; None for a patch that can touch all."""
+    match = patch.match
+    if type_url == CLUSTER:
+        if match.cluster is None:
+            return None if patch.operation != "ADD" else ""
+        return match.cluster.name or (match.cluster.service if not facet.hosts else "")
+    if type_url == LISTENER:
+        return ""
+    return None if match.route_configuration is None else match.route_configuration.name
+
+
 def _can_match_listener(match: ListenerMatch | None, name: str) -> bool:
     if match is None or name in _CAPTURING:
         return match is None or match.name in ("", name)

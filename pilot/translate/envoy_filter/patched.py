@@ -18,7 +18,7 @@ from pilot.model.inputs import Mesh
 from pilot.translate.envoy_filter.cluster import patch_cluster
 from pilot.translate.envoy_filter.effects import Effects, Misfit
 from pilot.translate.envoy_filter.listener import patch_listener
-from pilot.translate.envoy_filter.match import can_touch
+from pilot.translate.envoy_filter.match import can_touch, touched_text
 from pilot.translate.envoy_filter.patch import Patch, patch, patches
 from pilot.translate.envoy_filter.routes import patch_routes
 from pilot.translate.resource import Resource
@@ -63,9 +63,9 @@ def _touched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> tuple[Touch
     """Returns the resources that some patch of a facet can touch."""
     found: list[TouchedKey] = []
     facets: dict[tuple[PatchKey, ...], PatchFacet] = {}
-    ready = patches(db, facet)
+    ready = [(p, touched_text(p, source.type_url, facet)) for p in patches(db, facet)]
     for key, name in _names(db, source) if ready else ():
-        touching = tuple(p.key for p in ready if can_touch(p, source.type_url, name, facet))
+        touching = tuple([p.key for p, text in ready if text is None or (text in name and can_touch(p, source.type_url, name, facet))])
         if touching:
             found.append(TouchedKey(key, facets.setdefault(touching, replace(facet, patches=touching))))
     return tuple(found)

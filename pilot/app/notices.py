@@ -1,6 +1,7 @@
 """What is counted and logged when configuration changes, is wrong, or cannot be derived."""
 from __future__ import annotations
 
+from pilot.app.provider_lookups import find_lookup
 from pilot.app.traces import Traces
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Clock, Commit
@@ -53,6 +54,8 @@ class Notices:
     def noticed(self, problem: Problem) -> None:
         """Called with a user's mistake that was not there before."""
         log_problem(problem)
+        if provider := find_lookup(self._db, problem):
+            self._metrics.provider_lookup_failed(provider)
         if problem.severity is Severity.ERROR and problem.object.name:
             kind, namespace, name = problem.object
             self._metrics.rejected_config(self._db.catalogue.short_name(kind).lower(), f"{namespace}/{name}" if namespace else name)

@@ -120,6 +120,7 @@ _DECLARED = (
     Declared("auto_registration_errors_total", "counter", "Workloads that could not be registered, or whose entry could not be deleted."),
     # objects
     Declared("pilot_total_rejected_configs", "counter", "Objects that were refused or ignored.", ("name", "type"), foreign=("name",), limit=10_000),
+    Declared("provider_lookup_cluster_failures", "counter", "Services of extension providers that were not found.", ("type",)),
     Declared("pilot_config_problems", "gauge", "Problems of users' objects, by what is wrong and how bad it is.", ("code", "severity")),
     Declared(
         "pilot_envoy_filter_status", "gauge", "Status of Envoy filters whether it was applied or errored.", ("name", "patch", "result"),

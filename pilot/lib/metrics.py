@@ -212,6 +212,10 @@ class Metrics:
         """An object ("namespace/name") was refused or ignored; `kind` in lower case, "gateway"."""
         self._at("pilot_total_rejected_configs", name, kind).inc()
 
+    def provider_lookup_failed(self, kind: str) -> None:
+        """The service of an extension provider is not there (any more)."""
+        self._at("provider_lookup_cluster_failures", kind).inc()
+
     def log_lines_dropped(self, count: int) -> None:
         """Lines of a log were not written, because nobody reads it; called from any thread."""
         self._at("pilot_log_lines_dropped").inc(count)

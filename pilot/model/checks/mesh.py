@@ -16,6 +16,7 @@ from pilot.model.views.mesh_services import find_service, named_port, named_serv
 from pilot.model.views.services import refs_by_hostname, service
 from pilot.model.views.trust_bundle import has_several_roots
 
+SERVICE_NOT_FOUND = "service-not-found"
 MESH, NETWORKS = ObjectRef(GroupKind("", "MeshConfig"), "", "mesh"), ObjectRef(GroupKind("", "MeshNetworks"), "", "networks")
 
 
@@ -38,9 +39,9 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
     for index, provider in enumerate(mesh.extension_providers):
         name = named_service(provider)
         if name and (ref := find_service(db, name)) is None:
-            yield warning("service-not-found", f"extensionProviders[{index}]", f"no service, or more than one, is meant by {name}")
+            yield warning(SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"no service, or more than one, is meant by {name}")
         elif name and ref is not None and (port := named_port(provider)) and (found := service(db, ref)) is not None and found.port(port) is None:
-            yield warning("service-not-found", f"extensionProviders[{index}]", f"{name} has no port {port}")
+            yield warning(SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"{name} has no port {port}")
         for variable in named_variables(provider):
             if variable not in db.environment:
                 yield warning("no-variable", f"extensionProviders[{index}]", f"the control plane has no variable {variable}: the header is empty")

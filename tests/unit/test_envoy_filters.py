@@ -190,6 +190,24 @@ def test_an_edit_for_one_workload_costs_the_same_however_many_others_have_filter
     assert runs_beside(*(f"other-{number}" for number in range(9))) == alone
 
 
+def test_which_patches_are_for_proxies_is_decided_once_for_all_that_say_the_same() -> None:
+    found = Meshed(envoy_filter("one", merge("3s", "proxy: {proxyVersion: '^1[.]', metadata: {LINE: one}}"), namespace=MESH))
+    ran: Counter[str] = Counter()
+    found.world.mesh.on_run = lambda node: ran.update((str(node.fn),))
+    for number, line in enumerate(("one", "one", "two", "two", "two")):
+        found.world.resources(found.world.connect(proxy("sidecar", f"more-{number}", "a", f"10.1.1.{number}", LINE=line, OTHER=str(number))))
+    assert ran["_patches_for"] == 2
+
+
+def test_a_proxy_that_connects_does_not_look_for_what_is_in_vain() -> None:
+    found = Meshed(envoy_filter("one", merge("3s")))
+    found.world.mesh.watch(envoy_filter_problems, ObjectKey("a", "one"))
+    ran: Counter[str] = Counter()
+    found.world.mesh.on_run = lambda node: ran.update((str(node.fn),))
+    found.world.connect(proxy("sidecar", "more-0", "a", "10.1.1.1"))
+    assert not {"_reach", "_outcomes"} & ran.keys()
+
+
 # -- what is in vain -------------------------------------------------------------------------------------------------------
 
 BUFFER = "name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 7}"

@@ -8,6 +8,7 @@ from deploy.chart.chart import Plain, read_chart
 from deploy.chart.render import render
 from deploy.crd.definitions import definitions
 from deploy.operator.json_schema import json_schema
+from deploy.operator.values_schema import values_schema
 from deploy.operator_roles import operator_roles
 from deploy.rbac import roles
 from webhook.profile.templates import default_templates
@@ -34,6 +35,7 @@ def generated() -> Iterator[tuple[str, str]]:
     for name, text in default_templates().items():
         yield f"charts/istiod/files/injection/{name}.yaml", text
     for chart in CHARTS:
+        yield f"charts/{chart}/values.schema.json", values_schema(chart, read_chart(ROOT / "charts" / chart).values)
         yield f"charts/{chart}/files/layers.yaml", _NOTE + (ROOT / "shared/layers.yaml").read_text("utf-8")
         for path in sorted((ROOT / "shared").glob("*.tpl")):
             yield f"charts/{chart}/templates/{path.name}", _comment(path.read_text("utf-8"))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from deploy.operator.schema import TYPES
@@ -25,10 +26,17 @@ _SCALARS: dict[str, Schema] = {
 
 def json_schema() -> str:
     """Returns the schema as text; each type stands once, under `$defs`."""
-    used: dict[str, Schema] = {}
-    _add("IstioOperator", used)
+    used = definitions_of(["IstioOperator"])
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": "#/$defs/IstioOperator", "$defs": dict(sorted(used.items()))}
     return json.dumps(schema, indent=1) + "\n"
+
+
+def definitions_of(names: Iterable[str]) -> dict[str, Schema]:
+    """Returns the schemas of types, and of those of their fields, by name."""
+    used: dict[str, Schema] = {}
+    for name in names:
+        _add(name, used)
+    return used
 
 
 def _add(name: str, used: dict[str, Schema]) -> None:
@@ -38,10 +46,10 @@ def _add(name: str, used: dict[str, Schema]) -> None:
     used[name] = {"type": ["object", "null"], "additionalProperties": False, "properties": {}}
     for field in TYPES[name].fields.values():
         _add(field.type, used)
-        used[name]["properties"][field.name] = _field(field)
+        used[name]["properties"][field.name] = field_schema(field)
 
 
-def _field(field: Field) -> Schema:
+def field_schema(field: Field) -> Schema:
     """Returns the schema of a field; null is nothing."""
     one = {"$ref": f"#/$defs/{field.type}"} if field.type in TYPES else _SCALARS[field.type]
     whole: Schema = {"[": {"type": "array", "items": one}, "{": {"type": "object", "additionalProperties": one}, "": one}[field.shape]

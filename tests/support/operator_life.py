@@ -16,6 +16,7 @@ FOREIGN = "foreign"
 _UNORDERED = ("MutatingWebhookConfiguration/istio-revision-tag-default", "ValidatingWebhookConfiguration/istiod-default-validator")
 """What the first of several control planes takes."""
 _OWNERSHIP = {COMPONENT, OWNER, OWNER_NAMESPACE, REVISION}
+_POD: Plain = {"template": {"spec": {"serviceAccountName": "somebody"}}}  # replicas are the autoscaler's
 _WRONG: tuple[Any, ...] = ({"nonsense": 1}, {"components": {"pilot": {"enabled": "true"}}}, {"profile": "none"}, "text")
 
 
@@ -99,7 +100,7 @@ class Life:
                     await self._o.change(plain, {"metadata": {"labels": {"app.kubernetes.io/part-of": "something"}}})
                 case _:
                     part = next((name for name in ("spec", "data", "rules", "subjects", "webhooks") if name in plain), "")
-                    changed = {"selector": {"app": "x"}} if plain["kind"] == "Service" else {"replicas": 7} if plain["kind"] == "Deployment" else {}
+                    changed = {"selector": {"app": "x"}} if plain["kind"] == "Service" else _POD if plain["kind"] == "Deployment" else {}
                     if changed:
                         await self._o.change(plain, {part: changed})
                     elif part in ("rules", "subjects", "webhooks"):
@@ -150,19 +151,28 @@ class Life:
         return spec in _WRONG
 
     def _differing(self, wanted: State) -> list[str]:
-        """What is not as it should be: objects, and what statuses say."""
+        """What is not as it should be: objects, and what statuses say. What all revisions share stays when one goes."""
         wrong_ones = {name for (_, name), spec in self.said.items() if spec is not None and self._is_wrong(spec)}
         there = {
             name: plain for name, plain in self._o.installed().items()
             if name not in _UNORDERED and plain["metadata"].get("namespace") != FOREIGN and plain["metadata"]["labels"].get(OWNER) not in wrong_ones
         }  # fmt: skip
-        found = [f"{name}: {'missing' if name not in there else 'surplus' if name not in wanted else 'different'}"
-                 for name in sorted(there.keys() | wanted.keys()) if there.get(name) != wanted.get(name)]  # fmt: skip
+        found = [f"{name}: surplus" for name, plain in there.items() if name not in wanted and plain["metadata"]["labels"].get(COMPONENT) != "Base"]
+        found += [f"{name}: missing" for name in wanted if name not in there]
+        found += [f"{name}: {difference(there[name], wanted[name])}" for name in wanted if name in there and there[name] != wanted[name]]
         for key, spec in self.said.items():
             status = self._o.status(*key).get("status")
             if spec is not None and status != ("ERROR" if self._is_wrong(spec) else "HEALTHY"):
                 found.append(f"the status of {key} is {self._o.status(*key)}")
         return found
+
+
+def difference(one: Any, other: Any, path: str = "") -> str:
+    """Where two values differ first."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        key = next(key for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key))
+        return difference(one.get(key), other.get(key), f"{path}.{key}")
+    return f"{path} is {one}, not {other}"
 
 
 def foreign_object() -> Plain:

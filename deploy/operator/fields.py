@@ -72,8 +72,8 @@ Address address:string accessToken:string
 Stackdriver debug:bool maxNumberOfAttributes:count maxNumberOfAnnotations:count maxNumberOfMessageEvents:count
 Waypoint resources:Resources affinity:Affinity topologySpreadConstraints:[TopologySpreadConstraint] nodeSelector:map toleration:[Toleration] \
 tolerations:[Toleration]
-Base enableCRDTemplates:bool excludedCRDs:[string] validationFailurePolicy:string validationURL:string enableIstioConfigCRDs:bool validateGateway:bool \
-validationCABundle:string
+Base enableCRDTemplates:bool excludedCRDs:[string] validationFailurePolicy:string validationURL:string enableIstioConfigCRDs:bool \
+validateGateway:bool validationCABundle:string
 Remote injectionURL:string injectionPath:string injectionCABundle:string enabled:bool enabledLocalInjectorIstiod:bool
 Experimental stableValidationPolicy:bool
 Telemetry enabled:bool v2:TelemetryV2

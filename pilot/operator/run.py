@@ -12,7 +12,7 @@ from aiohttp import web
 
 from pilot.install.installer import Waits
 from pilot.kube.access import Credentials, InCluster, KubeconfigFile
-from pilot.kube.client import Client
+from pilot.kube.client import Client, Patience
 from pilot.kube.errors import KubeError
 from pilot.kube.follow import Pace
 from pilot.kube.lease import Election, Terms
@@ -57,10 +57,13 @@ def watched_namespaces(text: str) -> Sequence[str] | None:
 class Operator:
     """One replica of the operator. `end` has `run` return; `port` is that of its pages while it runs."""
 
-    def __init__(self, settings: OperatorSettings, credentials: Credentials, pace: Pace = Pace(), look: float = 2.0) -> None:  # noqa: B008
+    def __init__(
+        self, settings: OperatorSettings, credentials: Credentials, pace: Pace = Pace(), look: float = 2.0,  # noqa: B008
+        patience: Patience = Patience(),  # noqa: B008
+    ) -> None:  # fmt: skip
         self._settings, self._metrics = settings, OperatorMetrics()
         self._namespaces, self._revision = watched_namespaces(settings.watch.namespaces), settings.watch.revision
-        self._client = Client(credentials)
+        self._client = Client(credentials, patience=patience)
         waits = Waits(settings.watch.timeout.seconds, look)
         self.controller = Controller(self._client, self._namespaces, self._revision, waits, pace, random.Random(), self._metrics)
         self._ended = asyncio.Event()

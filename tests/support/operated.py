@@ -13,6 +13,7 @@ from deploy.folder import installation_folder
 from deploy.operator.manifest import Installation, installation_of
 from pilot.install.labels import MANAGED
 from pilot.kube.backoff import Backoff
+from pilot.kube.client import Patience
 from pilot.kube.errors import KubeError
 from pilot.kube.follow import Pace
 from pilot.lib.duration import parse_duration
@@ -22,11 +23,13 @@ from pilot.operator.settings import OperatorSettings
 from tests.support.apiserver.rbac import by_roles
 from tests.support.apiserver.server import ApiServer
 from tests.support.controllers import Controllers
-from tests.support.installations import PATIENCE, Plain, State, expected_of, few_definitions, state_of
+from tests.support.installations import Plain, State, expected_of, few_definitions, state_of
 from tests.support.kube import Known, client_of, until
 
 TOKEN = "token-of-the-operator"
 OWN = "istio-operator"
+IMPATIENCE = Patience(connect=3.0, answer=3.0, watch=60.0)
+"""A server that stops in the moment of accepting a connection never answers on it."""
 PACE = Pace(Backoff(0.005, 0.05), watch=30)
 _CUSTOMS = ("install.istio.io", "istiooperators")
 APPLY_JSON = "application/merge-patch+json"
@@ -57,7 +60,7 @@ class Operated:
 
     async def __aenter__(self) -> Operated:
         await self.server.start()
-        self.user = client_of(self.server, PATIENCE)
+        self.user = client_of(self.server, IMPATIENCE)
         await self.start()
         return self
 
@@ -72,7 +75,7 @@ class Operated:
         watch = dataclasses.replace(settings.watch, namespaces=self.watched, revision=self.revision, timeout=parse_duration("20s"))
         name = "istio-operator" + (f"-{self.revision}" if self.revision else "")
         replica = dataclasses.replace(settings.replica, address="127.0.0.1:0", pod_namespace=OWN, deployment=name, lease_namespace=lease)
-        self.operator = Operator(dataclasses.replace(settings, watch=watch, replica=replica), Known(self.server, TOKEN), PACE, 0.005)
+        self.operator = Operator(dataclasses.replace(settings, watch=watch, replica=replica), Known(self.server, TOKEN), PACE, 0.005, IMPATIENCE)
         self._running = asyncio.create_task(self.operator.run())
 
     async def stop(self) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pilot.install.installer import Waits
 from pilot.install.labels import OWNER, OWNER_NAMESPACE
@@ -34,7 +34,7 @@ class Controller:
         self.ready = False
         self._client, self._pace = client, pace
         self._objects = NotedObjects(client, MANAGER, choose, retry)
-        self._parts = Parts(self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept)
+        self._parts = Parts(self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept, self._hand_over)
         self._workers: dict[Name, Worker] = {}
         self._tasks: dict[Name, asyncio.Task[None]] = {}
 
@@ -105,6 +105,13 @@ class Controller:
     def _kept(self, of: Key) -> frozenset[Key]:
         """Returns the objects that other IstioOperators want."""
         return frozenset().union(*(worker.wanted for name, worker in self._workers.items() if (name.namespace, name.name) != (of.namespace, of.name)))
+
+    def _hand_over(self, keys: Iterable[Key], of: Key) -> None:
+        """Has other IstioOperators than one apply objects that they want too, which makes them the owners."""
+        for key in keys:
+            for name, worker in self._workers.items():
+                if key in worker.wanted and (name.namespace, name.name) != (of.namespace, of.name):
+                    worker.drifted(key)
 
     # -- objects -------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from pilot.install.installer import Waits
@@ -13,7 +13,8 @@ from pilot.operator.metrics import OperatorMetrics
 
 
 class Parts(NamedTuple):
-    """`namespaces` are those that are watched, None for all; `kept` returns the objects that other IstioOperators than one want."""
+    """`namespaces` are those that are watched, None for all; `kept` returns the objects that other IstioOperators than one want;
+    `hand_over` has these take objects over from it."""
 
     objects: NotedObjects
     namespaces: Sequence[str] | None
@@ -23,3 +24,4 @@ class Parts(NamedTuple):
     choose: random.Random
     metrics: OperatorMetrics
     kept: Callable[[Key], frozenset[Key]]
+    hand_over: Callable[[Iterable[Key], Key], None]

@@ -85,10 +85,18 @@ class Worker:
                 self._turn.cancel()
                 await asyncio.gather(self._turn, return_exceptions=True)
                 raise
-            wait = None if self._turn.cancelled() else self._turn.result()
+            wait = None if self._turn.cancelled() else self._after(self._turn)
             self._turn = None
             if wait is not None:
                 asyncio.get_running_loop().call_later(wait, self._news.set)
+
+    def _after(self, turn: asyncio.Task[float | None]) -> float | None:
+        """Returns the seconds after which to look again; also where not even what went wrong could be said."""
+        error = turn.exception()
+        if error is None:
+            return turn.result()
+        _log.error("%s cannot be looked after", self._custom.key, exc_info=error)
+        return self._attempts.wait()
 
     def _is_ours(self, custom: Custom) -> bool:
         return custom.is_for(self._parts.revision)
@@ -172,6 +180,9 @@ class Worker:
             return None
         try:
             await self._apply(self._plan, keys)
+        except asyncio.CancelledError:
+            self._drifted |= keys
+            raise
         except KubeError as error:
             self._drifted |= keys
             await self._tell(of_all(self._plan, ComponentStatus(ERROR, str(error))), str(error))
@@ -221,7 +232,7 @@ class Worker:
     async def _leave(self, custom: Custom) -> float | None:
         if FINALIZER not in custom.finalizers or (self._parts.revision and self._parts.revision != custom.revision):
             return None
-        if self._is_ours(custom) and (attached := await leave(self._parts, custom)):
+        if self._is_ours(custom) and (attached := await leave(self._parts, custom, self._drifted & self.wanted)):
             await self._tell({}, f"{attached}; it goes once they are gone", whole=ACTION_REQUIRED)
             return self._attempts.wait()
         self.wanted = frozenset()

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from pilot.lib.start_error import StartError
+from pilot.operator import worker
 from pilot.operator.custom import FINALIZER
 from pilot.operator.run import run, watched_namespaces
 from pilot.operator.settings import OperatorSettings
@@ -311,7 +312,24 @@ async def test_one_that_waits_keeps_no_other_from_being_reconciled() -> None:
         assert o.status(SYSTEM, "mesh")["status"] == "RECONCILING"
 
 
-async def test_somebody_who_changes_the_same_again_and_again_is_not_answered_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("place", ["plan_of", "status_of"])
+async def test_a_bug_is_said_and_does_not_end_looking_after_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    works, failed = getattr(worker, place), []
+
+    def fails_twice(*arguments: Any, **more: Any) -> Any:
+        if len(failed) < 2:
+            failed.append(place)
+            raise RuntimeError("a bug")
+        return works(*arguments, **more)
+
+    monkeypatch.setattr(worker, place, fails_twice)
+    async with Operated(SYSTEM, SYSTEM) as o:
+        await o.write(SYSTEM, "mesh", MINIMAL)
+        await o.is_healthy(SYSTEM, "mesh")
+        assert len(failed) == 2
+
+
+async def test_somebody_who_changes_the_same_again_and_again_is_answered_in_the_end() -> None:
     async with Operated(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", MINIMAL)
         await o.is_healthy(SYSTEM, "mesh")

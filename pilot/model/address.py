@@ -14,7 +14,7 @@ Kind = Literal["Pod", "WorkloadEntry", "ServiceEntry", "EndpointSlice", "Service
 _GROUPS = {"Pod": "", "WorkloadEntry": "networking.istio.io", "ServiceEntry": "networking.istio.io", "EndpointSlice": "discovery.k8s.io"}
 
 
-class AddressId(NamedTuple):
+class AddressKey(NamedTuple):
     """Names something that is told of. A workload is of an object of a `cluster`; where the object has several, `part` says which: an address.
 
     The name of a service is its host name. A gateway into a network has the network as `namespace`, its address as `name` and its port as `part`;
@@ -49,12 +49,12 @@ class AddressId(NamedTuple):
         return "/".join((self.cluster, _GROUPS[self.kind], self.kind, self.namespace, self.name, *filter(None, (self.part,))))
 
 
-def parse_uid(text: str) -> AddressId | None:
+def parse_uid(text: str) -> AddressKey | None:
     """Returns what a text names as the uid of a workload of an object; None where it is no such uid."""
     parts = text.split("/", 5)
     if len(parts) < 5 or _GROUPS.get(parts[2]) != parts[1]:
         return None
-    return AddressId(parts[2], parts[0], *parts[3:])  # type: ignore[arg-type]
+    return AddressKey(parts[2], parts[0], *parts[3:])  # type: ignore[arg-type]
 
 
 class ServicePort(NamedTuple):

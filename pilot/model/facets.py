@@ -13,6 +13,7 @@ Facets that need the views stand beside these: `GatewayListenersFacet`, `Gateway
   `MergeKey` in `views.gateway_merge`
 - the Gateway API: `ListenerKey` and `OwnerKey` in `views.gateway_api.gateways`, `ReferenceKey` in `views.gateway_api.references`, `RouteKey` in
   `views.gateway_api.route_objects`, `BackendKey` in `views.gateway_api.backends`; Ingresses: `RuleKey` in `views.ingress.virtual_services`
+- the ambient mesh: `AddressKey` in `address`, `WaypointSubjectKey` in `views.ambient.attachments`
 - clusters: `ClusterKey`, `RuledClusterKey`, `ServiceViewKey`, `ClusterListKey`, `ClusterTraitsKey`, `InboundClusterKey`; endpoints: `VantageKey`
 - listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
   `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilot.lib.xds_types import ADDRESS
-from pilot.model.address import AddressId, parse_uid
+from pilot.model.address import AddressKey, parse_uid
 from protos.istio import workload_pb2
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
 from tests.support.world import World, rows_of
@@ -287,8 +287,8 @@ def test_a_service_has_its_waypoint_and_the_share_of_its_canary() -> None:
 
 def test_names_of_workloads_are_found_again() -> None:
     for one in (
-        AddressId("Pod", "c", "a", "p"), AddressId("WorkloadEntry", "c", "a", "vm"), AddressId("ServiceEntry", "c", "a", "e", "unix:///a/b"),
-        AddressId("EndpointSlice", "c", "a", "s", "fd00::1"),
+        AddressKey("Pod", "c", "a", "p"), AddressKey("WorkloadEntry", "c", "a", "vm"), AddressKey("ServiceEntry", "c", "a", "e", "unix:///a/b"),
+        AddressKey("EndpointSlice", "c", "a", "s", "fd00::1"),
     ):
         assert parse_uid(one.uid) == one
     for text in ("", "a/b", "east/10.0.0.1", "a/web.a.svc.cluster.local", "c//Job/a/p", "c/x/Pod/a/p"):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pilot.derive import Gather, derived
 from pilot.lib.xds_types import ADDRESS, WORKLOAD
-from pilot.model.address import AddressId
+from pilot.model.address import AddressKey
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
 from pilot.model.views.ambient.addresses import find_workload, reached, service_ids
@@ -17,7 +17,7 @@ from protos.istio import workload_pb2
 
 
 @derived
-def address(db: Mesh, at: AddressId) -> Resource | None:
+def address(db: Mesh, at: AddressKey) -> Resource | None:
     """Returns a workload or a service."""
     if at.kind == "Service":
         ref = ServiceRef(at.name, at.namespace)
@@ -34,22 +34,22 @@ def address(db: Mesh, at: AddressId) -> Resource | None:
 
 
 @derived
-def workload(db: Mesh, at: AddressId) -> Resource | None:
+def workload(db: Mesh, at: AddressKey) -> Resource | None:
     """Returns a workload in the type that is for workloads alone."""
     found = find_workload(db, at) if at.kind != "Service" else None
     return Resource.versioned(WORKLOAD, build_workload(found), at.uid, found.aliases) if found is not None else None
 
 
 _LISTS = (pod_ids, entry_ids, service_entry_ids, slice_ids, gateway_ids, remote_ids)
-ADDRESSES: tuple[Gather[AddressId, [], Resource], ...] = tuple(Gather(f"{ids.__name__} told", ids, address) for ids in (*_LISTS, service_ids))
+ADDRESSES: tuple[Gather[AddressKey, [], Resource], ...] = tuple(Gather(f"{ids.__name__} told", ids, address) for ids in (*_LISTS, service_ids))
 """Everything that there is, by sort, so that one that comes or goes leaves the lists of others alone."""
-WORKLOADS: tuple[Gather[AddressId, [], Resource], ...] = tuple(Gather(f"{ids.__name__} told as workloads", ids, workload) for ids in _LISTS)
+WORKLOADS: tuple[Gather[AddressKey, [], Resource], ...] = tuple(Gather(f"{ids.__name__} told as workloads", ids, workload) for ids in _LISTS)
 
 
 def _no_more(*_: object) -> tuple[()]:
     return ()
 
 
-asked_addresses: Gather[AddressId, [frozenset[str], str, str], Resource] = Gather("asked addresses", reached, address, passed=_no_more)
+asked_addresses: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather("asked addresses", reached, address, passed=_no_more)
 """What names lead to, for a ztunnel of a cluster's node."""
-asked_workloads: Gather[AddressId, [frozenset[str], str, str], Resource] = Gather("asked workloads", reached, workload, passed=_no_more)
+asked_workloads: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather("asked workloads", reached, workload, passed=_no_more)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from pilot.derive import Gather, derived, hub
 from pilot.lib.addresses import is_ip
-from pilot.model.address import AddressId, WorkloadAddress, parse_uid
+from pilot.model.address import AddressKey, WorkloadAddress, parse_uid
 from pilot.model.config.object import RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
@@ -27,7 +27,7 @@ from pilot.model.views.kinds.workload_entries import workload_entries
 from pilot.model.views.services import service_refs
 
 
-def find_workload(db: Mesh, at: AddressId) -> WorkloadAddress | None:
+def find_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
     """Returns a workload as ztunnels are told of it, None where they are not. Those of other networks are told of by what stands for them, where
     the mesh crosses networks. No node of its own."""
     if at.kind == "NetworkGateway":
@@ -43,19 +43,19 @@ def find_workload(db: Mesh, at: AddressId) -> WorkloadAddress | None:
 # -- everything ------------------------------------------------------------------------------------------------------------
 
 @derived
-def service_ids(db: Mesh) -> tuple[AddressId, ...]:
+def service_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns every service, oldest first; ztunnels may not be told of some of them."""
     return tuple(service_id(ref) for ref in service_refs(db))
 
 
-def service_id(ref: ServiceRef) -> AddressId:
-    return AddressId("Service", "", ref.namespace, ref.hostname)
+def service_id(ref: ServiceRef) -> AddressKey:
+    return AddressKey("Service", "", ref.namespace, ref.hostname)
 
 
 # -- by name ---------------------------------------------------------------------------------------------------------------
 
 @derived
-def asked(db: Mesh, name: str) -> tuple[AddressId, ...]:
+def asked(db: Mesh, name: str) -> tuple[AddressKey, ...]:
     """Returns what a name leads to; () for nothing."""
     at = parse_uid(name)
     if at is not None and find_workload(db, at) is not None:
@@ -74,18 +74,18 @@ def asked(db: Mesh, name: str) -> tuple[AddressId, ...]:
 
 
 @derived
-def reached(db: Mesh, names: frozenset[str], cluster: str, node: str) -> tuple[AddressId, ...]:
+def reached(db: Mesh, names: frozenset[str], cluster: str, node: str) -> tuple[AddressKey, ...]:
     """Returns what a ztunnel gets that asks for names: what these lead to, and what runs on its own node."""
     found = {at: None for name in sorted(names) for at in asked(db, name)}
     if node:
-        found |= dict.fromkeys(AddressId("Pod", *key) for key in _pods_by_node(db).get((cluster, node), ()))
+        found |= dict.fromkeys(AddressKey("Pod", *key) for key in _pods_by_node(db).get((cluster, node), ()))
     return tuple(found)
 
 
-def _workloads_at(db: Mesh, network: str, ip: str) -> Iterator[AddressId]:
+def _workloads_at(db: Mesh, network: str, ip: str) -> Iterator[AddressKey]:
     """Yields the workloads that have an IP address in a network."""
-    ids = [AddressId("Pod", *key) for key in pods.keys(db, "ip", ip)]
-    ids += [AddressId("WorkloadEntry", *key) for key in workload_entries.keys(db, "address", ip)]
+    ids = [AddressKey("Pod", *key) for key in pods.keys(db, "ip", ip)]
+    ids += [AddressKey("WorkloadEntry", *key) for key in workload_entries.keys(db, "address", ip)]
     for key in service_entries.keys(db, "address", ip):
         ids += endpoints_of_entry(db, key)
     for slice_key in endpoint_slices.keys(db, "address", ip):

@@ -38,7 +38,7 @@ _UNATTACHED = ("istio.io-mesh-controller", "istio.io-eastwest-controller")
 _TRUE = ("1", "t", "true")
 
 
-class WaypointSubject(NamedTuple):
+class WaypointSubjectKey(NamedTuple):
     """What decides which waypoint a workload uses: its namespace, and the labels that name one."""
 
     namespace: str
@@ -48,9 +48,9 @@ class WaypointSubject(NamedTuple):
 _ASKED = frozenset((USE_WAYPOINT, USE_WAYPOINT_NAMESPACE, GATEWAY_NAME, MANAGED))
 
 
-def subject_of(namespace: str, labels: Mapping[str, str]) -> WaypointSubject:
+def subject_of(namespace: str, labels: Mapping[str, str]) -> WaypointSubjectKey:
     """Returns the subject that a workload is, which workloads share that differ in other labels."""
-    return WaypointSubject(namespace, frozenset((k, labels[k]) for k in _ASKED if k in labels))
+    return WaypointSubjectKey(namespace, frozenset((k, labels[k]) for k in _ASKED if k in labels))
 
 
 def named_waypoint(labels: Mapping[str, str], namespace: str) -> ObjectKey | None:
@@ -78,7 +78,7 @@ def service_attachment(db: Mesh, ref: ServiceRef) -> Attachment:
 
 
 @derived
-def workload_attachment(db: Mesh, subject: WaypointSubject) -> Attachment:
+def workload_attachment(db: Mesh, subject: WaypointSubjectKey) -> Attachment:
     """Returns the waypoint of a workload. One that is a waypoint itself uses none."""
     labels = dict(subject.labels)
     if not db.settings.ambient.enabled or instance_of(db, subject) is not None:
@@ -90,7 +90,7 @@ def workload_attachment(db: Mesh, subject: WaypointSubject) -> Attachment:
 
 
 @derived
-def instance_of(db: Mesh, subject: WaypointSubject) -> ObjectKey | None:
+def instance_of(db: Mesh, subject: WaypointSubjectKey) -> ObjectKey | None:
     """Returns the waypoint whose proxy a workload is."""
     name = dict(subject.labels).get(GATEWAY_NAME)
     key = ObjectKey(subject.namespace, name) if name else None

@@ -8,7 +8,7 @@ import msgspec
 from pilot.derive import derived
 from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
-from pilot.model.address import AddressId, Served, WorkloadAddress
+from pilot.model.address import AddressKey, Served, WorkloadAddress
 from pilot.model.config.endpoint_slice import EndpointSlice, SliceEndpoint
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.service_entry import ServiceEntry
@@ -33,7 +33,7 @@ _LOOKED_UP = ("DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS")
 # -- ServiceEntries --------------------------------------------------------------------------------------------------------
 
 @derived
-def endpoints_of_entry(db: Mesh, key: ObjectKey) -> Mapping[AddressId, WorkloadAddress]:
+def endpoints_of_entry(db: Mesh, key: ObjectKey) -> Mapping[AddressKey, WorkloadAddress]:
     """Returns the workloads that a ServiceEntry declares: its endpoints, else its hosts where these are looked up. An entry that declares no
     service, for others are older, has none."""
     row = service_entries.get(db, key) if db.settings.ambient.enabled else None
@@ -42,7 +42,7 @@ def endpoints_of_entry(db: Mesh, key: ObjectKey) -> Mapping[AddressId, WorkloadA
         return {}
     cluster, found = db.settings.registry.cluster_id, {}
     for entry, of in _entries(row.spec, selected):
-        at = AddressId("ServiceEntry", cluster, key.namespace, key.name, entry.address)
+        at = AddressKey("ServiceEntry", cluster, key.namespace, key.name, entry.address)
         if at not in found:
             found[at] = _endpoint(db, at, row, entry, of)
     return found
@@ -56,7 +56,7 @@ def _entries(spec: ServiceEntry, selected: list[Selected]) -> list[tuple[Workloa
     return [(WorkloadEntry(address=one.ref.hostname), [one]) for one in selected]
 
 
-def _endpoint(db: Mesh, at: AddressId, row: Object[ServiceEntry], entry: WorkloadEntry, selected: list[Selected]) -> WorkloadAddress:
+def _endpoint(db: Mesh, at: AddressKey, row: Object[ServiceEntry], entry: WorkloadEntry, selected: list[Selected]) -> WorkloadAddress:
     services = served(selected, entry_port(entry))
     base = WorkloadAddress(
         uid=at.uid,
@@ -82,18 +82,18 @@ def _endpoint(db: Mesh, at: AddressId, row: Object[ServiceEntry], entry: Workloa
 # -- EndpointSlices --------------------------------------------------------------------------------------------------------
 
 @derived
-def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressId, WorkloadAddress]:
+def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, WorkloadAddress]:
     """Returns the workloads of an EndpointSlice that are not Pods. Nothing is known of them but their addresses, which others may have too."""
     named = service_of_slice(db, key) if is_told(db, key.cluster) else None
     row = endpoint_slices.get(db, key) if named is not None else None
     if row is None or named is None:
         return {}
     ref = ServiceRef(kubernetes_hostname(named.name, named.namespace, db.settings.registry.domain), named.namespace)
-    found: dict[AddressId, WorkloadAddress] = {}
+    found: dict[AddressKey, WorkloadAddress] = {}
     others = [e for e in row.spec.endpoints if e.addresses and not (e.target_ref is not None and e.target_ref.kind == "Pod")]
     services = _served_by_slice(db, ref, row) if others else None
     for e in others if services is not None else ():
-        at = AddressId("EndpointSlice", *key, e.addresses[0])
+        at = AddressKey("EndpointSlice", *key, e.addresses[0])
         if at not in found and all(map(is_ip, e.addresses)):
             found[at] = _unknown(db, at, row, e, services or ())
     return found
@@ -109,7 +109,7 @@ def _served_by_slice(db: Mesh, ref: ServiceRef, row: Object[EndpointSlice]) -> t
     return (Served(f"{ref.namespace}/{ref.hostname}", tuple(ports)),)
 
 
-def _unknown(db: Mesh, at: AddressId, row: Object[EndpointSlice], e: SliceEndpoint, services: tuple[Served, ...]) -> WorkloadAddress:
+def _unknown(db: Mesh, at: AddressKey, row: Object[EndpointSlice], e: SliceEndpoint, services: tuple[Served, ...]) -> WorkloadAddress:
     return WorkloadAddress(
         uid=at.uid,
         name=row.name,

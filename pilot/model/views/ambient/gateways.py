@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pilot.derive import Gather, derived, hub
 from pilot.lib import spiffe
 from pilot.lib.addresses import is_ip
-from pilot.model.address import AddressId, Served, WorkloadAddress
+from pilot.model.address import AddressKey, Served, WorkloadAddress
 from pilot.model.config.object import RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
@@ -23,19 +23,19 @@ from pilot.model.views.services import kubernetes_key
 # -- gateways --------------------------------------------------------------------------------------------------------------
 
 @derived
-def gateway_ids(db: Mesh) -> tuple[AddressId, ...]:
+def gateway_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns the gateways into other networks."""
     if not db.settings.ambient.enabled:
         return ()
     return tuple(_gateway_id(db, one) for found in tunnel_gateways(db).values() for one in found)
 
 
-def _gateway_id(db: Mesh, one: TunnelGateway) -> AddressId:
-    return AddressId("NetworkGateway", db.settings.registry.cluster_id, one.network, one.address, str(one.port))
+def _gateway_id(db: Mesh, one: TunnelGateway) -> AddressKey:
+    return AddressKey("NetworkGateway", db.settings.registry.cluster_id, one.network, one.address, str(one.port))
 
 
 @derived
-def gateway_address(db: Mesh, at: AddressId) -> WorkloadAddress | None:
+def gateway_address(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
     """Returns the workload that a gateway into a network is."""
     found = next((one for one in tunnel_gateways(db).get(at.namespace, ()) if _gateway_id(db, one) == at), None)
     if found is None:
@@ -72,12 +72,12 @@ class Remotes(NamedTuple):
 
 
 @derived
-def _declared_ids(db: Mesh) -> tuple[AddressId, ...]:
+def _declared_ids(db: Mesh) -> tuple[AddressKey, ...]:
     return (*pod_ids(db), *entry_ids(db), *service_entry_ids(db), *slice_ids(db)) if db.settings.ambient.multi_network else ()
 
 
 @derived
-def _remote(db: Mesh, at: AddressId) -> Remote | None:
+def _remote(db: Mesh, at: AddressKey) -> Remote | None:
     found = declared_workload(db, at)
     if found is None or not found.services or found.network == cluster_network(db, db.settings.registry.cluster_id):
         return None
@@ -85,7 +85,7 @@ def _remote(db: Mesh, at: AddressId) -> Remote | None:
     return Remote(found.network, tuple(one.service for one in found.services), found.capacity or 1, identity)
 
 
-_remotes: Gather[AddressId, [], Remote] = Gather("workloads of other networks", _declared_ids, _remote, hub=True)
+_remotes: Gather[AddressKey, [], Remote] = Gather("workloads of other networks", _declared_ids, _remote, hub=True)
 
 
 @hub
@@ -100,18 +100,18 @@ def remote_services(db: Mesh) -> Mapping[str, Mapping[str, Remotes]]:
 
 
 @derived
-def remote_ids(db: Mesh) -> tuple[AddressId, ...]:
+def remote_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns what stands for the workloads of global services in networks that a gateway leads into."""
     return tuple(at for name in remote_services(db) for at in remotes_of(db, name))
 
 
 @derived
-def remotes_of(db: Mesh, name: str) -> tuple[AddressId, ...]:
+def remotes_of(db: Mesh, name: str) -> tuple[AddressKey, ...]:
     """Returns what stands for the workloads of one service, named `namespace/hostname`."""
     namespace, _, hostname = name.partition("/")
     found = remote_services(db).get(name, {}) if _is_global(db, ServiceRef(hostname, namespace)) else {}
     ways = ((network, next(iter(tunnel_gateways(db).get(network, ())), None)) for network in found)
-    return tuple(AddressId("SplitHorizonWorkload", network, namespace, hostname, _part(way)) for network, way in ways if way is not None)
+    return tuple(AddressKey("SplitHorizonWorkload", network, namespace, hostname, _part(way)) for network, way in ways if way is not None)
 
 
 def _part(way: TunnelGateway) -> str:
@@ -124,7 +124,7 @@ def _is_global(db: Mesh, ref: ServiceRef) -> bool:
 
 
 @derived
-def remote_address(db: Mesh, at: AddressId) -> WorkloadAddress | None:
+def remote_address(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
     """Returns what stands for the workloads of a service in another network."""
     way = next((one for one in tunnel_gateways(db).get(at.cluster, ()) if _part(one) == at.part), None)
     found, service = remote_services(db).get(f"{at.namespace}/{at.name}", {}).get(at.cluster), service_address(db, ServiceRef(at.name, at.namespace))

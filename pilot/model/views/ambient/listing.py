@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from pilot.derive import Gather, derived, hub
-from pilot.model.address import AddressId, WorkloadAddress
+from pilot.model.address import AddressKey, WorkloadAddress
 from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.views.ambient.clusters import is_told
@@ -17,7 +17,7 @@ from pilot.model.views.kinds.service_entries import service_entries
 from pilot.model.views.kinds.workload_entries import workload_entries
 
 
-def declared_workload(db: Mesh, at: AddressId) -> WorkloadAddress | None:
+def declared_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
     """Returns the workload that an object declares, None where it does not any more. No node of its own."""
     if at.kind == "Pod":
         return pod_address(db, at.key)
@@ -31,16 +31,16 @@ def declared_workload(db: Mesh, at: AddressId) -> WorkloadAddress | None:
 # -- all of a kind ---------------------------------------------------------------------------------------------------------
 
 @derived
-def pod_ids(db: Mesh) -> tuple[AddressId, ...]:
+def pod_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns the Pods of every cluster that ztunnels are told of, whether they run or not."""
-    return tuple(AddressId("Pod", *key) for key in pods.all_keys(db) if is_told(db, key.cluster))
+    return tuple(AddressKey("Pod", *key) for key in pods.all_keys(db) if is_told(db, key.cluster))
 
 
 @derived
-def entry_ids(db: Mesh) -> tuple[AddressId, ...]:
+def entry_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns the WorkloadEntries of the own cluster."""
     own = db.settings.registry.cluster_id
-    return tuple(AddressId("WorkloadEntry", *key) for key in workload_entries.all_keys(db) if key.cluster == own)
+    return tuple(AddressKey("WorkloadEntry", *key) for key in workload_entries.all_keys(db) if key.cluster == own)
 
 
 @derived
@@ -49,15 +49,15 @@ def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
 
 
 @derived
-def _ids_of_entry(db: Mesh, key: ObjectKey) -> tuple[AddressId, ...] | None:
+def _ids_of_entry(db: Mesh, key: ObjectKey) -> tuple[AddressKey, ...] | None:
     return tuple(endpoints_of_entry(db, key)) or None
 
 
-_by_entry: Gather[ObjectKey, [], tuple[AddressId, ...]] = Gather("addresses of ServiceEntries", _entries, _ids_of_entry, hub=True)
+_by_entry: Gather[ObjectKey, [], tuple[AddressKey, ...]] = Gather("addresses of ServiceEntries", _entries, _ids_of_entry, hub=True)
 
 
 @derived
-def service_entry_ids(db: Mesh) -> tuple[AddressId, ...]:
+def service_entry_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns the endpoints of every ServiceEntry."""
     return tuple(at for ids in _by_entry(db).values() for at in ids)
 
@@ -68,15 +68,15 @@ def _slices(db: Mesh) -> tuple[RegistryKey, ...]:
 
 
 @derived
-def _ids_of_slice(db: Mesh, key: RegistryKey) -> tuple[AddressId, ...] | None:
+def _ids_of_slice(db: Mesh, key: RegistryKey) -> tuple[AddressKey, ...] | None:
     return tuple(endpoints_of_slice(db, key)) or None
 
 
-_by_slice: Gather[RegistryKey, [], tuple[AddressId, ...]] = Gather("addresses of EndpointSlices", _slices, _ids_of_slice, hub=True)
+_by_slice: Gather[RegistryKey, [], tuple[AddressKey, ...]] = Gather("addresses of EndpointSlices", _slices, _ids_of_slice, hub=True)
 
 
 @derived
-def slice_ids(db: Mesh) -> tuple[AddressId, ...]:
+def slice_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns the endpoints of EndpointSlices that are no Pods."""
     return tuple(at for ids in _by_slice(db).values() for at in ids)
 
@@ -84,9 +84,9 @@ def slice_ids(db: Mesh) -> tuple[AddressId, ...]:
 # -- workloads of services -------------------------------------------------------------------------------------------------
 
 @derived
-def _ids_in(db: Mesh, namespace: str) -> tuple[AddressId, ...]:
-    ids = [AddressId("Pod", *key) for key in pods.keys(db, "namespace", namespace)]
-    ids += [AddressId("WorkloadEntry", *key) for key in workload_entries.keys(db, "namespace", namespace)]
+def _ids_in(db: Mesh, namespace: str) -> tuple[AddressKey, ...]:
+    ids = [AddressKey("Pod", *key) for key in pods.keys(db, "namespace", namespace)]
+    ids += [AddressKey("WorkloadEntry", *key) for key in workload_entries.keys(db, "namespace", namespace)]
     for key in service_entries.keys(db, "namespace", namespace):
         ids += endpoints_of_entry(db, key)
     for slice_key in endpoint_slices.keys(db, "namespace", namespace):
@@ -95,18 +95,18 @@ def _ids_in(db: Mesh, namespace: str) -> tuple[AddressId, ...]:
 
 
 @derived
-def _services_of(db: Mesh, at: AddressId, _: str) -> tuple[str, ...] | None:
+def _services_of(db: Mesh, at: AddressKey, _: str) -> tuple[str, ...] | None:
     found = declared_workload(db, at)
     return tuple(one.service for one in found.services) or None if found is not None else None
 
 
-_services_in: Gather[AddressId, [str], tuple[str, ...]] = Gather("services of workloads", _ids_in, _services_of, hub=True)
+_services_in: Gather[AddressKey, [str], tuple[str, ...]] = Gather("services of workloads", _ids_in, _services_of, hub=True)
 
 
 @hub
-def workloads_of_services(db: Mesh, namespace: str) -> Mapping[str, tuple[AddressId, ...]]:
+def workloads_of_services(db: Mesh, namespace: str) -> Mapping[str, tuple[AddressKey, ...]]:
     """Returns the workloads of each service of a namespace, by `namespace/hostname`."""
-    out: dict[str, list[AddressId]] = defaultdict(list)
+    out: dict[str, list[AddressKey]] = defaultdict(list)
     for at, names in _services_in(db, namespace).items():
         for name in names:
             out[name].append(at)

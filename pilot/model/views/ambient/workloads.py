@@ -9,7 +9,7 @@ import msgspec
 from pilot.derive import derived, hub
 from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
-from pilot.model.address import AddressId, Served, WorkloadAddress
+from pilot.model.address import AddressKey, Served, WorkloadAddress
 from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.config.workload_entry import REGISTRATION_GROUP, WorkloadEntry
 from pilot.model.endpoint import Locality
@@ -45,7 +45,7 @@ def pod_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
     name, network = workload_name(row), cluster_network(db, key.cluster)
     ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions)
     made = WorkloadAddress(
-        uid=AddressId("Pod", *key).uid,
+        uid=AddressKey("Pod", *key).uid,
         name=row.name,
         namespace=row.namespace,
         addresses=ips,
@@ -74,7 +74,7 @@ def entry_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
     labels = {**row.spec.labels, **row.labels}
     name = row.annotations.get(REGISTRATION_GROUP) or row.labels.get(label.WORKLOAD_NAME) or row.name
     base = WorkloadAddress(
-        uid=AddressId("WorkloadEntry", *key).uid,
+        uid=AddressKey("WorkloadEntry", *key).uid,
         name=row.name,
         namespace=row.namespace,
         workload=name,

@@ -79,6 +79,6 @@ def _counts(db: Mesh) -> Mapping[Place, int]:
 
 
 @derived
-def attached_routes(db: Mesh, place: Place) -> int:
+def attached_routes(db: Mesh, place: tuple[str, str]) -> int:
     """Returns how many routes a listener has taken. An edit of a route that stays where it is attached reaches no count."""
     return _counts(db).get(place, 0)

@@ -19,6 +19,11 @@ def is_ip(text: str) -> bool:
     return is_ipv4(text) or is_ipv6(text)
 
 
+def joined(host: str, port: int) -> str:
+    """Returns "host:port", an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _parses(family: socket.AddressFamily, text: str) -> bool:
     try:
         socket.inet_pton(family, text)

@@ -16,6 +16,8 @@ HOSTNAME = "kubernetes.io/hostname"
 LOCALITY = "topology.istio.io/locality"
 WORKLOAD_NAME = "service.istio.io/workload-name"
 TLS_MODE = "security.istio.io/tlsMode"
+TUNNEL = "networking.istio.io/tunnel"
+GATEWAY_MANAGED = "gateway.istio.io/managed"
 POD_TEMPLATE_HASH = "pod-template-hash"
 ROLLOUT_TEMPLATE_HASH = "rollouts-pod-template-hash"
 
@@ -24,6 +26,16 @@ _OLD_REGION = "failure-domain.beta.kubernetes.io/region"
 _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 _NAMES = (CANONICAL_NAME, "app.kubernetes.io/name", "app")
 _REVISIONS = (CANONICAL_REVISION, "app.kubernetes.io/version", "version")
+
+
+REDIRECTION = "ambient.istio.io/redirection"  # an annotation of Pods
+GATEWAY_CONTROLLER = "istio.io-gateway-controller"  # the value of `GATEWAY_MANAGED` at gateways
+MESH_CONTROLLER = "istio.io-mesh-controller"  # the value of `GATEWAY_MANAGED` at waypoints
+
+
+def takes_hbone(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+    """Returns whether a workload takes HBONE: by itself, as its label says, or because a ztunnel does so for it."""
+    return "http" in labels.get(TUNNEL, "").split(",") or annotations.get(REDIRECTION) == "enabled"
 
 
 def cut(labels: Mapping[str, str], keys: Collection[str]) -> frozenset[tuple[str, str]]:

@@ -57,3 +57,4 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     weight: int = 0  # 0: not said, counts as 1
     health: Health = Health.HEALTHY
     tls_mode: str = "disabled"  # "istio" where the workload takes mesh mTLS
+    hbone: bool = False  # the workload, or the ztunnel of its node for it, takes HBONE

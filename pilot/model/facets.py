@@ -5,17 +5,17 @@ the bytes. `model.views.classify` computes them from a `Proxy`; nothing below it
 
 Facets that need the views stand beside these: `GatewayListenersFacet`, `GatewayRoutesFacet` and `TopologyFacet` in `views.router`,
 `SidecarRoutesFacet` in `views.sidecar_routing`, `AddressFamiliesFacet` in `virtual_addresses`, `ResolverFacet` in `views.resolver`,
-`ProxylessFacet` in `views.proxyless`. What is cut out of facets, or comes of reading by them, is a key where it is made:
-- objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`,
-  `Key` of what is at an API server in `kube.objects`
+`ProxylessFacet` in `views.proxyless`, `WaypointFacet` and `ServingKey` in `views.waypoint`. What is cut out of facets, or comes of
+reading by them, is a key where it is made:
+- objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`
 - secrets: `CredentialKey` in `credential_key`, `AccountKey` in `inputs`; key sets of issuers: `JwksKey` in `jwks`
 - views: `EgressHostsKey` in `views.egress_hosts`, `ImportKey` in `views.imports`, `ViewerKey` in `views.virtual_services`,
   `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`,
   `MergeKey` in `views.gateway_merge`
 - the Gateway API: `ListenerKey` and `OwnerKey` in `views.gateway_api.gateways`, `ReferenceKey` in `views.gateway_api.references`, `RouteKey` in
   `views.gateway_api.route_objects`, `BackendKey` in `views.gateway_api.backends`; Ingresses: `RuleKey` in `views.ingress.virtual_services`
-- the ambient mesh: `AddressKey` in `address`, `WaypointSubjectKey` in `views.ambient.attachments`
-- clusters: `ClusterKey`, `RuledClusterKey`, `ServiceViewKey`, `ClusterListKey`, `ClusterTraitsKey`, `InboundClusterKey`; endpoints: `VantageKey`
+- clusters: `ClusterKey`, `RuledClusterKey`, `ServiceViewKey`, `ClusterListKey`, `ClusterTraitsKey`, `InboundClusterKey`, of services behind a
+  waypoint `VipKey`, `RuledVipKey`, `VipListKey`; endpoints: `VantageKey`
 - listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
   `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`
 - patches of EnvoyFilters: `PatchSourceKey`, the group that is patched
@@ -41,18 +41,29 @@ from pilot.model.telemetry_rules import LogRule, MetricRules, SpanRules
 Labels = frozenset[tuple[str, str]]
 
 
-PolicyScope = Literal["ports", "inbound", "outbound", "gateway", "patches"]
-"""What policies change: who may connect to the ports of a workload, the filters of a sidecar's two sides and of a gateway, and anything at all
-by patches of what is built."""
+PolicyScope = Literal["ports", "inbound", "outbound", "gateway", "waypoint", "patches"]
+"""What policies change: who may connect to the ports of a workload, the filters of a sidecar's two sides, of a gateway and of a waypoint, and
+anything at all by patches of what is built."""
+
+
+class PolicyTargetKey(NamedTuple):
+    """An object that policies of a namespace may name as their target."""
+
+    namespace: str
+    group: str
+    kind: str
+    name: str
 
 
 class PolicySubjectKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The facts that decide which policies apply to a workload. `labels` are those that some policy asks for; `targets` are the (group, kind,
-    name) of the objects that the proxy stands for in its namespace, such as its Gateway of the Gateway API."""
+    """The facts that decide which policies apply to a workload. `labels` are those that some policy asks for; `targets` are the objects that the
+    proxy stands for, such as its Gateway of the Gateway API. `by_target_only`: a policy without targets is not for it, as at a waypoint, whose
+    own labels say nothing about the services behind it."""
 
     namespace: str
     labels: Labels = frozenset()
-    targets: frozenset[tuple[str, str, str]] = frozenset()
+    targets: frozenset[PolicyTargetKey] = frozenset()
+    by_target_only: bool = False
 
 
 class PolicyFacet(msgspec.Struct, frozen=True, cache_hash=True):
@@ -99,6 +110,8 @@ class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     network_wasm: bool = True  # network filter envoy.filters.network.wasm
     lua: bool = True  # HTTP filter envoy.filters.http.lua
     mysql_proxy: bool = True  # network filter of Envoy's own, left out of its stock builds
+    hashable_string: bool = True  # filter state istio.hashable_string, which stock builds call envoy.hashable_string
+    internal_listeners: bool = True  # listeners that only the proxy itself connects to, which its bootstrap must ask for
 
 
 class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
@@ -108,6 +121,7 @@ class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
     sidecar: ObjectKey | None = None
     gateway: bool = False  # a router: no Sidecar, no egress listeners
     routed: tuple[ObjectKey, ...] | None = None  # only the services that these Gateways' routes lead to get clusters
+    waypoint: ObjectKey | None = None  # only the services that routes at this waypoint lead to get clusters, without those behind it
 
 
 class ReachFacet(msgspec.Struct, frozen=True, cache_hash=True):
@@ -177,6 +191,7 @@ class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):
     mesh_id: str = ""
     node_cluster: str = ""  # of the proxy's node, by which tracers know it
     conventional_service: str = ""  # by OpenTelemetry's conventions, where a provider asks for them
+    peers: bool = False  # a waypoint's: the workloads at both ends, for it is neither
 
 
 class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
@@ -211,10 +226,13 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
 
     `policies` are those that change the filters of this side, `reserved_ports` those that the listeners of its bootstrap hold.
     `http_proxy_port` is the side's own, None for the mesh's. `lacks` is what telemetry may need and the proxy's build does not have
-    (`model.telemetry_features`).
+    (`model.telemetry_features`). `tunnelled`: connections come out of tunnels, so that the state of a connection, and not its certificate, says
+    who makes it; `tells_client`: it tells the next one who that is.
     """
 
-    side: Literal["inbound", "outbound", "gateway"] = "outbound"
+    side: Literal["inbound", "outbound", "gateway", "waypoint"] = "outbound"
+    tunnelled: bool = False
+    tells_client: bool = False
     policies: PolicyFacet = PolicyFacet()
     telemetry: TelemetryFacet = TelemetryFacet()
     features: FeaturesFacet = FeaturesFacet()
@@ -264,6 +282,8 @@ class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     tls_files: TlsFilesFacet = TlsFilesFacet()
     secret_servers: SecretServersFacet = SecretServersFacet()
     preserve_case: bool = False  # its proxy config's proxyHeaders.preserveHttp1HeaderCase
+    no_hbone: bool = False  # sends no HBONE (DISABLE_HBONE_SEND)
+    crosses: bool = False  # reaches other networks by tunnels in tunnels, where the mesh is so configured
     dns_proxy: str = ""  # "host:port" of its companion's DNS proxy (DNS_PROXY_ADDR), where DNS_CAPTURE is on
 
 
@@ -283,7 +303,8 @@ class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that a sidecar's inbound listeners and clusters may depend on.
 
-    `targets` are in the order of the services' age; `policies` are those that say who may connect.
+    `targets` are in the order of the services' age; `policies` are those that say who may connect. `takes_hbone`: tunnels may end at the sidecar,
+    which its node says (ENABLE_HBONE), if the mesh is ambient.
     """
 
     scope: ScopeFacet
@@ -294,3 +315,4 @@ class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     tls_files: TlsFilesFacet = TlsFilesFacet()
     tags: SpanTagsFacet = SpanTagsFacet()
     secret_servers: SecretServersFacet = SecretServersFacet()
+    takes_hbone: bool = False

@@ -34,6 +34,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     weight: int = 0
     tls_mode: str = "disabled"
+    hbone: bool = False
     ready: bool = True
     is_pod: bool = False
 
@@ -78,5 +79,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             node=self.node,
             weight=self.weight,
             health=health,
+            hbone=self.hbone,
             tls_mode=self.tls_mode,
         )

@@ -28,6 +28,7 @@ class Phase(enum.IntEnum):
     ALPN = enum.auto()
     FAULT = enum.auto()
     CORS = enum.auto()
+    UPSTREAM_METADATA = enum.auto()  # at a waypoint: who the peer is that the request is sent to
     STATS = enum.auto()
     PROTOCOL = enum.auto()  # looks into a protocol over TCP
     SESSION = enum.auto()
@@ -35,6 +36,15 @@ class Phase(enum.IntEnum):
     END = enum.auto()  # sends it on
 
 
-def in_order(filters: Iterable[tuple[Phase, T]]) -> list[T]:
-    """Returns filters by their phase; those of one phase in the order in which they come."""
-    return [f for _, f in sorted(filters, key=lambda item: item[0])]
+_LATE_AT_WAYPOINTS = {Phase.RESOLUTION: 0, Phase.EXTENSION_STATS: 1, Phase.EXTENSION: 2}
+
+
+def in_order(filters: Iterable[tuple[Phase, T]], at_waypoint: bool = False) -> list[T]:
+    """Returns filters by their phase; those of one phase in the order in which they come. At a waypoint, extensions that are for no phase before
+    authorization see requests as they are sent on."""
+    return [f for _, f in sorted(filters, key=(lambda item: _place_at_waypoint(item[0])) if at_waypoint else (lambda item: (item[0], 0)))]
+
+
+def _place_at_waypoint(phase: Phase) -> tuple[int, int]:
+    late = _LATE_AT_WAYPOINTS.get(phase)
+    return (phase, 0) if late is None else (Phase.CORS, 1 + late)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-OUTBOUND, INBOUND = "outbound", "inbound"
+OUTBOUND, INBOUND, INBOUND_VIP = "outbound", "inbound", "inbound-vip"
+
+HTTP, TCP = "http", "tcp"  # what is spoken on a port, in the names of clusters of a waypoint
 
 BLACK_HOLE_CLUSTER = "BlackHoleCluster"
 PASSTHROUGH_CLUSTER = "PassthroughCluster"
@@ -21,6 +23,12 @@ SDS_EXTERNAL_CLUSTER = "sds-external"  # a server of credentials behind a Unix s
 
 VIRTUAL_OUTBOUND = "virtualOutbound"
 VIRTUAL_INBOUND = "virtualInbound"
+CONNECT_TERMINATE = "connect_terminate"  # the listener where tunnels of HBONE end
+MAIN_INTERNAL = "main_internal"  # the cluster and listener of what comes out of them
+CONNECT_ORIGINATE = "connect_originate"  # the cluster and listener where tunnels begin
+INNER_CONNECT_ORIGINATE = "inner_connect_originate"  # those of a tunnel in a tunnel, to another network
+OUTER_CONNECT_ORIGINATE = "outer_connect_originate"
+ENCAP_CLUSTER = "encap"  # to a workload that is addressed directly, through a tunnel
 HTTP_PROXY = "http_proxy"  # the listener of mesh.proxyHttpPort and its routes
 
 WORKLOAD_SECRET = "default"  # the workload's own certificate, by SDS
@@ -69,6 +77,16 @@ def inbound_cluster(port: int) -> str:
     return f"inbound|{port}||"
 
 
+def vip_cluster(port: int, subset: str, host: str) -> str:
+    """Returns a name such as `inbound-vip|80|http/v1|reviews.prod.svc.cluster.local`, of a service behind a waypoint."""
+    return f"{INBOUND_VIP}|{port}|{subset}|{host}"
+
+
+def vip_subset(speaks: str, subset: str) -> str:
+    """Returns what stands in such a name in the place of a subset: HTTP or TCP, and the subset where there is one."""
+    return f"{speaks}/{subset}" if subset else speaks
+
+
 def dns_srv(port: int, subset: str, host: str) -> str:
     """Returns a name such as `outbound_.80_.v1_.reviews.prod.svc.cluster.local`."""
     return f"outbound_.{port}_.{subset}_.{host}"
@@ -78,7 +96,7 @@ def parse_cluster(name: str) -> ClusterName | None:
     """Returns the parts of a cluster's name of either form; None for any other name."""
     separator = "_." if name.startswith(("outbound_.", "inbound_.")) else "|"
     parts = name.split(separator, 3)
-    if len(parts) != 4 or parts[0] not in (OUTBOUND, INBOUND) or not parts[1].isdecimal() or separator in parts[3]:
+    if len(parts) != 4 or parts[0] not in (OUTBOUND, INBOUND, INBOUND_VIP) or not parts[1].isdecimal() or separator in parts[3]:
         return None
     return ClusterName(parts[0], int(parts[1]), parts[2], parts[3])
 

@@ -16,6 +16,7 @@ UNKNOWN = frozenset({  # to the second decoder
     "istio.networking.nds.v1.NameTable",
     "stats.PluginConfig",
     "udpa.type.v1.TypedStruct",
+    "xds.type.matcher.v3.IPMatcher",
 })  # fmt: skip
 
 

@@ -133,10 +133,18 @@ NOTHING = FeaturesFacet(**dict.fromkeys(FeaturesFacet.__struct_fields__, False))
     ],
 )
 def test_what_it_registers(extensions: set[str] | None, expected: FeaturesFacet) -> None:
-    assert features_of(frozenset(extensions) if extensions is not None else None) == expected
+    web = proxy("sidecar", "web", "a", "10.9.0.1", {})
+    assert features_of(replace(web, extensions=frozenset(extensions) if extensions is not None else None)) == expected
 
 
-@pytest.mark.parametrize(("kind", "types"), [("sidecar", 5), ("router", 4), ("waypoint", 0), ("ztunnel", 0)])
+@pytest.mark.parametrize("flag", ["true", None])
+def test_internal_listeners_are_for_bootstraps_that_have_the_extension(flag: str | None) -> None:
+    web = proxy("sidecar", "web", "a", "10.9.0.1", {}, INTERNAL_LISTENERS=flag)
+    assert features_of(web).internal_listeners
+    assert features_of(replace(web, extensions=frozenset(("envoy.bootstrap.internal_listener",)))).internal_listeners is (flag == "true")
+
+
+@pytest.mark.parametrize(("kind", "types"), [("sidecar", 5), ("router", 4), ("waypoint", 4), ("ztunnel", 0)])
 def test_plans_by_kind(kind: str, types: int) -> None:
     made, node = connected(kind=kind)
     assert len(plan(made.mesh, node).groups) == types

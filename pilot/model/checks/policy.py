@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from pilot.derive import derived
+from pilot.model.ambient import serves_waypoints
 from pilot.model.checks.check import Check, told
 from pilot.model.checks.connection_policy import check_connections
 from pilot.model.checks.selector import check_selector, label_sets, router_labels, selected_anywhere, shown
@@ -104,8 +105,8 @@ def _check_target(db: Mesh, namespace: str, target: PolicyTargetReference) -> Pr
             yield warning("target-not-found", "name", f"no router of namespace {namespace} is labelled {GATEWAY_NAME}={target.name}")
     elif not _is_there(db, namespace, target):
         yield warning("target-not-found", "name", f"namespace {namespace} has no {target.kind} {target.name}")
-    else:
-        yield warning("no-effect", "kind", f"policies for a {target.kind} take effect at waypoints, which this control plane does not serve")
+    elif not serves_waypoints(db.settings.ambient):
+        yield warning("no-effect", "kind", f"policies for a {target.kind} take effect at waypoints, which are not served (PILOT_ENABLE_AMBIENT)")
 
 
 def _is_there(db: Mesh, namespace: str, target: PolicyTargetReference) -> bool:

@@ -83,7 +83,7 @@ def _check_patch(item: EnvoyConfigObjectPatch) -> Problems:
     if item.apply_to == "BOOTSTRAP":
         yield warning("no-effect", "applyTo", "a bootstrap is with the proxy before it asks, and is not patched")
     if item.match is not None and (item.match.context == "WAYPOINT" or item.match.waypoint is not None):
-        yield warning("no-effect", "match", "waypoints are not served")
+        yield warning("no-effect", "match", "no proxy is patched in this context; at waypoints the context SIDECAR_INBOUND counts, with targetRefs")
 
 
 def _check_value(apply_to: str, operation: str, value: Mapping[str, object]) -> Problems:

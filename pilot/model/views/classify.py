@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from pilot.derive import derived
+from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
 from pilot.lib.duration import Duration, parse_duration
 from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION, cut
+from pilot.model.ambient import gateways_cross, listens_for_hbone, sends_hbone, waypoints_cross
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig, ProxyHeaders
 from pilot.model.endpoint import Locality
@@ -46,6 +48,7 @@ from pilot.model.views.telemetry_providers import workload_names
 from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network
 
 ALL_FEATURES = FeaturesFacet()
+INTERNAL_LISTENERS = "INTERNAL_LISTENERS"  # node metadata: the bootstrap has the extension envoy.bootstrap.internal_listener
 _EXTENSIONS = {  # by the feature of `FeaturesFacet`; names have changed over time, types have not
     "metadata_exchange": frozenset(("envoy.tcp.metadataexchange.config.MetadataExchange", "istio.metadata_exchange")),
     "peer_metadata": frozenset(("io.istio.http.peer_metadata.Config", "envoy.filters.http.peer_metadata")),
@@ -53,6 +56,7 @@ _EXTENSIONS = {  # by the feature of `FeaturesFacet`; names have changed over ti
     "wasm": frozenset(("envoy.extensions.filters.http.wasm.v3.Wasm", "envoy.filters.http.wasm")),
     "network_wasm": frozenset(("envoy.extensions.filters.network.wasm.v3.Wasm", "envoy.filters.network.wasm")),
     "lua": frozenset(("envoy.extensions.filters.http.lua.v3.Lua", "envoy.filters.http.lua")),
+    "hashable_string": frozenset(("istio.hashable_string",)),
     "mysql_proxy": frozenset(("envoy.extensions.filters.network.mysql_proxy.v3.MySQLProxy", "envoy.filters.network.mysql_proxy")),
 }
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
@@ -79,12 +83,14 @@ def outbound_facet(db: Mesh, node_id: str) -> OutboundFacet:
     return OutboundFacet(
         type=proxy.type,
         scope=scope,
-        features=features_of(proxy.extensions),
+        features=features_of(proxy),
         reach=_reach(db, proxy, node_id),
         labels=cut(proxy_labels(db, node_id), outbound_label_keys(db, scope)),
         tls_files=_tls_files(proxy),
         secret_servers=_secret_servers(proxy),
         preserve_case=bool(config.proxy_headers is not None and config.proxy_headers.preserve_http1_header_case),
+        no_hbone=proxy.flag("DISABLE_HBONE_SEND"),
+        crosses=_crosses(db, node_id, proxy),
         dns_proxy=_dns_proxy(proxy),
     )
 
@@ -108,6 +114,7 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
         tls_files=_tls_files(proxy),
         tags=span_tags_facet(db, node_id),
         secret_servers=_secret_servers(proxy),
+        takes_hbone=listens_for_hbone(db.settings.ambient) and proxy.flag("ENABLE_HBONE") and features_of(proxy).internal_listeners,
     )
 
 
@@ -132,7 +139,7 @@ def listening_facet(db: Mesh, node_id: str) -> ListeningFacet:
     config = proxy_config(db, node_id)
     families = [":" in ip for ip in proxy.ips]
     return ListeningFacet(
-        features=features_of(proxy.extensions),
+        features=features_of(proxy),
         ipv4=False in families,
         ipv6=True in families,
         interception=interception_of(proxy),
@@ -167,11 +174,13 @@ def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
 
 # -- what a proxy says about itself ----------------------------------------------------------------------------------------
 
-def features_of(extensions: frozenset[str] | None) -> FeaturesFacet:
-    """Returns what a proxy registers, by the names and types of extensions that its Envoy lists; everything where it lists none."""
-    if extensions is None:
+def features_of(proxy: Proxy) -> FeaturesFacet:
+    """Returns what a proxy has, by the names and types of extensions that its Envoy lists; everything where it lists none. Internal listeners are in
+    every build, but only its bootstrap turns them on, which its node has to tell."""
+    if proxy.extensions is None:
         return ALL_FEATURES
-    return FeaturesFacet(**{feature: not known.isdisjoint(extensions) for feature, known in _EXTENSIONS.items()})
+    found = {feature: not known.isdisjoint(proxy.extensions) for feature, known in _EXTENSIONS.items()}
+    return FeaturesFacet(**found, internal_listeners=proxy.flag(INTERNAL_LISTENERS))
 
 
 def interception_of(proxy: Proxy) -> str:
@@ -202,6 +211,19 @@ def _reach(db: Mesh, proxy: Proxy, node_id: str) -> ReachFacet:
         ipv6=True in families,
         networks=frozenset(proxy.items("REQUESTED_NETWORK_VIEW")),
     )
+
+
+def _crosses(db: Mesh, node_id: str, proxy: Proxy) -> bool:
+    """Returns whether a waypoint or a gateway has what tunnels in tunnels need."""
+    ambient = db.settings.ambient
+    if proxy.type is NodeType.SIDECAR or not (waypoints_cross(ambient) or gateways_cross(ambient)) or not features_of(proxy).internal_listeners:
+        return False
+    labels = proxy_labels(db, node_id)
+    managed = labels.get(label.GATEWAY_MANAGED)
+    if proxy.type is NodeType.WAYPOINT:
+        return waypoints_cross(ambient) and managed == label.MESH_CONTROLLER
+    at_edge = managed == label.GATEWAY_CONTROLLER or labels.get("istio") == "ingressgateway"
+    return at_edge and gateways_cross(ambient) and sends_hbone(ambient) and not proxy.flag("DISABLE_HBONE_SEND")
 
 
 def _tls_files(proxy: Proxy) -> TlsFilesFacet:

@@ -4,6 +4,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import msgspec
+
 from pilot.derive import Gather, derived, hub
 from pilot.lib import labels as label
 from pilot.lib import spiffe
@@ -27,7 +29,9 @@ def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
         return None
     network = find_network(db, key.cluster, row.spec.status.pod_ip, row.labels)
     locality = label.locality_label(row.labels) or locality_of_node(db, RegistryKey(key.cluster, "", row.spec.node_name))
-    return build_pod_workload(row, locality, network, key.cluster, service_rules(db).trust_domain, db.settings.registry.dual_stack)
+    built = build_pod_workload(row, locality, network, key.cluster, service_rules(db).trust_domain, db.settings.registry.dual_stack)
+    tunnelled = db.settings.ambient.enabled and label.takes_hbone(row.labels, row.annotations)
+    return msgspec.structs.replace(built, hbone=True) if tunnelled else built
 
 
 @derived

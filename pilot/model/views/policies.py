@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from pilot.derive import derived, hub
 from pilot.lib.labels import cut
 from pilot.model.config.object import ObjectKey, age
 from pilot.model.config.selector import PolicyTargetReference
-from pilot.model.facets import Labels, PolicyFacet, PolicyScope, PolicySubjectKey
+from pilot.model.facets import Labels, PolicyFacet, PolicyScope, PolicySubjectKey, PolicyTargetKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GATEWAY_API
 from pilot.model.proxy import NodeType
@@ -22,7 +24,7 @@ from pilot.model.views.kinds.request_authentications import request_authenticati
 from pilot.model.views.kinds.telemetries import telemetries
 from pilot.model.views.kinds.traffic_extensions import traffic_extensions
 from pilot.model.views.kinds.view import KindView
-from pilot.model.views.mesh import mesh_config
+from pilot.model.views.mesh import mesh_config, root_namespace
 from pilot.model.views.proxies import find_proxy
 from pilot.model.views.workloads import proxy_labels
 
@@ -33,6 +35,7 @@ TRAFFIC_EXTENSION = "TrafficExtension"
 ENVOY_FILTER = "EnvoyFilter"
 TELEMETRY = "Telemetry"
 GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
+WAYPOINT_CLASS = "istio-waypoint"
 
 
 class PolicyKind(NamedTuple):
@@ -56,9 +59,9 @@ class PolicyKind(NamedTuple):
 
 POLICIES: Mapping[str, PolicyKind] = {
     PEER_AUTHENTICATION: PolicyKind(peer_authentications, frozenset(("ports",)), one_for_all=True, one_for_some=True, root_selects="none"),
-    REQUEST_AUTHENTICATION: PolicyKind(request_authentications, frozenset(("inbound", "gateway"))),
-    AUTHORIZATION_POLICY: PolicyKind(authorization_policies, frozenset(("inbound", "gateway"))),
-    TRAFFIC_EXTENSION: PolicyKind(traffic_extensions, frozenset(("inbound", "outbound", "gateway"))),
+    REQUEST_AUTHENTICATION: PolicyKind(request_authentications, frozenset(("inbound", "gateway", "waypoint"))),
+    AUTHORIZATION_POLICY: PolicyKind(authorization_policies, frozenset(("inbound", "gateway", "waypoint"))),
+    TRAFFIC_EXTENSION: PolicyKind(traffic_extensions, frozenset(("inbound", "outbound", "gateway", "waypoint"))),
     ENVOY_FILTER: PolicyKind(envoy_filters, frozenset(("patches",))),
     TELEMETRY: PolicyKind(telemetries, frozenset(), one_for_all=True, root_selects="own"),
 }
@@ -80,8 +83,14 @@ class Attachment(NamedTuple):
         """Returns whether the policy is attached to the workload. A target is one of the policy's own namespace. `selected_gateways`: a policy
         without targets may be for a workload that stands for some."""
         if not self.targets:
-            return self.labels <= subject.labels and (selected_gateways or not subject.targets)
-        return self.key.namespace == subject.namespace and any((t.group, t.kind, t.name) in subject.targets for t in self.targets)
+            return not subject.by_target_only and self.labels <= subject.labels and (selected_gateways or not subject.targets)
+        named = (PolicyTargetKey(self.key.namespace, _canonical(t.group), t.kind, t.name) for t in self.targets)
+        return not subject.targets.isdisjoint(named)
+
+
+def _canonical(group: str) -> str:
+    """Returns an API group by its one name; that of Kubernetes' own kinds has two."""
+    return "" if group == "core" else group
 
 
 @hub
@@ -109,9 +118,32 @@ def policy_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
 def proxy_policies(db: Mesh, node_id: str) -> PolicyFacet:
     """Returns the policies of a connected proxy. No node of its own."""
     proxy, labels = find_proxy(db, node_id), proxy_labels(db, node_id)
+    if proxy.type is NodeType.WAYPOINT:
+        return policies_of(db, waypoint_subject(db, node_id))
     name = labels.get(GATEWAY_NAME, "") if proxy.type is NodeType.ROUTER else ""
-    targets = frozenset(((GATEWAY_API, "Gateway", name),)) if name else frozenset()
+    targets = frozenset((PolicyTargetKey(proxy.namespace, GATEWAY_API, "Gateway", name),)) if name else frozenset()
     return policies_of(db, PolicySubjectKey(proxy.namespace, cut(labels, policy_label_keys(db, proxy.namespace)), targets))
+
+
+def waypoint_subject(db: Mesh, node_id: str) -> PolicySubjectKey:
+    """Returns what decides on the policies of a waypoint, whatever service is asked for: those for its Gateway, and those of the root namespace for
+    the class of all waypoints. No node of its own."""
+    proxy, name = find_proxy(db, node_id), proxy_labels(db, node_id).get(GATEWAY_NAME, "")
+    targets = {PolicyTargetKey(root_namespace(db), GATEWAY_API, "GatewayClass", WAYPOINT_CLASS)}
+    if name:
+        targets.add(PolicyTargetKey(proxy.namespace, GATEWAY_API, "Gateway", name))
+    return PolicySubjectKey(proxy.namespace, targets=frozenset(targets), by_target_only=True)
+
+
+def terminating_subject(db: Mesh, node_id: str) -> PolicySubjectKey:
+    """Returns what decides on the policies of a waypoint as the workload that it is: those that select it by its labels. No node of its own."""
+    proxy = find_proxy(db, node_id)
+    return PolicySubjectKey(proxy.namespace, cut(proxy_labels(db, node_id), policy_label_keys(db, proxy.namespace)))
+
+
+def at_service(subject: PolicySubjectKey, target: PolicyTargetKey) -> PolicySubjectKey:
+    """Returns the subject of a waypoint with a service or entry that it stands for too."""
+    return msgspec.structs.replace(subject, targets=subject.targets | {target})
 
 
 @derived
@@ -124,7 +156,7 @@ def policies_of(db: Mesh, subject: PolicySubjectKey) -> PolicyFacet:
 def policy_keys(db: Mesh, kind: str, subject: PolicySubjectKey) -> tuple[ObjectKey, ...]:
     """Returns the policies of one kind, in the order of `policies_of`. No node of its own."""
     how, root, gateways = POLICIES[kind], mesh_config(db).root_namespace, db.settings.policies.selected_gateways
-    namespaces = (root,) if subject.namespace == root else (root, subject.namespace)
+    namespaces = dict.fromkeys((root, subject.namespace, *sorted(t.namespace for t in subject.targets)))
     counted: list[Attachment] = []
     for namespace in namespaces:
         selects = how.may_select(namespace, subject.namespace, root)

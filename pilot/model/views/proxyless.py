@@ -30,7 +30,7 @@ def is_proxyless(proxy: Proxy) -> bool:
 @derived
 def proxyless_facet(db: Mesh, node_id: str) -> ProxylessFacet:
     """Returns what the resources of a client depend on. It finds all endpoints by EDS, as a router does."""
-    outbound = msgspec.structs.replace(outbound_facet(db, node_id), type=NodeType.ROUTER)
+    outbound = msgspec.structs.replace(outbound_facet(db, node_id), type=NodeType.ROUTER, no_hbone=True)
     return ProxylessFacet(outbound, find_proxy(db, node_id).dns_domain)
 
 

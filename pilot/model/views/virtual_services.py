@@ -303,6 +303,19 @@ def virtual_services_of(db: Mesh, host: str, owner: str, viewer: ViewerKey) -> t
     return (wild[closest],) if closest is not None else ()
 
 
+@derived
+def virtual_services_at_waypoint(db: Mesh, host: str, owner: str, namespace: str) -> tuple[ObjectKey, ...]:
+    """Returns the keys of those that a waypoint of a namespace applies to a service of that host name and namespace, in the order they are tried.
+
+    Only the namespaces of the two have a say; all that cover the service count, wildcards too.
+    """
+    name = host.lower()
+    named = (binding(db, key) for key in virtual_services.keys(db, "host", name))
+    found = [b for b in (*named, *_wildcard_bindings(db)) if b is not None and b.key.namespace in (namespace, owner)]
+    covering = {b.key: b for b in found if any(matches(h.lower(), name) for h in b.hosts)}
+    return tuple(b.key for b in ViewerKey(namespace).sort(covering.values()))
+
+
 @hub
 def _wildcard_bindings(db: Mesh) -> tuple[Binding, ...]:
     found = (binding(db, key) for key in virtual_services.keys(db, "wildcard", True))

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from pilot.derive import Gather, derived, hub
 from pilot.lib import labels as label
 from pilot.lib import spiffe
@@ -52,7 +54,8 @@ selectable_entries: Gather[RegistryKey, [str], Workload] = Gather("selectable_en
 def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str) -> Workload:
     """Returns the workload of an entry with these labels; it reads only what every entry shares."""
     network = entry.network or find_network(db, key.cluster, entry.address, labels)
-    return build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
+    built = build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
+    return msgspec.structs.replace(built, hbone=True) if db.settings.ambient.enabled and label.takes_hbone(labels, {}) else built
 
 
 def build_entry_workload(

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import msgspec
 from envoy.config.accesslog.v3 import accesslog_pb2
+from envoy.config.core.v3 import base_pb2
 from envoy.extensions.access_loggers.filters.cel.v3 import cel_pb2
 
 from pilot.translate.access_log.logger import OLD_PEER_STATE, PEER_STATE, ConnectionLogger, Logger, RequestLogger
@@ -13,6 +14,14 @@ from pilot.translate.typed import pack
 CEL_FILTER_NAME = "envoy.access_loggers.extension_filters.cel"
 SERVICE_CLUSTER = "envoy_accesslog_service"  # in the proxy's bootstrap
 NO_ROUTE = "NR"  # on a listener: no filter chain matched, so that no filter logs the connection
+_REFUSED = accesslog_pb2.AccessLogFilter(
+    status_code_filter=accesslog_pb2.StatusCodeFilter(
+        comparison=accesslog_pb2.ComparisonFilter(
+            op=accesslog_pb2.ComparisonFilter.GE, value=base_pb2.RuntimeUInt32(default_value=400, runtime_key="istio.io/unset")
+        )
+    )
+)
+_UNREACHED = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=["UF"]))
 _UNMATCHED = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=[NO_ROUTE]))
 
 
@@ -53,8 +62,20 @@ def build_listener_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLo
     return _build(logs, service, _UNMATCHED)
 
 
-def _build(logs: AccessLogs, service: Logger, only: accesslog_pb2.AccessLogFilter | None = None) -> tuple[accesslog_pb2.AccessLog, ...]:
-    loggers = (*logs.loggers, *((FilteredLogger(service),) if logs.service else ()))
+@lru_cache(maxsize=256)
+def build_termination_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
+    """Returns the logs of the manager that ends tunnels: only of those that it refuses, for the others are logged inside."""
+    return _build(AccessLogs(logs.loggers), None, _REFUSED)
+
+
+@lru_cache(maxsize=256)
+def build_origination_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
+    """Returns the logs of where tunnels begin: only of those that come to nothing."""
+    return _build(AccessLogs(logs.loggers), None, _UNREACHED)
+
+
+def _build(logs: AccessLogs, service: Logger | None, only: accesslog_pb2.AccessLogFilter | None = None) -> tuple[accesslog_pb2.AccessLog, ...]:
+    loggers = (*logs.loggers, *((FilteredLogger(service),) if logs.service and service is not None else ()))
     return tuple(
         accesslog_pb2.AccessLog(name=f.logger.name, filter=_build_filter(only, f.expression), typed_config=f.logger.build()) for f in loggers
     )

@@ -46,7 +46,7 @@ class ClusterDestination(NamedTuple):
     """Says what a cluster leads to. `subset` is one of `rule`, or None for the whole service.
 
     `sni_routed`: the cluster is for a gateway that forwards by SNI and leaves the client's TLS as it is. `redis`: a filter shards the
-    port by key.
+    port by key. `tunnelled`: there are endpoints, and all of them take HBONE.
     """
 
     service: Service
@@ -55,6 +55,7 @@ class ClusterDestination(NamedTuple):
     subset: Subset | None = None
     sni_routed: bool = False
     redis: bool = False
+    tunnelled: bool = False
 
 
 class Shape(NamedTuple):
@@ -89,7 +90,7 @@ def build_outbound(
     """Returns the cluster; None where it must hold `endpoints` and has none, for Envoy refuses it."""
     shape = find_shape(to, traits.type, defaults)
     if is_dynamic(to.service) and not to.sni_routed:
-        draft = _start_dynamic(to, traits, defaults)
+        draft = start_dynamic(cluster_name(to), to, traits, defaults)
     elif shape.start in INLINE and endpoints is None:
         return None
     else:
@@ -114,9 +115,10 @@ def exchange_filter(labels: tuple[str, ...]) -> filter_pb2.Filter:
     return filter_pb2.Filter(name=metadata_exchange.NAME, typed_config=metadata_exchange.build_config(labels))
 
 
-def _start_dynamic(to: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> ClusterDraft:
+def start_dynamic(name: str, to: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> ClusterDraft:
+    """Returns a cluster of a wildcard host, with nothing but how its hosts are resolved and what is spoken."""
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
-    draft = build_dynamic(cluster_name(to), build_dns_cache(names.dns_cache(to.service.hostname), family))
+    draft = build_dynamic(name, build_dns_cache(names.dns_cache(to.service.hostname), family))
     apply_protocol(draft, to.port.protocol, traits)
     return draft
 
@@ -128,11 +130,29 @@ def _start(
     defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None,
 ) -> ClusterDraft:
-    name, service, port = cluster_name(to), to.service, to.port
-    subset = to.subset.name if to.subset is not None else ""
-    pattern = defaults.outbound_stat_name
-    stat_name = build_stat_name(pattern, service, port, subset) if pattern else name
-    cluster = _Cluster(name=name, type=start, alt_stat_name=delimited(stat_name))
+    draft = start_cluster(cluster_name(to), to, start, traits, defaults, endpoints)
+    cluster, service = draft.cluster, to.service
+    if pattern := defaults.outbound_stat_name:
+        subset = to.subset.name if to.subset is not None else ""
+        cluster.alt_stat_name = delimited(build_stat_name(pattern, service, to.port, subset))
+    if defaults.telemetry_label:
+        metadata.name_services(cluster, (service,))
+    if to.subset is None and not to.sni_routed and (service.session_label or service.session_header_label):
+        cluster.common_lb_config.override_host_status.CopyFrom(_KEEP_DRAINING)
+    return draft
+
+
+def start_cluster(
+    name: str,
+    to: ClusterDestination,
+    start: cluster_pb2.Cluster.DiscoveryType,
+    traits: ClusterTraitsKey,
+    defaults: ClusterDefaults,
+    endpoints: endpoint_pb2.ClusterLoadAssignment | None,
+) -> ClusterDraft:
+    """Returns a cluster with nothing but how its endpoints are found and what is spoken."""
+    service, port = to.service, to.port
+    cluster = _Cluster(name=name, type=start, alt_stat_name=delimited(name))
     cluster.common_lb_config.SetInParent()
     if start in INLINE:
         apply_dns(cluster, service, traits, defaults)
@@ -142,10 +162,6 @@ def _start(
         cluster.original_dst_lb_config.upstream_port_override.value = int(port.target)
     draft = ClusterDraft(cluster)
     apply_protocol(draft, port.protocol, traits)
-    if defaults.telemetry_label:
-        metadata.name_services(cluster, (service,))
-    if to.subset is None and not to.sni_routed and (service.session_label or service.session_header_label):
-        cluster.common_lb_config.override_host_status.CopyFrom(_KEEP_DRAINING)
     return draft
 
 
@@ -192,7 +208,9 @@ def _peer(to: ClusterDestination, draft: ClusterDraft, accounts: tuple[str, ...]
 
 
 def _describe(cluster: cluster_pb2.Cluster, to: ClusterDestination, policy: EffectivePolicy) -> None:
-    if to.subset is None and to.service.mesh_external:
+    if to.subset is None and to.tunnelled:
+        metadata.skip_exchange(cluster)
+    elif to.subset is None and to.service.mesh_external:
         metadata.mark_external(cluster)
     if to.rule is None:
         return

@@ -7,6 +7,7 @@ import msgspec
 
 from pilot.derive import hub
 from pilot.lib.duration import Duration
+from pilot.model.ambient import sends_hbone
 from pilot.model.config.destination_rule import LocalityLoadBalancerSetting, TcpKeepalive, ZoneAwareLoadBalancerSetting
 from pilot.model.config.mesh_config import DefaultTrafficPolicy, TLSConfig
 from pilot.model.facets import InboundFacet, OutboundFacet, ReachFacet, ScopeFacet, SecretServersFacet, TlsFilesFacet
@@ -41,6 +42,10 @@ class ClusterDefaults(msgspec.Struct, frozen=True, kw_only=True):
     publish_remaining: bool = False
     external_tls_by_rule: bool = True
     compliance: str = ""
+    send_hbone: bool = False
+    hbone_idle_timeout: Duration | None = None
+    hbone_stream_window: int = 0
+    hbone_connection_window: int = 0
     telemetry_label: bool = True
     metadata_exchange: bool = True
     metadata_exchange_alpn: bool = True
@@ -75,6 +80,10 @@ def cluster_defaults(db: Mesh) -> ClusterDefaults:
         publish_remaining=not settings.clusters.disable_remaining_metrics,
         external_tls_by_rule=settings.tls.external_tls_by_rule,
         compliance=settings.tls.compliance_policy,
+        send_hbone=sends_hbone(settings.ambient),
+        hbone_idle_timeout=mesh.hbone_idle_timeout,
+        hbone_stream_window=settings.ambient.stream_window,
+        hbone_connection_window=settings.ambient.connection_window,
         telemetry_label=settings.telemetry.cluster_label,
         metadata_exchange=settings.telemetry.metadata_exchange,
         metadata_exchange_alpn=settings.telemetry.metadata_exchange and not settings.telemetry.disable_metadata_exchange_alpn,
@@ -87,6 +96,7 @@ class ClusterTraitsKey(msgspec.Struct, frozen=True, cache_hash=True):
 
     type: NodeType = NodeType.SIDECAR
     metadata_exchange: bool = True
+    tunnels: bool = True  # it can lead through tunnels, if the mesh does that
     ipv4: bool = True
     ipv6: bool = False
     preserve_case: bool = False
@@ -100,6 +110,7 @@ def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
     return ClusterTraitsKey(
         outbound.type,
         outbound.features.metadata_exchange,
+        outbound.features.internal_listeners,
         outbound.reach.ipv4,
         outbound.reach.ipv6,
         outbound.preserve_case,
@@ -142,4 +153,5 @@ def inbound_traits(inbound: InboundFacet) -> ClusterTraitsKey:
     """Returns the traits of a sidecar's inbound side."""
     four, six = families(inbound.ips)
     listening = inbound.listening
-    return ClusterTraitsKey(NodeType.SIDECAR, listening.features.metadata_exchange, four, six, bool(listening.headers.preserve_http1_header_case))
+    case = bool(listening.headers.preserve_http1_header_case)
+    return ClusterTraitsKey(NodeType.SIDECAR, listening.features.metadata_exchange, False, four, six, case)

@@ -21,6 +21,7 @@ from pilot.model.views.destination_rules import EVERYBODY, MergedRuleKey, merged
 from pilot.model.views.gateway_destinations import routed_services
 from pilot.model.views.imports import ImportKey, scope_services
 from pilot.model.views.services import service
+from pilot.model.views.waypoint_destinations import onward_services
 from pilot.translate import names
 from pilot.translate.cluster.build import ClusterDestination, find_shape
 from pilot.translate.cluster.defaults import cluster_defaults
@@ -91,6 +92,8 @@ def _views(db: Mesh, by: ClusterListKey) -> tuple[ServiceViewKey, ...]:
     """Returns what is seen of each service."""
     if by.scope.routed is not None:
         imports: Iterable[ImportKey] = routed_services(db, msgspec.structs.replace(by.scope, routed=None), by.scope.routed)
+    elif by.scope.waypoint is not None:
+        imports = onward_services(db, by.scope.waypoint)
     else:
         imports = scope_services(db, by.scope).values()
     own, namespace, labels = ruled_hosts(db, by.scope.namespace), by.scope.namespace, by.labels

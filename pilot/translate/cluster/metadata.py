@@ -44,6 +44,11 @@ def mark_external(cluster: cluster_pb2.Cluster) -> None:
     istio_fields(cluster).fields["external"].bool_value = True
 
 
+def skip_exchange(cluster: cluster_pb2.Cluster) -> None:
+    """Marks a cluster whose endpoints are all reached through tunnels: nobody exchanges metadata in these."""
+    istio_fields(cluster).fields["disable_mx"].bool_value = True
+
+
 def keep_alpn(cluster: cluster_pb2.Cluster) -> None:
     """Marks TLS as the application's own, so that the filter istio.alpn does not rewrite what it offers."""
     istio_fields(cluster).fields["alpn_override"].string_value = "false"

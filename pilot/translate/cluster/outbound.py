@@ -25,6 +25,13 @@ def all_take_mtls(db: Mesh, ref: ServiceRef, port: int) -> bool:
     return bool(found) and all(e.tls_mode != "disabled" for e in found)
 
 
+@derived
+def all_take_hbone(db: Mesh, ref: ServiceRef, port: int) -> bool:
+    """Returns whether a port has endpoints and all of them take HBONE."""
+    found = endpoints(db, ref, port)
+    return bool(found) and all(e.hbone for e in found)
+
+
 def peers_mtls(db: Mesh, service: Service, port: int, passing: bool) -> Mode:
     """Returns what clients take for granted of a service's workloads. `passing`: the client chooses the endpoint."""
     if service.mesh_external:
@@ -53,6 +60,8 @@ def resolve_cluster(
     if to is None:
         return None
     mtls = "UNKNOWN" if sni_routed else peers_mtls(db, to.service, key.port, _passing(to))
+    if db.settings.ambient.enabled and not sni_routed:
+        to = to._replace(tunnelled=all_take_hbone(db, key.ref, key.port))
     accounts = () if sni_routed else service_accounts(db, key.ref)
     built = build_outbound(to, accounts, mtls, traits, cluster_defaults(db), inline)
     return as_resource(built) if built is not None else None

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.core.v3 import base_pb2
 from envoy.extensions.clusters.dynamic_forward_proxy.v3 import cluster_pb2 as dynamic_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 from google.protobuf import struct_pb2
@@ -19,10 +20,12 @@ from pilot.model.views.mtls import Mode
 from pilot.translate.cluster.defaults import ClusterDefaults, ClusterTraitsKey
 from pilot.translate.cluster.draft import ClusterDraft
 from pilot.translate.transport_socket import RAW_BUFFER, UpstreamTls, build_mesh_context, build_upstream, build_upstream_context
+from pilot.translate.transport_socket.hbone import INTERNAL_UPSTREAM, OF_ALL, build_internal
 from pilot.translate.typed import pack
 
 _Match = cluster_pb2.Cluster.TransportSocketMatch
 _CONFIG_MAP = "configmap://"
+_MESH = "tlsMode-istio"
 
 
 class Peer(NamedTuple):
@@ -90,26 +93,54 @@ def _from_files(files: TlsFilesFacet, alt_names: tuple[str, ...], sni: str, inse
 
 
 def apply_upstream_tls(draft: ClusterDraft, said: ClientTLSSettings | None, peer: Peer, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> None:
-    """Sets the transport socket; automatic TLS becomes a choice by the endpoint's tlsMode."""
+    """Sets the transport socket; automatic TLS becomes a choice by the endpoint's tlsMode, and so does a tunnel where the client sends HBONE."""
     settings, automatic = effective_tls(said, peer, traits.tls_files, defaults)
-    if settings is None:
-        return
-    context = build_context(draft, settings, peer, traits, defaults)
-    if context is None:
-        return
-    socket = build_upstream(context)
-    if automatic and settings.mode == "ISTIO_MUTUAL" and not draft.passes_through:
-        match = draft.cluster.transport_socket_matches.add()
-        match.CopyFrom(_mesh_match())
-        match.transport_socket.CopyFrom(socket)
-        draft.cluster.transport_socket_matches.add().CopyFrom(_plain_match())
+    context = build_context(draft, settings, peer, traits, defaults) if settings is not None else None
+    socket = build_upstream(context) if context is not None else None
+    automatic = automatic and settings is not None and settings.mode == "ISTIO_MUTUAL"
+    if draft.passes_through and settings is not None:
+        matches: list[cluster_pb2.Cluster.TransportSocketMatch] = []
+    elif traits.tunnels and (defaults.send_hbone or traits.type is NodeType.WAYPOINT):
+        matches = _tunnel_matches(settings, socket, automatic)
+    elif automatic and socket is not None:
+        matches = [_with_socket(_mesh_match(), socket), _plain_match()]
     else:
+        matches = []
+    if matches:
+        draft.cluster.transport_socket_matches.extend(matches)
+    elif socket is not None:
         draft.cluster.transport_socket.CopyFrom(socket)
+
+
+def _tunnel_matches(
+    settings: ClientTLSSettings | None, socket: base_pb2.TransportSocket | None, automatic: bool
+) -> list[cluster_pb2.Cluster.TransportSocketMatch]:
+    """Returns the choice by the endpoint: a tunnel, else what there would be without one. TLS of the user's own goes into the tunnel; that of the
+    mesh does not, for the tunnel takes its place."""
+    if settings is None or socket is None:
+        return [_tunnel_match(RAW_BUFFER), _plain_match()]
+    if automatic:
+        return [_tunnel_match(RAW_BUFFER), _with_socket(_mesh_match(), socket), _plain_match()]
+    if settings.mode == "ISTIO_MUTUAL":
+        return [_tunnel_match(RAW_BUFFER), _Match(name=_MESH, transport_socket=socket)]
+    return [_tunnel_match(socket), _Match(name="user", transport_socket=socket)]
+
+
+def _tunnel_match(inner: base_pb2.TransportSocket) -> cluster_pb2.Cluster.TransportSocketMatch:
+    match = struct_pb2.Struct(fields={"tunnel": struct_pb2.Value(string_value="http")})
+    return _Match(name="hbone", match=match, transport_socket=build_internal(inner, OF_ALL, INTERNAL_UPSTREAM))
+
+
+def _with_socket(match: cluster_pb2.Cluster.TransportSocketMatch, socket: base_pb2.TransportSocket) -> cluster_pb2.Cluster.TransportSocketMatch:
+    found = _Match()
+    found.CopyFrom(match)
+    found.transport_socket.CopyFrom(socket)
+    return found
 
 
 @lru_cache(maxsize=1)
 def _mesh_match() -> cluster_pb2.Cluster.TransportSocketMatch:
-    return _Match(name="tlsMode-istio", match=struct_pb2.Struct(fields={"tlsMode": struct_pb2.Value(string_value="istio")}))
+    return _Match(name=_MESH, match=struct_pb2.Struct(fields={"tlsMode": struct_pb2.Value(string_value="istio")}))
 
 
 @lru_cache(maxsize=1)

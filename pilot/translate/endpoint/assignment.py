@@ -8,10 +8,13 @@ from __future__ import annotations
 from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.derive import Gather, derived
+from pilot.lib.addresses import joined
 from pilot.lib.xds_types import ENDPOINT
+from pilot.model.ambient import prefers_hbone
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
+from pilot.model.views.cluster_local import is_cluster_local
 from pilot.model.views.endpoints import endpoints
 from pilot.model.views.networks import NetworkGateways, all_network_gateways, network_gateways
 from pilot.translate import names
@@ -19,8 +22,10 @@ from pilot.translate.cluster.build import ClusterDestination
 from pilot.translate.cluster.defaults import without_scope
 from pilot.translate.cluster.keys import ClusterKey, RuledClusterKey, find_destination, find_eds_destination, placeless_keys
 from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment
-from pilot.translate.endpoint.inputs import endpoint_policy, is_everywhere_alike, presentation, takes_mtls, vantage
+from pilot.translate.endpoint.inputs import begins_tunnels, endpoint_policy, is_everywhere_alike, presentation, takes_mtls, vantage
+from pilot.translate.endpoint.policy import EndpointPolicy
 from pilot.translate.endpoint.vantage import VantageKey, anywhere
+from pilot.translate.endpoint.waypoint_entry import WaypointEntry, entry_by_waypoint
 from pilot.translate.resource import Resource
 
 
@@ -29,14 +34,28 @@ def _load_assignment(db: Mesh, ruled: RuledClusterKey, proxy_type: NodeType, see
     to = find_eds_destination(db, ruled, proxy_type)
     if to is None or (sni and to.service.mesh_external):
         return None
-    built = _build(db, ruled.cluster, to, seen_from, sni, network_gateways(db), inline=False)
+    entry = entry_by_waypoint(db, ruled.cluster, to.service) if proxy_type is NodeType.ROUTER and seen_from.hbone and not sni else None
+    if entry is not None:
+        built = _build_entry(db, ruled.cluster, to, seen_from, entry)
+    else:
+        built = _build(db, ruled.cluster, to, seen_from, sni, network_gateways(db), inline=False)
     return Resource.of(ENDPOINT, built, built.cluster_name)
+
+
+def _build_entry(
+    db: Mesh, key: ClusterKey, to: ClusterDestination, seen_from: VantageKey, entry: WaypointEntry
+) -> endpoint_pb2.ClusterLoadAssignment:
+    """Returns the waypoints of a service in the place of its endpoints; none of the rules for these counts."""
+    policy = EndpointPolicy(cluster_local=is_cluster_local(db, to.service.hostname))
+    host = joined(key.ref.hostname, key.port)
+    rules = Rules(policy, seen_from, network_gateways(db), presentation(db, to.service), entered=entry.address, host=host)
+    return build_cluster_load_assignment(key.name, entry.endpoints, rules, lambda e: takes_mtls(db, e, policy))
 
 
 def _resolve(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
     """Returns what a client gets for a key: from where it sees the endpoints decides."""
     if is_everywhere_alike(db, outbound):
-        seen_from = anywhere(outbound.reach.cluster_id)
+        seen_from = anywhere(outbound.reach.cluster_id, begins_tunnels(db, outbound))
     else:
         to = find_eds_destination(db, ruled, outbound.type)
         if to is None:
@@ -98,6 +117,6 @@ def _build(
     db: Mesh, key: ClusterKey, to: ClusterDestination, seen_from: VantageKey, sni: bool, gateways: NetworkGateways, inline: bool
 ) -> endpoint_pb2.ClusterLoadAssignment:
     name = names.dns_srv(key.port, key.subset, key.ref.hostname) if sni else key.name
-    policy = endpoint_policy(db, to, inline)
-    rules = Rules(policy, seen_from, gateways, presentation(db, to.service), sni, inline)
+    policy, show = endpoint_policy(db, to, inline), presentation(db, to.service)
+    rules = Rules(policy, seen_from, gateways, show, sni, inline, prefers_hbone(db.settings.ambient), host=joined(key.ref.hostname, key.port))
     return build_cluster_load_assignment(name, endpoints(db, key.ref, key.port), rules, lambda e: takes_mtls(db, e, policy))

@@ -6,20 +6,28 @@ from collections.abc import Callable, Iterable
 import msgspec
 from envoy.config.endpoint.v3 import endpoint_pb2
 
-from pilot.lib.addresses import is_ip
+from pilot.lib.addresses import is_ip, joined
+from pilot.lib.labels import GATEWAY_MANAGED, MESH_CONTROLLER
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.views.networks import NetworkGateways
 from pilot.translate.endpoint.group import LocalityGroup, build_assignment, group_by_locality
-from pilot.translate.endpoint.lb_endpoint import Member, Presentation, drains
+from pilot.translate.endpoint.lb_endpoint import Member, Presentation, Tunnel, drains
 from pilot.translate.endpoint.policy import EndpointPolicy
 from pilot.translate.endpoint.split_horizon import only_mtls, through_gateways
 from pilot.translate.endpoint.spread import spread
 from pilot.translate.endpoint.vantage import VantageKey
 
+_WAYPOINT = (GATEWAY_MANAGED, MESH_CONTROLLER)
+
 
 class Rules(msgspec.Struct, frozen=True):
     """Says what one cluster's endpoints are built by. `sni`: it is reached by SNI, so only mesh mTLS counts. `inline`: Envoy resolves
-    names; with EDS it takes only addresses."""
+    names; with EDS it takes only addresses.
+
+    `hbone_first`: tunnels come before mesh mTLS where an endpoint takes both; `vip`: the cluster is one of a service behind a waypoint, which
+    speaks no mesh mTLS. `entered`: the endpoints are waypoints, which are sent connections for this address of the service in their cluster;
+    `host`: the service and its port, as a gateway of another network is asked for it.
+    """
 
     policy: EndpointPolicy
     vantage: VantageKey
@@ -27,6 +35,10 @@ class Rules(msgspec.Struct, frozen=True):
     show: Presentation
     sni: bool = False
     inline: bool = False
+    hbone_first: bool = False
+    vip: bool = False
+    entered: Callable[[Endpoint], str] | None = None
+    host: str = ""
 
 
 def build_cluster_load_assignment(
@@ -38,13 +50,25 @@ def build_cluster_load_assignment(
 
 def build_groups(endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]) -> list[LocalityGroup]:
     """Returns the endpoints that a client gets, by locality and priority."""
-    groups = group_by_locality([Member(e, takes_mtls(e), e.weight or 1) for e in endpoints if is_sent(e, rules)])
-    if rules.gateways.gateways:
-        groups = through_gateways(groups, rules.gateways, rules.vantage)
+    groups = group_by_locality([Member(e, takes_mtls(e), e.weight or 1, find_tunnel(e, rules)) for e in endpoints if is_sent(e, rules)])
+    if rules.gateways.gateways or rules.vantage.ways != "sni":
+        groups = through_gateways(groups, rules.gateways, rules.vantage, Tunnel("", chosen=not rules.vip, within=rules.host))
     if rules.sni:
         groups = only_mtls(groups)
     balance = rules.policy.balance
     return spread(groups, balance, rules.vantage) if balance is not None else groups
+
+
+def find_tunnel(e: Endpoint, rules: Rules) -> Tunnel | None:
+    """Returns the tunnel to an endpoint, None where there is none."""
+    if not rules.vantage.hbone:
+        return None
+    own = joined(e.addresses[0], e.port)
+    if rules.entered is not None:
+        return Tunnel(rules.entered(e), waypoint=own)
+    if not (e.hbone or _WAYPOINT in e.labels) or (e.tls_mode == "istio" and not rules.hbone_first and not rules.vip):
+        return None
+    return Tunnel(own, chosen=not rules.vip)
 
 
 def is_sent(e: Endpoint, rules: Rules) -> bool:

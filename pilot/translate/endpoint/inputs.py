@@ -3,9 +3,11 @@ from __future__ import annotations
 
 from pilot.derive import hub
 from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION
+from pilot.model.ambient import crosses_networks, sends_hbone, serves_waypoints
 from pilot.model.endpoint import Endpoint
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
+from pilot.model.proxy import NodeType
 from pilot.model.service import Service
 from pilot.model.views.cluster_local import is_cluster_local
 from pilot.model.views.mesh import mesh_config
@@ -15,7 +17,7 @@ from pilot.model.views.placement import placement
 from pilot.translate.cluster.build import ClusterDestination
 from pilot.translate.endpoint.lb_endpoint import Presentation
 from pilot.translate.endpoint.policy import EndpointPolicy, MeshBalance, Sending, build_endpoint_policy
-from pilot.translate.endpoint.vantage import VantageKey, build_vantage
+from pilot.translate.endpoint.vantage import VantageKey, Ways, build_vantage
 
 
 @hub
@@ -32,15 +34,30 @@ def endpoint_policy(db: Mesh, to: ClusterDestination, inline: bool) -> EndpointP
     return build_endpoint_policy(to, mesh_balance(db), inline, sending, is_cluster_local(db, to.service.hostname))
 
 
+def begins_tunnels(db: Mesh, outbound: OutboundFacet) -> bool:
+    """Returns whether a client begins tunnels to endpoints that take them. No node of its own."""
+    ambient = db.settings.ambient
+    allowed = serves_waypoints(ambient) if outbound.type is NodeType.WAYPOINT else sends_hbone(ambient)
+    return allowed and outbound.features.internal_listeners and not outbound.no_hbone
+
+
+def _ways(db: Mesh, outbound: OutboundFacet) -> Ways:
+    if not crosses_networks(db.settings.ambient) or outbound.type is NodeType.SIDECAR:
+        return "sni"
+    return "hbone" if outbound.crosses else "none"
+
+
 def is_everywhere_alike(db: Mesh, outbound: OutboundFacet) -> bool:
     """Returns whether no cluster's endpoints depend on where the client runs, except on its cluster. No node of its own."""
     matters = placement(db)
-    return not (matters.locality or matters.node or matters.network or outbound.reach.networks)
+    return not (matters.locality or matters.node or matters.network or outbound.reach.networks or _ways(db, outbound) != "sni")
 
 
 def vantage(db: Mesh, policy: EndpointPolicy, outbound: OutboundFacet) -> VantageKey:
     """Returns from where a client sees the endpoints of a policy. No node of its own."""
-    return build_vantage(policy, outbound, bool(all_network_gateways(db).gateways))
+    ways = _ways(db, outbound)
+    several = bool(all_network_gateways(db).gateways) or ways != "sni"
+    return build_vantage(policy, outbound, several, begins_tunnels(db, outbound), ways)
 
 
 def presentation(db: Mesh, found: Service) -> Presentation:

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
-from envoy.config.core.v3 import address_pb2, health_check_pb2
+from envoy.config.core.v3 import address_pb2, base_pb2, health_check_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2
 
 from pilot.lib.labels import LATEST, canonical_service
 from pilot.model.endpoint import Endpoint, Health
+from pilot.translate import names
+from pilot.translate.transport_socket.hbone import ORIGINAL_DST
 
 TRANSPORT_SOCKET_MATCH = "envoy.transport_socket_match"
 TLS_MODE = "tlsMode"
@@ -23,16 +25,30 @@ _STATUS = {
 }
 
 
+class Tunnel(NamedTuple):
+    """Describes the tunnel by which an endpoint is reached. `destination`: where it leads, "host:port"; `waypoint`: the address that it ends at,
+    "" where that is the destination. `chosen`: the cluster has other transport sockets too, so that the endpoint says which one. `within`: the
+    destination of a tunnel inside of it, "host:port", where it only leads to a gateway of another network."""
+
+    destination: str
+    waypoint: str = ""
+    chosen: bool = True
+    within: str = ""
+
+
 class Member(NamedTuple):
-    """Holds an endpoint as a client sees it. `mtls`: mesh mTLS is used where its workload takes it."""
+    """Holds an endpoint as a client sees it. `mtls`: mesh mTLS is used where its workload takes it. `tunnel`: it is reached by one."""
 
     endpoint: Endpoint
     mtls: bool
     weight: int = 1
+    tunnel: Tunnel | None = None
 
     @property
     def transport(self) -> str:
         """Returns what its transport socket is chosen by: what its workload takes, "" for plain text."""
+        if self.tunnel is not None and self.tunnel.chosen:
+            return ""
         return self.endpoint.tls_mode if self.mtls and self.endpoint.tls_mode != "disabled" else ""
 
 
@@ -50,9 +66,12 @@ class Presentation(msgspec.Struct, frozen=True):
 
 def fill_lb_endpoint(message: endpoint_components_pb2.LbEndpoint, member: Member, show: Presentation) -> None:
     """Fills an empty message with an endpoint."""
-    e = member.endpoint
-    fill_address(message.endpoint.address, e.addresses[0], e.port)
-    if show.dual_stack:
+    e, tunnel = member.endpoint, member.tunnel
+    if tunnel is not None:
+        _fill_internal(message.endpoint.address, tunnel)
+    else:
+        fill_address(message.endpoint.address, e.addresses[0], e.port)
+    if show.dual_stack and tunnel is None:
         for other in e.addresses[1:]:
             fill_address(message.endpoint.additional_addresses.add().address, other, e.port)
     if health := health_check_pb2.DRAINING if drains(e, show.draining_label) else _STATUS[e.health]:
@@ -62,8 +81,30 @@ def fill_lb_endpoint(message: endpoint_components_pb2.LbEndpoint, member: Member
     metadata.SetInParent()
     if transport := member.transport:
         metadata.filter_metadata[TRANSPORT_SOCKET_MATCH].fields[TLS_MODE].string_value = transport
+    if tunnel is not None:
+        _tell_tunnel(metadata, tunnel)
     if show.telemetry:
         metadata.filter_metadata[ISTIO].fields["workload"].string_value = workload_text(e, show)
+
+
+def _fill_internal(message: address_pb2.Address, tunnel: Tunnel) -> None:
+    """Fills an empty message with the listener where the tunnel begins; what tells endpoints apart is where they lead."""
+    internal = message.envoy_internal_address
+    internal.server_listener_name = names.INNER_CONNECT_ORIGINATE if tunnel.within else names.CONNECT_ORIGINATE
+    internal.endpoint_id = tunnel.waypoint or tunnel.destination
+
+
+def _tell_tunnel(metadata: base_pb2.Metadata, tunnel: Tunnel) -> None:
+    """Adds what the listener where the tunnel begins must know."""
+    fields = metadata.filter_metadata[ORIGINAL_DST].fields
+    fields["local"].string_value = tunnel.destination
+    if tunnel.waypoint:
+        fields["waypoint"].string_value = tunnel.waypoint
+    if tunnel.within:
+        inner = metadata.filter_metadata[ISTIO].fields["double_hbone"].struct_value
+        inner.fields["hbone_target_address"].string_value = tunnel.within
+    if tunnel.chosen:
+        metadata.filter_metadata[TRANSPORT_SOCKET_MATCH].fields["tunnel"].string_value = "http"
 
 
 def fill_address(message: address_pb2.Address, address: str, port: int) -> None:

@@ -4,38 +4,48 @@ https://istio.io/latest/docs/ops/deployment/deployment-models/#multiple-networks
 """
 from __future__ import annotations
 
-from pilot.lib.addresses import is_ipv4, is_ipv6
+from pilot.lib.addresses import is_ipv4, is_ipv6, joined
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.views.networks import NetworkGateway, NetworkGateways
 from pilot.translate.endpoint.group import MAX_WEIGHT, LocalityGroup
-from pilot.translate.endpoint.lb_endpoint import Member
+from pilot.translate.endpoint.lb_endpoint import Member, Tunnel
 from pilot.translate.endpoint.vantage import VantageKey
 
+_NO_TUNNEL = Tunnel("")
 
-def through_gateways(groups: list[LocalityGroup], gateways: NetworkGateways, vantage: VantageKey) -> list[LocalityGroup]:
+
+def through_gateways(
+    groups: list[LocalityGroup], gateways: NetworkGateways, vantage: VantageKey, tunnel: Tunnel = _NO_TUNNEL
+) -> list[LocalityGroup]:
     """Returns the groups as a client reaches them. Weights are multiplied, so that an endpoint's divides evenly among its gateways.
 
-    Only mesh mTLS passes a gateway, for it routes by SNI: other endpoints behind one are left out.
+    Only mesh mTLS passes a gateway that routes by SNI: other endpoints behind one are left out. A gateway that takes HBONE passes on what comes
+    to it in a `tunnel` with another one inside.
     """
-    return [_reach(group, gateways, vantage) for group in groups]
+    return [_reach(group, gateways, vantage, tunnel) for group in groups]
 
 
-def _reach(group: LocalityGroup, gateways: NetworkGateways, vantage: VantageKey) -> LocalityGroup:
+def _reach(group: LocalityGroup, gateways: NetworkGateways, vantage: VantageKey, tunnel: Tunnel) -> LocalityGroup:
+    by_sni = vantage.ways == "sni"
     out = LocalityGroup(group.locality, [], group.priority)
     loads: dict[NetworkGateway, int] = {}
     for member in group.members:
         e = member.endpoint
         weight = min(member.weight * gateways.scale, MAX_WEIGHT)
-        into = [g for g in gateways.into(e.network, e.cluster_id) if g.port]
+        into = [g for g in gateways.into(e.network, e.cluster_id) if (g.port if by_sni else g.hbone_port)]
+        if not by_sni and not vantage.in_network(e.network) and (vantage.ways == "none" or not into):
+            continue
         if not into or (vantage.network and vantage.in_network(e.network)) or not e.network:
             if e.addresses[0]:
                 out.members.append(member._replace(weight=weight))
             continue
         reachable = [g for g in into if _reaches(vantage, g.address)]
-        if reachable and is_mtls(member):
+        if reachable and (not by_sni or is_mtls(member)):
             for g in reachable:
                 loads[g] = loads.get(g, 0) + weight // len(reachable)
-    out.members += [Member(_gateway_endpoint(g), True, loads[g] or 1) for g in sorted(loads, key=lambda g: (g.address, g.port))]
+    for g in sorted(loads, key=lambda g: (g.address, g.port)):
+        led = None if by_sni else tunnel._replace(destination=joined(g.address, g.hbone_port))
+        out.members.append(Member(_gateway_endpoint(g), by_sni, loads[g] or 1, led))
     out.weigh()
     return out
 

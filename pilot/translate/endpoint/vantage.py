@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
@@ -11,10 +12,13 @@ from pilot.model.facets import OutboundFacet
 from pilot.model.proxy import NodeType
 from pilot.translate.endpoint.policy import EndpointPolicy
 
+Ways = Literal["sni", "hbone", "none"]
+"""By SNI through mesh mTLS, by a tunnel in a tunnel, or not at all."""
+
 
 class VantageKey(msgspec.Struct, frozen=True, cache_hash=True):
     """Holds what endpoints depend on of a client's place; fields are empty where they do not matter. `nearness`: the client's values of
-    the labels that decide who is near."""
+    the labels that decide who is near. `hbone`: it may begin tunnels to them; `ways`: how it passes the gateways of other networks."""
 
     locality: Locality = Locality()
     nearness: tuple[str, ...] = ()
@@ -25,6 +29,8 @@ class VantageKey(msgspec.Struct, frozen=True, cache_hash=True):
     ipv4: bool = True
     ipv6: bool = True
     sidecar: bool = True
+    hbone: bool = False
+    ways: Ways = "sni"
 
     def sees(self, network: str) -> bool:
         """Returns whether the client asked to see a network; one without a name is always seen."""
@@ -36,16 +42,16 @@ class VantageKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 @lru_cache(maxsize=256)
-def anywhere(cluster_id: str) -> VantageKey:
-    """Returns the vantage of every client of a Kubernetes cluster."""
-    return VantageKey(cluster_id=cluster_id)
+def anywhere(cluster_id: str, hbone: bool = False) -> VantageKey:
+    """Returns the vantage of every client of a Kubernetes cluster that sends HBONE, or of every one that does not."""
+    return VantageKey(cluster_id=cluster_id, hbone=hbone)
 
 
-def build_vantage(policy: EndpointPolicy, outbound: OutboundFacet, multi_network: bool) -> VantageKey:
+def build_vantage(policy: EndpointPolicy, outbound: OutboundFacet, multi_network: bool, hbone: bool = False, ways: Ways = "sni") -> VantageKey:
     """Returns the vantage of a client, for an outbound cluster of this policy."""
     reach, balance = outbound.reach, policy.balance
     if balance is None and not multi_network and not reach.networks and not policy.node_local:
-        return anywhere(reach.cluster_id)
+        return anywhere(reach.cluster_id, hbone)
     return VantageKey(
         locality=reach.locality if balance is not None and balance.needs_locality else Locality(),
         nearness=_nearness(balance.failover_priority, outbound) if balance is not None else (),
@@ -56,6 +62,8 @@ def build_vantage(policy: EndpointPolicy, outbound: OutboundFacet, multi_network
         ipv4=reach.ipv4 if multi_network else True,
         ipv6=reach.ipv6 if multi_network else True,
         sidecar=outbound.type is NodeType.SIDECAR if multi_network else True,
+        hbone=hbone,
+        ways=ways,
     )
 
 

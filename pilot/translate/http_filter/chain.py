@@ -14,7 +14,7 @@ from pilot.translate.http_filter.cors import CORS
 from pilot.translate.http_filter.fault import FAULT
 from pilot.translate.http_filter.grpc_stats import GRPC_STATS
 from pilot.translate.http_filter.grpc_web import GRPC_WEB
-from pilot.translate.http_filter.peer_metadata import build_inbound_peer_metadata, build_outbound_peer_metadata
+from pilot.translate.http_filter.peer_metadata import UPSTREAM_OF_WAYPOINT, build_inbound_peer_metadata, build_outbound_peer_metadata
 from pilot.translate.http_filter.router import build_router
 from pilot.translate.http_filter.stateful_session import STATEFUL_SESSION
 
@@ -23,10 +23,10 @@ class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Says what a chain of filters depends on.
 
     `metadata_exchange`, `alpn`, `sessions`: what the settings allow; `labels`: more labels to exchange; `mesh_only`: metadata
-    headers only within the mesh.
+    headers only within the mesh. `exchanges`: the peers may exchange metadata, which they do not through a tunnel.
     """
 
-    side: Literal["inbound", "outbound", "gateway"]
+    side: Literal["inbound", "outbound", "gateway", "waypoint"]
     features: FeaturesFacet = FeaturesFacet()
     metadata_exchange: bool = True
     labels: tuple[str, ...] = ()
@@ -36,18 +36,21 @@ class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     grpc_web: bool = False
     start_child_span: bool = False
     suppress_envoy_headers: bool = False
+    exchanges: bool = True
 
 
 def build_http_filters(options: FilterOptions, added: Iterable[tuple[Phase, hcm_pb2.HttpFilter]] = ()) -> list[hcm_pb2.HttpFilter]:
     """Returns the filters of a connection manager; `added`: those of policies, and those that resolve hosts."""
-    return in_order((*_own_filters(options), *added))
+    return in_order((*_own_filters(options), *added), at_waypoint=options.side == "waypoint")
 
 
 def _own_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
     """Yields what every manager has, as far as its proxy has it. Metadata of the peer comes first, so that a request which a policy
     turns away is counted with it."""
-    outgoing = options.side != "inbound"
-    if options.metadata_exchange and options.features.peer_metadata:
+    outgoing, waypoint = options.side in ("outbound", "gateway"), options.side == "waypoint"
+    if waypoint and options.features.peer_metadata:
+        yield Phase.UPSTREAM_METADATA, UPSTREAM_OF_WAYPOINT
+    elif not waypoint and options.exchanges and options.metadata_exchange and options.features.peer_metadata:
         metadata = build_outbound_peer_metadata(options.labels, options.mesh_only) if outgoing else build_inbound_peer_metadata(options.labels)
         yield Phase.PEER_METADATA, metadata
     if options.grpc_web:

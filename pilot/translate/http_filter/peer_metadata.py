@@ -13,6 +13,17 @@ CONFIG = "io.istio.http.peer_metadata.Config"
 _DISCOVERY: list[dict[str, Any]] = [{"istio_headers": {}}, {"workload_discovery": {}}]
 
 
+DOWNSTREAM_OF_WAYPOINT = hcm_pb2.HttpFilter(
+    name="waypoint_downstream_peer_metadata",
+    typed_config=pack_struct(CONFIG, {"downstream_discovery": [{"workload_discovery": {}}], "shared_with_upstream": True}),
+)
+"""Finds who has opened a tunnel, for what comes out of it."""
+UPSTREAM_OF_WAYPOINT = hcm_pb2.HttpFilter(
+    name="waypoint_upstream_peer_metadata", typed_config=pack_struct(CONFIG, {"upstream_discovery": [{"workload_discovery": {}}]})
+)
+"""Finds whom a waypoint sends a request to."""
+
+
 def _build(fields: dict[str, Any], labels: tuple[str, ...]) -> hcm_pb2.HttpFilter:
     if labels:
         fields["additional_labels"] = sorted(set(labels))

@@ -37,12 +37,12 @@ _LOCAL: tuple[Action, ...] = ("AUDIT", "DENY", "ALLOW")
 
 
 @derived
-def built_policy(db: Mesh, key: ObjectKey, tcp: bool) -> BuiltPolicy | None:
-    """Returns a policy in Envoy's words, for connections (`tcp`) or requests; None for one that is gone."""
+def built_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -> BuiltPolicy | None:
+    """Returns a policy in Envoy's words, for connections (`tcp`) or requests, which may come out of tunnels; None for one that is gone."""
     row = authorization_policies.get(db, key)
     if row is None:
         return None
-    spec, place = row.spec, Place(row.namespace, own_trust_domains(db), tcp)
+    spec, place = row.spec, Place(row.namespace, own_trust_domains(db), tcp, tunnelled)
     provider = spec.provider.name if spec.action == "CUSTOM" and spec.provider is not None else ""
     built = [NEVER] if not spec.rules else [build_rule(rule, place, allows=spec.action == "ALLOW") for rule in spec.rules]
     rules = ((rule_name(row.namespace, row.name, index, provider), rule) for index, rule in enumerate(built) if rule is not None)
@@ -50,24 +50,30 @@ def built_policy(db: Mesh, key: ObjectKey, tcp: bool) -> BuiltPolicy | None:
 
 
 @derived
-def http_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> PhasedHttpFilters:
+def http_authorization(db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: bool = False) -> PhasedHttpFilters:
     """Returns the filters of requests, each with its phase, by the keys of the policies that apply."""
-    built = built_policies(db, policies, tcp=False)
+    built = built_policies(db, policies, False, tunnelled)
     custom = [(Phase.EXTERNAL_AUTHZ, f) for f in _custom_filters(db, built, _REQUESTS)]
     return *custom, *((Phase.AUTHZ, f) for f in _local_filters(built, build_http_rbac))
 
 
 @derived
-def network_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> PhasedNetworkFilters:
+def network_authorization(db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: bool = False) -> PhasedNetworkFilters:
     """Returns the filters of connections, each with its phase, by the keys of the policies that apply."""
-    built = built_policies(db, policies, tcp=True)
+    built = built_policies(db, policies, True, tunnelled)
     custom = [(Phase.EXTERNAL_AUTHZ, f) for f in _custom_filters(db, built, _CONNECTIONS)]
     return *custom, *((Phase.AUTHZ, f) for f in _local_filters(built, build_network_rbac))
 
 
-def built_policies(db: Mesh, policies: tuple[ObjectKey, ...], tcp: bool = False) -> list[BuiltPolicy]:
+@derived
+def tunnel_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[hcm_pb2.HttpFilter, ...]:
+    """Returns the filters of tunnels as they are opened: what the policies say of connections, as filters of requests, which can answer."""
+    return tuple(_local_filters(built_policies(db, policies, tcp=True), build_http_rbac))
+
+
+def built_policies(db: Mesh, policies: tuple[ObjectKey, ...], tcp: bool = False, tunnelled: bool = False) -> list[BuiltPolicy]:
     """Returns the policies of some keys in Envoy's words, for connections (`tcp`) or requests. No node of its own."""
-    return [built for key in policies if (built := built_policy(db, key, tcp)) is not None]
+    return [built for key in policies if (built := built_policy(db, key, tcp, tunnelled)) is not None]
 
 
 def _local_filters(policies: list[BuiltPolicy], build: Callable[[ActionRules], F]) -> Iterator[F]:

@@ -38,7 +38,7 @@ def _named_ports(db: Mesh, listening: ListeningFacet) -> frozenset[int]:
 
 def _extensions(db: Mesh, listening: ListeningFacet) -> tuple[ListedExtension, ...]:
     keys = listening.policies.of(TRAFFIC_EXTENSION)
-    return extensions_of_side(db, keys, listening.side == "inbound") if keys else ()
+    return extensions_of_side(db, keys, listening.side in ("inbound", "waypoint")) if keys else ()
 
 
 def http_extensions(db: Mesh, listening: ListeningFacet, port: int) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:

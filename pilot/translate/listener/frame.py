@@ -13,6 +13,7 @@ from pilot.translate.listener.address import build_additional, build_address
 
 _Balance = listener_pb2.Listener.ConnectionBalanceConfig
 _EXACT = _Balance(exact_balance=_Balance.ExactBalance())
+_DIRECTIONS = {True: base_pb2.INBOUND, False: base_pb2.OUTBOUND, None: base_pb2.UNSPECIFIED}
 _QUIC = udp_listener_config_pb2.UdpListenerConfig(
     quic_options=quic_config_pb2.QuicProtocolOptions(), downstream_socket_config=udp_socket_config_pb2.UdpSocketConfig()
 )
@@ -25,12 +26,13 @@ class Frame(NamedTuple):
     `inspection_timeout`: how long `filters` may look at a connection before it goes on without them (0 for ever); None for Envoy's own
     15 s, after which the connection is closed. `takes_port`: it is bound to its port, and not only handed captured connections.
     `hands_over`: it passes connections to the listener of their original destination. `access_logs`: of connections without a chain.
+    `internal`: only the proxy itself connects to it, so that it has no address. `inbound` None: it is of neither side.
     """
 
     name: str
     binds: tuple[str, ...]
     port: int
-    inbound: bool = False
+    inbound: bool | None = False
     takes_port: bool = True
     accepts: int = 1
     exact_balance: bool = False
@@ -41,20 +43,22 @@ class Frame(NamedTuple):
     hands_over: bool = False
     buffer_bytes: int | None = None
     quic: bool = False
+    internal: bool = False
 
 
 def build_frame(frame: Frame) -> listener_pb2.Listener:
     """Returns the listener."""
     listener = listener_pb2.Listener(
         name=frame.name,
-        address=build_address(frame.binds[0], frame.port),
+        address=build_address(frame.binds[0], frame.port) if not frame.internal else None,
         additional_addresses=build_additional(frame.binds[1:], frame.port),
-        traffic_direction=base_pb2.INBOUND if frame.inbound else base_pb2.OUTBOUND,
+        traffic_direction=_DIRECTIONS[frame.inbound],
         listener_filters=frame.filters,
         access_log=frame.access_logs,
     )
     if frame.inspection_timeout is not None:
         listener.continue_on_listener_filters_timeout = True
+    if frame.inspection_timeout is not None and not frame.internal:
         listener.listener_filters_timeout.CopyFrom(build_duration(frame.inspection_timeout))
     if frame.transparent:
         listener.transparent.value = True
@@ -68,6 +72,9 @@ def build_frame(frame: Frame) -> listener_pb2.Listener:
 
 def _set_socket(listener: listener_pb2.Listener, frame: Frame) -> None:
     """Sets how connections are taken. UDP has no connections to balance."""
+    if frame.internal:
+        listener.internal_listener.SetInParent()
+        return
     if not frame.takes_port:
         listener.bind_to_port.value = False
     elif frame.accepts:

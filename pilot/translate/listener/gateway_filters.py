@@ -12,12 +12,13 @@ from pilot.model.service import Port, ServiceRef
 from pilot.model.views.destination_rules import destination_rule
 from pilot.model.views.router import GatewayListenersFacet, TopologyFacet
 from pilot.model.views.services import service
+from pilot.model.views.sight import service_in_sight
 from pilot.translate.cluster.stat_name import build_stat_name
 from pilot.translate.listener.defaults import listener_defaults
 from pilot.translate.listener.http import ManagerKey, http_template_of, tracing_part
 from pilot.translate.network_filter.tcp_proxy import TcpRoute, tcp_settings
 from pilot.translate.route.destination import destination_cluster
-from pilot.translate.route.gateway_sources import destination_of, service_in_sight
+from pilot.translate.route.gateway_sources import destination_of
 
 Manager = hcm_pb2.HttpConnectionManager
 

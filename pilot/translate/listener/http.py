@@ -31,7 +31,7 @@ class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Names managers that are alike but for their routes, statistics and tracing.
 
     `forward_proxy`: its clients name whole URLs; `dynamic_host`: the wildcard host whose requests it resolves; `allow_any`: it
-    resolves any unknown host.
+    resolves any unknown host; `in_tunnel`: its clients come through a tunnel, so that no metadata is exchanged with them.
     """
 
     grpc_web: bool = False
@@ -40,6 +40,7 @@ class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     forward_proxy: bool = False
     dynamic_host: str = ""
     allow_any: bool = False
+    in_tunnel: bool = False
 
 
 @derived
@@ -70,6 +71,7 @@ def _options(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> HttpOptio
         http3=kind.http3,
         absolute_urls=kind.forward_proxy,
         idle_timeout=listening.idle_timeout,
+        forwards_identity=listening.tells_client,
         use_remote_address=use_remote_address,
         continue_100=settings.continue_100,
         internal_networks=internal_networks(db) if settings.hcm_internal_networks or use_remote_address else (),
@@ -88,6 +90,7 @@ def _filter_options(settings: MeshSettings, kind: ManagerKey, listening: Listeni
         alpn=settings.listeners.alpn_filter,
         sessions=settings.listeners.persistent_sessions,
         grpc_web=kind.grpc_web,
+        exchanges=not kind.in_tunnel,
         suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled),
     )
 

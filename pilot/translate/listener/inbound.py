@@ -51,7 +51,7 @@ class ServerIdentityKey(msgspec.Struct, frozen=True, cache_hash=True):
 def inbound_chains(db: Mesh, spec: InboundChainsKey, guard: ServerIdentityKey, listening: ListeningFacet) -> tuple[InboundChain, ...]:
     """Returns the chains of one port, shared by all workloads that serve it alike."""
     routes = build_inbound_routes(spec.cluster, spec.host, spec.port.number, spec.protocol, mesh_config(db).default_inbound_http_retry_policy)
-    kind = ManagerKey(grpc_web=spec.protocol is Protocol.GRPC_WEB, http2=spec.protocol.is_http2)
+    kind = ManagerKey(grpc_web=spec.protocol is Protocol.GRPC_WEB, http2=spec.protocol.is_http2, in_tunnel=not spec.exchanges)
     own = server_socket(db, spec.tls, guard) if spec.tls is not None and spec.mode == "DISABLE" else None
     materials = Materials(
         manager=http_template(db, kind, listening, spec.number),
@@ -129,7 +129,7 @@ def build_inbound_listener(
         inbound=True,
         accepts=options.accepts,
         exact_balance=options.exact_balance,
-        filters=(*((ORIGINAL_DST,) if captures else ()), *((ORIGINAL_SRC,) if tproxy else ()), *build_inspectors(_inspections(chains))),
+        filters=(*((ORIGINAL_DST,) if captures else ()), *((ORIGINAL_SRC,) if tproxy else ()), *build_inspectors(inspections(chains))),
         inspection_timeout=options.detection_timeout,
         access_logs=build_listener_access_logs(options.network.access_logs),
         transparent=tproxy,
@@ -137,7 +137,7 @@ def build_inbound_listener(
     return ListenerParts(name, build_frame(frame).SerializeToString(deterministic=True), tuple(c.parts for c in chains))
 
 
-def _inspections(chains: Sequence[InboundChain]) -> dict[int, Inspection]:
+def inspections(chains: Sequence[InboundChain]) -> dict[int, Inspection]:
     """Returns what the chains of each port need to know together."""
     found: dict[int, Inspection] = {}
     for chain in chains:

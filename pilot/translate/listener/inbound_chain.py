@@ -73,7 +73,8 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
     """Says what the chains of one port are made by.
 
     `number`: that the workload listens on, 0 for all that nothing names; `port`: of the service, `host` its name; `cluster`: where it
-    leads; `bind`: as names have it; `tls`: what a Sidecar ends here; `source`: that Sidecar; `stat_prefix`: of TCP.
+    leads; `bind`: as names have it; `tls`: what a Sidecar ends here; `source`: that Sidecar; `stat_prefix`: of TCP. `within`: connections come out
+    of a tunnel, and must be to one of these addresses.
     """
 
     number: int
@@ -86,6 +87,12 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
     to_port: bool = False
     tls: ServerTLSSettings | None = None
     source: ObjectKey | None = None
+    within: tuple[str, ...] = ()
+
+    @property
+    def exchanges(self) -> bool:
+        """Returns whether the peers of HTTP may exchange metadata: not through a tunnel, as far as it is known that HTTP is spoken."""
+        return not self.within or self.passthrough
 
     @property
     def passthrough(self) -> bool:
@@ -141,11 +148,12 @@ def build_chains(
 
 def _build_chain(spec: InboundChainsKey, match: InboundMatch, materials: Materials, manager: bytes) -> InboundChain:
     socket = (materials.http_tls if match.http else materials.tcp_tls) if match.ends_tls else None
-    condition = ChainMatch(alpns=match.alpns, transport=match.transport, port=spec.number)
+    condition = ChainMatch(alpns=match.alpns, transport="" if spec.within else match.transport, port=spec.number, cidrs=spec.within)
     source = build_source("sidecar", spec.source) if spec.source is not None else None
-    filters = build_first_filters(materials.options.network, spec.number, inbound=True) if match.http else _tcp_filters(spec, materials.options)
+    network = materials.options.network
+    filters = build_first_filters(network, spec.number, inbound=spec.exchanges) if match.http else _tcp_filters(spec, materials.options)
     parts = build_chain(condition, filters, manager if match.http else b"", name=_name(spec, match.http), socket=socket, source=source)
-    return InboundChain(parts, spec.number, Inspection(match.transport == TLS, not DETECTED_HTTP.isdisjoint(match.alpns)))
+    return InboundChain(parts, spec.number, Inspection(match.transport == TLS and not spec.within, not DETECTED_HTTP.isdisjoint(match.alpns)))
 
 
 def _tcp_filters(spec: InboundChainsKey, options: ListenerOptions) -> list[listener_components_pb2.Filter]:

@@ -31,6 +31,11 @@ def passthrough_specs(db: Mesh, inbound: InboundFacet) -> Iterator[InboundChains
         yield _passthrough(number, mtls.at(number), pattern)
 
 
+def passthrough_spec(db: Mesh) -> InboundChainsKey:
+    """Returns what the chains of all ports that nothing names are made by, behind a tunnel. No node of its own."""
+    return _passthrough(0, "DISABLE", listener_defaults(db).inbound_stat_name)
+
+
 def _passthrough(number: int, mode: Mode, stat_pattern: str) -> InboundChainsKey:
     cluster = names.INBOUND_PASSTHROUGH_CLUSTER
     port = Port(names.VIRTUAL_INBOUND, 0, Protocol.UNSUPPORTED)

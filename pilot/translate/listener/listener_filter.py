@@ -51,6 +51,11 @@ def build_inspectors(by_port: Mapping[int, Inspection]) -> list[listener_compone
     return found
 
 
+def without_ports(inspector: listener_components_pb2.ListenerFilter, ports: list[int]) -> listener_components_pb2.ListenerFilter:
+    """Returns an inspector that leaves some ports alone."""
+    return _limited(inspector, _ports(ports)) if ports else inspector
+
+
 def _limited(
     inspector: listener_components_pb2.ListenerFilter, disabled: listener_components_pb2.ListenerFilterChainMatchPredicate
 ) -> listener_components_pb2.ListenerFilter:

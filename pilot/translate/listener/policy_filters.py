@@ -11,6 +11,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.views.jwt import token_rules
 from pilot.model.views.policies import AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION
 from pilot.translate.filter_phase import Phase
+from pilot.translate.http_filter.connect_authority import CLIENT_IDENTITY
 from pilot.translate.http_filter.jwt_authn import build_jwt_authn
 from pilot.translate.http_filter.stats import build_http_stats
 from pilot.translate.listener.authorization import http_authorization, network_authorization
@@ -30,12 +31,12 @@ def _jwt_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
 
 def _authorization_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
     """Yields the filters of AuthorizationPolicies."""
-    yield from http_authorization(db, listening.policies.of(AUTHORIZATION_POLICY))
+    yield from http_authorization(db, listening.policies.of(AUTHORIZATION_POLICY), listening.tunnelled)
 
 
 def _network_authorization_filters(db: Mesh, listening: ListeningFacet) -> NetworkFilters:
     """Yields the filters of AuthorizationPolicies, for connections whose requests nobody reads."""
-    yield from network_authorization(db, listening.policies.of(AUTHORIZATION_POLICY))
+    yield from network_authorization(db, listening.policies.of(AUTHORIZATION_POLICY), listening.tunnelled)
 
 
 def _statistics_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
@@ -44,7 +45,18 @@ def _statistics_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
         yield Phase.STATS, build_http_stats(config)
 
 
-_HTTP: tuple[Callable[[Mesh, ListeningFacet], HttpFilters], ...] = (_jwt_filters, _authorization_filters, _statistics_filters)
+def _identity_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
+    """Yields the filter that tells workloads behind a waypoint who the client is, for those who believe what they are told."""
+    if listening.tells_client:
+        yield Phase.PEER_METADATA, CLIENT_IDENTITY
+
+
+_HTTP: tuple[Callable[[Mesh, ListeningFacet], HttpFilters], ...] = (
+    _identity_filters,
+    _jwt_filters,
+    _authorization_filters,
+    _statistics_filters,
+)
 _NETWORK: tuple[Callable[[Mesh, ListeningFacet], NetworkFilters], ...] = (_network_authorization_filters,)
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import address_pb2, config_source_pb2, extension_pb2, protocol_pb2
+from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.http.header_formatters.preserve_case.v3 import preserve_case_pb2
 from google.protobuf import duration_pb2, wrappers_pb2
@@ -18,17 +19,21 @@ from google.protobuf import duration_pb2, wrappers_pb2
 from pilot.lib.duration import Duration
 from pilot.model.config.proxy_config import ConnectionSettings, ProxyHeaders, SetCurrentClientCertDetails
 from pilot.translate.durations import build_duration
+from pilot.translate.names import CONNECT_TERMINATE
 from pilot.translate.tracing.request_id import build_request_id
 from pilot.translate.typed import pack
 
 NAME = "envoy.filters.network.http_connection_manager"
 SERVER_NAME = "istio-envoy"
+CONNECT = "CONNECT"
+TUNNELS = 100  # of a connection at once
 
-Side = Literal["inbound", "outbound", "gateway"]
+Side = Literal["inbound", "outbound", "gateway", "waypoint"]
 Manager = hcm_pb2.HttpConnectionManager
 
 _YES, _NO = wrappers_pb2.BoolValue(value=True), wrappers_pb2.BoolValue(value=False)
 _ZERO = duration_pb2.Duration()
+_CONNECT = Manager.UpgradeConfig(upgrade_type=CONNECT)
 _WEBSOCKET = Manager.UpgradeConfig(upgrade_type="websocket")
 _PRESERVE_CASE = protocol_pb2.Http1ProtocolOptions.HeaderKeyFormat(
     stateful_formatter=extension_pb2.TypedExtensionConfig(
@@ -67,7 +72,8 @@ _FORWARDED = {
 
 class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Holds what a class of managers has in common. `normalization`: as in the mesh config; `internal_networks`: CIDRs whose requests
-    count as internal; `http2`: its port speaks HTTP/2 for sure; `absolute_urls`: it is a forward proxy."""
+    count as internal; `http2`: its port speaks HTTP/2 for sure; `absolute_urls`: it is a forward proxy; `forwards_identity`: a filter has set the
+    header that names the client."""
 
     side: Side
     headers: ProxyHeaders = ProxyHeaders()
@@ -81,6 +87,7 @@ class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     use_remote_address: bool = False
     continue_100: bool = True
     internal_networks: tuple[str, ...] = ()
+    forwards_identity: bool = False
 
 
 def build_http_connection_manager(
@@ -107,9 +114,34 @@ def build_http_connection_manager(
             setattr(manager, name, value)
     _set_protocols(manager, options)
     _set_headers(manager, options.side, headers)
+    if options.forwards_identity:
+        manager.forward_client_cert_details = Manager.ALWAYS_FORWARD_ONLY
     _set_connections(manager, options.connections)
     if options.internal_networks:
         manager.internal_address_config.cidr_ranges.extend(_cidr(text) for text in options.internal_networks)
+    return manager
+
+
+def build_terminating_manager(
+    headers: ProxyHeaders, filters: Iterable[hcm_pb2.HttpFilter], access_logs: Iterable[accesslog_pb2.AccessLog], routes: route_pb2.RouteConfiguration
+) -> hcm_pb2.HttpConnectionManager:
+    """Returns the manager that ends tunnels, which are requests of CONNECT. A client that is gone without a word is noticed, and none has too many
+    streams, for all of a connection are served by one thread."""
+    manager = Manager(
+        stat_prefix=CONNECT_TERMINATE,
+        use_remote_address=_NO,
+        upgrade_configs=[_CONNECT],
+        stream_idle_timeout=_ZERO,
+        http_filters=filters,
+        access_log=access_logs,
+        route_config=routes,
+    )
+    _set_headers(manager, "inbound", headers)
+    manager.set_current_client_cert_details.CopyFrom(build_cert_details(None))
+    http2 = manager.http2_protocol_options
+    http2.allow_connect = True
+    http2.max_concurrent_streams.value = TUNNELS
+    http2.connection_keepalive.interval.seconds, http2.connection_keepalive.timeout.seconds = 10, 20
     return manager
 
 

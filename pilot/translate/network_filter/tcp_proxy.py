@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from envoy.config.accesslog.v3 import accesslog_pb2
+from envoy.config.core.v3 import base_pb2
 from envoy.config.listener.v3 import listener_components_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.type.v3 import hash_policy_pb2
@@ -19,10 +20,11 @@ SOURCE_IP = hash_policy_pb2.HashPolicy(source_ip=hash_policy_pb2.HashPolicy.Sour
 
 
 class Tunnel(NamedTuple):
-    """Describes a way through a forward proxy, which is the cluster: to `target`, "host:port", by CONNECT or POST."""
+    """Describes a way through a forward proxy, which is the cluster: to `target`, "host:port", by CONNECT or POST, with headers that are set."""
 
     target: str
     post: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class TcpSettings(NamedTuple):
@@ -93,6 +95,9 @@ def build_tcp_proxy(route: TcpRoute, access_logs: Iterable[accesslog_pb2.AccessL
         if settings.tunnel is not None:
             proxy.tunneling_config.hostname = settings.tunnel.target
             proxy.tunneling_config.use_post = settings.tunnel.post
+            for key, value in settings.tunnel.headers:
+                header = proxy.tunneling_config.headers_to_add.add(append_action=base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD)
+                header.header.key, header.header.value = key, value
     return listener_components_pb2.Filter(name=NAME, typed_config=pack(proxy))
 
 

@@ -10,6 +10,7 @@ from pilot.translate.profile.gateway import gateway_plan
 from pilot.translate.profile.plan import Plan
 from pilot.translate.profile.proxyless import proxyless_plan
 from pilot.translate.profile.sidecar import sidecar_plan
+from pilot.translate.profile.waypoint import waypoint_plan
 from pilot.translate.profile.ztunnel import ztunnel_plan
 
 NOTHING = Plan({})
@@ -29,4 +30,6 @@ def plan(db: Mesh, node_id: str) -> Plan:
         return gateway_plan(db, node_id)
     if proxy.type is NodeType.ZTUNNEL and db.settings.ambient.enabled:
         return ztunnel_plan(db, node_id)
+    if proxy.type is NodeType.WAYPOINT:
+        return waypoint_plan(db, node_id)
     return NOTHING

@@ -15,6 +15,7 @@ from pilot.translate.cluster.passthrough import (
 )
 from pilot.translate.endpoint.inline_clusters import inline_clusters
 from pilot.translate.profile.plan import Group
+from pilot.translate.profile.tunnels import originating_cluster_groups, terminating_cluster_groups
 
 
 def sidecar_cluster_groups(db: Mesh, outbound: OutboundFacet, inbound: InboundFacet) -> tuple[Group, ...]:
@@ -26,6 +27,8 @@ def sidecar_cluster_groups(db: Mesh, outbound: OutboundFacet, inbound: InboundFa
         Group(sidecar_fixed_clusters, (traits,)),
         Group(inbound_fixed_clusters, (traits,)),
         Group(inbound_clusters, (inbound,)),
+        *originating_cluster_groups(db, outbound),
+        *terminating_cluster_groups(inbound),
     ]
     if outbound_traffic_policy(db, outbound.scope).dynamic_dns:
         groups.append(Group(dynamic_dns_clusters, (traits, outbound.dns_proxy)))

@@ -10,6 +10,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.views.classify import outbound_facet
 from pilot.model.views.gateway_servers import GatewaySelectionKey
 from pilot.model.views.gateways import gateway_selection_key, merged_gateway
+from pilot.model.views.proxies import find_proxy
 from pilot.model.views.router import gateway_listeners_facet, gateway_routes_facet
 from pilot.translate.cluster.defaults import without_place
 from pilot.translate.cluster.outbound import outbound_clusters
@@ -23,6 +24,7 @@ from pilot.translate.profile.own_endpoints import own_endpoints
 from pilot.translate.profile.patches import patched_plan
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.profile.secrets import secret_groups
+from pilot.translate.profile.tunnels import originating_cluster_groups, originating_listener_groups
 from pilot.translate.route.gateway import gateway_route_configurations
 
 
@@ -30,15 +32,18 @@ def gateway_plan(db: Mesh, node_id: str) -> Plan:
     """Returns the groups of one router. No node of its own."""
     outbound, selected = outbound_facet(db, node_id), gateway_selection_key(db, node_id)
     routed = routed_only(outbound, selected) if db.settings.gateways.filter_clusters else outbound
-    passes = _passes(db, selected)
+    passes, listens = _passes(db, selected), gateway_listeners_facet(db, node_id)
     return patched_plan(db, node_id, Plan({
-        CLUSTER: tuple(_clusters(routed, outbound, passes)),
+        CLUSTER: (*_clusters(routed, outbound, passes), *originating_cluster_groups(db, outbound)),
         ENDPOINT: (
             Group(endpoints_of, (routed,)),
             *((Group(sni_endpoints_of, (outbound,)),) if passes else ()),
             *own_endpoints(db, node_id),
         ),
-        LISTENER: (Group(gateway_listeners, (selected, gateway_listeners_facet(db, node_id))),),
+        LISTENER: (
+            Group(gateway_listeners, (selected, listens)),
+            *originating_listener_groups(db, outbound, listens.listening, find_proxy(db, node_id).text("NETWORK")),
+        ),
         ROUTE: (Group(gateway_route_configurations, (gateway_routes_facet(db, node_id),)),),
         **companion_groups(db),
     }, named={**secret_groups(db, node_id), **extension_groups(db, node_id)}))

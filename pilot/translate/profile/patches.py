@@ -9,14 +9,37 @@ from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.patches import patch_facet, proxy_patches
 from pilot.model.views.proxies import find_proxy
+from pilot.translate.cluster.hbone import crossing_clusters, originating_clusters, terminating_clusters, waypoint_fixed_clusters
 from pilot.translate.cluster.inbound import inbound_clusters
 from pilot.translate.cluster.passthrough import inbound_fixed_clusters
+from pilot.translate.endpoint.vip_assignment import vip_clusters
 from pilot.translate.envoy_filter.added import added, added_extensions
 from pilot.translate.envoy_filter.patched import PatchSourceKey, patched
+from pilot.translate.listener.connect_originate import crossing_listeners, originating_listeners
+from pilot.translate.listener.connect_terminate import terminating_listeners
 from pilot.translate.listener.inbound import inbound_listeners
+from pilot.translate.listener.inbound_hbone import tunnelled_listeners
+from pilot.translate.listener.main_internal import main_internal_listeners
 from pilot.translate.profile.plan import Group, NamedGroup, Plan
 
-_INBOUND = frozenset((inbound_clusters, inbound_fixed_clusters, inbound_listeners))
+_INBOUND = frozenset((
+    inbound_clusters,
+    inbound_fixed_clusters,
+    inbound_listeners,
+    terminating_listeners,
+    tunnelled_listeners,
+    main_internal_listeners,
+))  # fmt: skip
+_OURS = frozenset((
+    originating_clusters,
+    terminating_clusters,
+    crossing_clusters,
+    waypoint_fixed_clusters,
+    vip_clusters,
+    originating_listeners,
+    crossing_listeners,
+))  # fmt: skip
+"""What tunnels are made of, and what is behind a waypoint: no context names it."""
 _TYPES: dict[str, str] = {CLUSTER: "clusters", LISTENER: "listeners", ROUTE: "routes"}
 _ADDED = (CLUSTER, LISTENER)
 
@@ -26,11 +49,11 @@ def patched_plan(db: Mesh, node_id: str, built: Plan) -> Plan:
     patches = proxy_patches(db, node_id)
     if not patches:
         return built
-    sidecar = find_proxy(db, node_id).type is NodeType.SIDECAR
+    sidecar = find_proxy(db, node_id).type is not NodeType.ROUTER
     groups = dict(built.groups)
     for type_url, kind in _TYPES.items():
         facets = {context: patch_facet(db, node_id, patches, kind, context) for context in _contexts(sidecar)}
-        found = (_patched(group, type_url, facets) for group in built.groups[type_url])
+        found = (group if group.fn in _OURS else _patched(group, type_url, facets) for group in built.groups[type_url])
         groups[type_url] = (*found, *(_added(type_url, facets) if type_url in _ADDED else ()))
     return Plan(groups, {**built.named, **_extensions(built, patch_facet(db, node_id, patches, "extensions", _contexts(sidecar)[0]))})
 

@@ -28,6 +28,7 @@ from pilot.translate.profile.patches import patched_plan
 from pilot.translate.profile.plan import Group, Plan
 from pilot.translate.profile.secrets import secret_groups
 from pilot.translate.profile.sidecar_routes import route_configurations
+from pilot.translate.profile.tunnels import originating_listener_groups, terminating_listener_groups
 
 
 def sidecar_plan(db: Mesh, node_id: str) -> Plan:
@@ -40,6 +41,8 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
         LISTENER: (
             *_outbound_listeners(db, listens, inbound.tags, inbound.ips[0]),
             Group(inbound_listeners, (inbound,)),
+            *originating_listener_groups(db, outbound, listens.listening),
+            *terminating_listener_groups(db, inbound),
         ),
         ROUTE: (Group(route_configurations, (addressing(listens), routes)),),
         NAME_TABLE: (Group(name_table, (outbound.scope, resolver_facet(db, node_id, routes.families))),),

@@ -87,6 +87,8 @@ def _is_one(principal: rbac_pb2.Principal, call: Call) -> bool:
             return not _is_one(said, call)
         case "authenticated":
             return bool(call.principal) and _text(said.principal_name, call.principal)
+        case "filter_state":
+            return bool(call.principal) and _text(said.string_match, call.principal)
         case "direct_remote_ip":
             return _within(said, call.peer)
         case "remote_ip":

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from envoy.config.rbac.v3 import rbac_pb2
-from envoy.type.matcher.v3 import string_pb2
+from envoy.type.matcher.v3 import filter_state_pb2, string_pb2
 
 from pilot.lib.spiffe import PREFIX
 from pilot.model.config.authorization_policy import Condition, Source
 from pilot.translate.cidr import build_cidr
+from pilot.translate.filter_state import PEER_PRINCIPAL
 from pilot.translate.rbac.field import Build, Field, build_fields, each, unsayable
 from pilot.translate.rbac.text import ANY, build_header, build_regex, build_text, quote
 from pilot.translate.rbac.token import any_of, build_claim, build_request_principals
@@ -24,11 +25,13 @@ _BRACKETS = re.compile(r"(?:\[[^\[\]]*\])+")
 
 
 class Place(NamedTuple):
-    """Says where a rule stands: the namespace of its policy, the trust domains of the mesh, and whether it is for TCP."""
+    """Says where a rule stands: the namespace of its policy, the trust domains of the mesh, and whether it is for TCP. `tunnelled`: who a connection
+    is from was noted where its tunnel ended."""
 
     namespace: str
     trust_domains: tuple[str, ...]
     tcp: bool
+    tunnelled: bool = False
 
 
 def build_principal(source: Source | None, when: Iterable[Condition], place: Place, allows: bool) -> rbac_pb2.Principal | None:
@@ -43,7 +46,11 @@ def build_principal(source: Source | None, when: Iterable[Condition], place: Pla
 def _builders(place: Place) -> Mapping[str, Build[rbac_pb2.Principal]]:
     """Returns the builder of each attribute."""
     domains = place.trust_domains
-    principals, trust_domains = _each(_principal), _each(_trust_domain)
+
+    def named(one: Callable[[str], string_pb2.StringMatcher | None]) -> Build[rbac_pb2.Principal]:
+        return _each(lambda value: _identified(one(value), place.tunnelled))
+
+    principals, trust_domains = named(_principal), named(_trust_domain)
 
     def http(build: Build[rbac_pb2.Principal]) -> Build[rbac_pb2.Principal]:
         return unsayable if place.tcp else build
@@ -51,9 +58,9 @@ def _builders(place: Place) -> Mapping[str, Build[rbac_pb2.Principal]]:
     return {
         "source.principal": lambda values: principals(in_all_domains(values, domains)),
         "request.auth.principal": http(build_request_principals),
-        "source.serviceAccount": _each(lambda value: _service_account(value, place.namespace)),
+        "source.serviceAccount": named(lambda value: _service_account(value, place.namespace)),
         "source.trustDomain": lambda values: trust_domains(with_aliases(values, domains)),
-        "source.namespace": _each(_namespace),
+        "source.namespace": named(_namespace),
         "remote.ip": _each(_remote_address),
         "source.ip": _each(_peer_address),
         "request.auth.audiences": http(lambda values: build_claim(("aud",), values)),
@@ -99,39 +106,44 @@ def _each(one: Callable[[str], rbac_pb2.Principal | None]) -> Build[rbac_pb2.Pri
 
 # -- who a connection is from ----------------------------------------------------------------------------------------------
 
-def _authenticated(name: string_pb2.StringMatcher | None) -> rbac_pb2.Principal | None:
-    return Principal(authenticated=Principal.Authenticated(principal_name=name)) if name is not None else None
+def _identified(name: string_pb2.StringMatcher | None, tunnelled: bool) -> rbac_pb2.Principal | None:
+    """Returns the principal of an identity: of the connection's certificate, or as it was noted of the tunnel that the connection came out of."""
+    if name is None:
+        return None
+    if tunnelled:
+        return Principal(filter_state=filter_state_pb2.FilterStateMatcher(key=PEER_PRINCIPAL, string_match=name))
+    return Principal(authenticated=Principal.Authenticated(principal_name=name))
 
 
-def _principal(value: str) -> rbac_pb2.Principal | None:
+def _principal(value: str) -> string_pb2.StringMatcher | None:
     """Returns the principal of `DOMAIN/ns/NAMESPACE/sa/ACCOUNT`."""
     if value == ANY:
-        return _authenticated(build_text(value))
+        return build_text(value)
     if value.startswith(ANY):
-        return _authenticated(build_regex(f"{PREFIX}.*{quote(value[1:])}"))
-    return _authenticated(build_text(PREFIX + value))
+        return build_regex(f"{PREFIX}.*{quote(value[1:])}")
+    return build_text(PREFIX + value)
 
 
-def _service_account(value: str, namespace: str) -> rbac_pb2.Principal | None:
+def _service_account(value: str, namespace: str) -> string_pb2.StringMatcher | None:
     """Returns the principal of `ACCOUNT` of the policy's own namespace, or of `NAMESPACE/ACCOUNT`, in any trust domain."""
     where, slash, account = value.partition("/")
     if not slash:
         where, account = namespace, value
-    return _authenticated(build_regex(f"{PREFIX}.+/ns/{quote(where)}/(.+/|)sa/{quote(account)}(/.+)?"))
+    return build_regex(f"{PREFIX}.+/ns/{quote(where)}/(.+/|)sa/{quote(account)}(/.+)?")
 
 
-def _trust_domain(value: str) -> rbac_pb2.Principal | None:
+def _trust_domain(value: str) -> string_pb2.StringMatcher | None:
     if value == ANY:
-        return _authenticated(string_pb2.StringMatcher(prefix=PREFIX))
+        return string_pb2.StringMatcher(prefix=PREFIX)
     start, star, end = value.partition(ANY)
     if not star:
-        return _authenticated(string_pb2.StringMatcher(prefix=f"{PREFIX}{value}/"))
-    return _authenticated(build_regex(f"{PREFIX}{quote(start)}[^/]*{quote(end)}/.*"))
+        return string_pb2.StringMatcher(prefix=f"{PREFIX}{value}/")
+    return build_regex(f"{PREFIX}{quote(start)}[^/]*{quote(end)}/.*")
 
 
-def _namespace(value: str) -> rbac_pb2.Principal | None:
+def _namespace(value: str) -> string_pb2.StringMatcher | None:
     pattern = ".*".join(map(quote, value.split(ANY)))
-    return _authenticated(build_regex(f".*/ns/{pattern}/.*"))
+    return build_regex(f".*/ns/{pattern}/.*")
 
 
 def _remote_address(value: str) -> rbac_pb2.Principal | None:

@@ -57,7 +57,7 @@ def _hash(route: HTTPRouteDestination, context: RouteContext) -> ConsistentHashL
 
 def _cluster(route: HTTPRouteDestination, context: RouteContext) -> str:
     service = context.destinations.get(route.destination.host) if route.destination is not None else None
-    return destination_cluster(route.destination, service, context.port)
+    return destination_cluster(route.destination, service, context.port, context.waypoint)
 
 
 def _set_clusters(action: route_components_pb2.RouteAction, rule: HTTPRoute, context: RouteContext) -> bool:

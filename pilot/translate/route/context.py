@@ -19,6 +19,7 @@ class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
     and that the listener sees. `hashes`: what destinations are hashed by. `retries`: the mesh's default policy.
     `forwarded_host`: a rewritten request names its first host in X-Forwarded-Host. `tls`: the listener ends TLS. `alt_svc`:
     answers tell that there is HTTP/3. `shadow_suffix`: the host of mirrored requests ends in "-shadow".
+    `waypoint`: the routes are a waypoint's.
     """
 
     port: int
@@ -32,3 +33,4 @@ class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
     tls: bool = False
     alt_svc: bool = False
     shadow_suffix: bool = False
+    waypoint: bool = False

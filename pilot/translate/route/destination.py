@@ -7,18 +7,20 @@ from pilot.model.config.virtual_service import Destination
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
 from pilot.model.views.services import service
-from pilot.translate.names import outbound_cluster
+from pilot.translate.names import HTTP, outbound_cluster, vip_cluster, vip_subset
 from pilot.translate.route.session import StickySession, session_of
 
 UNKNOWN_SERVICE = "UnknownService"
 
 
 class DestinationService(NamedTuple):
-    """Holds a service that destinations name, as far as routes depend on it; `ports` are those that the listener sees."""
+    """Holds a service that destinations name, as far as routes depend on it; `ports` are those that the listener sees. `served`: what is spoken on
+    each port of a service that is behind the waypoint whose routes these are, None for one that is not."""
 
     ports: tuple[int, ...] = ()
     external_name: str = ""
     session: StickySession | None = None
+    served: tuple[tuple[int, str], ...] | None = None
 
 
 def find_destination_service(db: Mesh, ref: ServiceRef, port: int = 0) -> DestinationService:
@@ -42,10 +44,10 @@ def destination_key(destination: Destination) -> DestinationKey:
     return DestinationKey(destination.host, destination.subset, destination.port.number if destination.port is not None else 0)
 
 
-def destination_cluster(destination: Destination | None, known: DestinationService | None, port: int) -> str:
+def destination_cluster(destination: Destination | None, known: DestinationService | None, port: int, waypoint: bool = False) -> str:
     """Returns the cluster's name. Without a port of its own the destination has the one that its service has, else the listener's.
 
-    `known` is None for a host that is no service in sight: it may be a cluster of the proxy's bootstrap.
+    `known` is None for a host that is no service in sight: it may be a cluster of the proxy's bootstrap. `waypoint`: of routes at a waypoint.
     """
     if destination is None or not destination.host:
         return UNKNOWN_SERVICE
@@ -54,4 +56,7 @@ def destination_cluster(destination: Destination | None, known: DestinationServi
         port = destination.port.number
     elif known is not None and len(known.ports) == 1:
         port = known.ports[0]
+    if known.served is not None if known is not None else waypoint:
+        speaks = dict(known.served or ()).get(port, HTTP) if known is not None else HTTP
+        return vip_cluster(port, vip_subset(speaks, destination.subset), host)
     return outbound_cluster(port, destination.subset, host)

@@ -30,7 +30,7 @@ def _mirror(
 ) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
     if share is not None:
         yield route_components_pb2.RouteAction.RequestMirrorPolicy(
-            cluster=destination_cluster(destination, context.destinations.get(destination.host), context.port),
+            cluster=destination_cluster(destination, context.destinations.get(destination.host), context.port, context.waypoint),
             runtime_fraction=share,
             trace_sampled=wrappers_pb2.BoolValue(value=False),
             disable_shadow_host_suffix_append=not context.shadow_suffix,

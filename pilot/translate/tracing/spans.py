@@ -10,7 +10,7 @@ from google.protobuf import wrappers_pb2
 from pilot.model.config.tracing import CustomTag
 from pilot.model.facets import SpanTagsFacet
 from pilot.translate.tracing.request_id import build_request_id
-from pilot.translate.tracing.tags import build_custom_tag, workload_tags
+from pilot.translate.tracing.tags import build_custom_tag, peer_tags, workload_tags
 from pilot.translate.tracing.tracer import Tracer
 
 Manager = hcm_pb2.HttpConnectionManager
@@ -44,7 +44,8 @@ def build_spans(spans: Spans, workload: SpanTagsFacet) -> hcm_pb2.HttpConnection
         spawn_upstream_span=_YES if spans.child_span else None,
         max_path_tag_length=wrappers_pb2.UInt32Value(value=spans.max_path_length) if spans.max_path_length else None,
     )
-    tags = [*(workload_tags(workload) if spans.istio_tags else ()), *(built for t in spans.tags if (built := build_custom_tag(*t)) is not None)]
+    ours = (*(workload_tags(workload) if spans.istio_tags else ()), *(peer_tags() if workload.peers else ()))
+    tags = [*ours, *(built for t in spans.tags if (built := build_custom_tag(*t)) is not None)]
     tracing.custom_tags.extend(sorted(tags, key=lambda tag: tag.tag))
     if spans.tracer is not None:
         tracing.provider.CopyFrom(http_tracer_pb2.Tracing.Http(name=spans.tracer.name, typed_config=spans.tracer.build(workload)))

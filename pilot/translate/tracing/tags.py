@@ -42,6 +42,27 @@ def workload_tags(workload: SpanTagsFacet) -> Iterator[custom_tag_pb2.CustomTag]
     yield from _DRY_RUN
 
 
+_FIELDS = {
+    "app": "app",
+    "app_version": "version",
+    "canonical_revision": "revision",
+    "canonical_service": "service",
+    "cluster_id": "cluster",
+    "instance_name": "name",
+    "namespace": "namespace",
+    "workload": "workload",
+    "workload_type": "type",
+}
+_ENDS = (("source", "downstream"), ("destination", "upstream"))
+
+
+def peer_tags() -> Iterator[custom_tag_pb2.CustomTag]:
+    """Yields the tags that name the workloads at both ends of a request."""
+    for end, stream in _ENDS:
+        for tag, field in _FIELDS.items():
+            yield custom_tag_pb2.CustomTag(tag=f"istio.{end}_{tag}", value=f"%FILTER_STATE({stream}_peer_obj:FIELD:{field})%")
+
+
 def _literal(tag: str, value: str) -> custom_tag_pb2.CustomTag:
     return custom_tag_pb2.CustomTag(tag=tag, literal=custom_tag_pb2.CustomTag.Literal(value=value))
 

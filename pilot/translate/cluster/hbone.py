@@ -1,0 +1,137 @@
+"""Builds the clusters that tunnels of HBONE are made of: those that lead to a listener inside of the proxy, and those that connect to the other end.
+
+https://istio.io/latest/docs/ambient/architecture/hbone/
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.core.v3 import base_pb2
+from envoy.config.endpoint.v3 import endpoint_components_pb2
+from envoy.type.metadata.v3 import metadata_pb2
+from google.protobuf import duration_pb2
+
+from pilot.derive import derived
+from pilot.lib.duration import Duration
+from pilot.lib.spiffe import PREFIX
+from pilot.lib.xds_types import CLUSTER
+from pilot.model.inputs import Mesh
+from pilot.model.views.mesh import mesh_config
+from pilot.model.views.networks import HBONE_PORT
+from pilot.model.views.trust import trust_domains
+from pilot.translate import names
+from pilot.translate.cluster.circuit_breakers import apply_circuit_breakers
+from pilot.translate.cluster.defaults import ClusterDefaults, cluster_defaults
+from pilot.translate.cluster.draft import ClusterDraft
+from pilot.translate.cluster.passthrough import IDLE_SECONDS
+from pilot.translate.cluster.stat_name import delimited
+from pilot.translate.durations import build_duration
+from pilot.translate.resource import Resource
+from pilot.translate.transport_socket.hbone import (
+    ORIGINAL_DST,
+    TLS_INSIDE,
+    build_internal,
+    build_tunnel_client,
+    build_tunnel_context,
+)
+
+_Cluster = cluster_pb2.Cluster
+WAYPOINT = "waypoint"  # in an endpoint's metadata: the address of the waypoint that the tunnel ends at, where that is not the destination itself
+_HOUR = Duration.of(3600)
+_CLEANUP = duration_pb2.Duration(seconds=60)
+
+
+def build_to_listener(name: str, listener: str, socket: base_pb2.TransportSocket) -> ClusterDraft:
+    """Returns a cluster to a listener inside of the proxy."""
+    cluster = _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), transport_socket=socket)
+    apply_circuit_breakers(cluster, None)
+    endpoint = endpoint_components_pb2.LbEndpoint()
+    endpoint.endpoint.address.envoy_internal_address.server_listener_name = listener
+    cluster.load_assignment.cluster_name = name
+    cluster.load_assignment.endpoints.add().lb_endpoints.append(endpoint)
+    return ClusterDraft(cluster)
+
+
+def build_decapsulated(name: str, listener: str) -> cluster_pb2.Cluster:
+    """Returns a cluster to a listener inside of the proxy that speaks whatever its client speaks."""
+    draft = build_to_listener(name, listener, build_internal())
+    draft.follow_client()
+    draft.options.common_http_protocol_options.idle_timeout.CopyFrom(duration_pb2.Duration(seconds=IDLE_SECONDS))
+    return draft.build()
+
+
+def build_originate(
+    name: str, socket: base_pb2.TransportSocket, defaults: ClusterDefaults, to_waypoints: bool, pooled: bool = True
+) -> cluster_pb2.Cluster:
+    """Returns the cluster that connects to the other end of tunnels. `to_waypoints`: an endpoint may name one as that end."""
+    cluster = _Cluster(name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED, alt_stat_name=delimited(name))
+    cluster.connect_timeout.CopyFrom(build_duration(defaults.connect_timeout))
+    cluster.cleanup_interval.CopyFrom(_CLEANUP)
+    cluster.original_dst_lb_config.upstream_port_override.value = HBONE_PORT
+    if to_waypoints:
+        segment = metadata_pb2.MetadataKey.PathSegment(key=WAYPOINT)
+        cluster.original_dst_lb_config.metadata_key.CopyFrom(metadata_pb2.MetadataKey(key=ORIGINAL_DST, path=[segment]))
+    cluster.transport_socket.CopyFrom(socket)
+    apply_circuit_breakers(cluster, None)
+    return speak_connect(ClusterDraft(cluster), defaults, pooled)
+
+
+def speak_connect(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) -> cluster_pb2.Cluster:
+    """Returns the cluster, which asks for tunnels by HTTP/2. Not `pooled`: each tunnel has a connection of its own, for a tunnel in it cannot be
+    shared."""
+    common = draft.options.common_http_protocol_options
+    common.idle_timeout.CopyFrom(build_duration(_HOUR if defaults.hbone_idle_timeout is None else defaults.hbone_idle_timeout))
+    if not pooled:
+        common.max_requests_per_connection.value = 1
+    http2 = draft.options.explicit_http_config.http2_protocol_options
+    http2.allow_connect = True
+    if defaults.hbone_stream_window:
+        http2.initial_stream_window_size.value = defaults.hbone_stream_window
+    if defaults.hbone_connection_window:
+        http2.initial_connection_window_size.value = defaults.hbone_connection_window
+    return draft.build()
+
+
+def _named(clusters: Iterable[cluster_pb2.Cluster]) -> Mapping[str, Resource]:
+    return {c.name: Resource.of(CLUSTER, c) for c in clusters}
+
+
+def _client(db: Mesh, prefixes: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
+    return build_tunnel_client(build_tunnel_context(trust_domains(db), db.settings.tls.compliance_policy, prefixes))
+
+
+@derived
+def originating_clusters(db: Mesh) -> Mapping[str, Resource]:
+    """Returns the clusters of sidecars and gateways that send HBONE."""
+    return _named((build_originate(names.CONNECT_ORIGINATE, _client(db), cluster_defaults(db), to_waypoints=True),))
+
+
+@derived
+def terminating_clusters(db: Mesh) -> Mapping[str, Resource]:
+    """Returns the clusters of proxies that take HBONE."""
+    return _named((build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),))
+
+
+@derived
+def waypoint_fixed_clusters(db: Mesh, namespace: str) -> Mapping[str, Resource]:
+    """Returns the clusters that every waypoint of a namespace has: what it forwards to may be of this namespace, whoever runs it."""
+    skips = db.settings.tls.skip_validate_trust_domain
+    prefixes = () if skips else (f"{PREFIX}{mesh_config(db).trust_domain}/ns/{namespace}/sa/",)
+    return _named((
+        build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
+        build_decapsulated(names.ENCAP_CLUSTER, names.CONNECT_ORIGINATE),
+        build_originate(names.CONNECT_ORIGINATE, _client(db, prefixes), cluster_defaults(db), to_waypoints=True),
+    ))
+
+
+@derived
+def crossing_clusters(db: Mesh) -> Mapping[str, Resource]:
+    """Returns the clusters of tunnels in tunnels, by which other networks are reached: the inner one ends at the workload or its waypoint, the outer
+    one at the gateway of the network."""
+    defaults, client = cluster_defaults(db), _client(db)
+    inner = build_to_listener(names.INNER_CONNECT_ORIGINATE, names.OUTER_CONNECT_ORIGINATE, build_internal(client, name=TLS_INSIDE))
+    return _named((
+        speak_connect(inner, defaults, pooled=False),
+        build_originate(names.OUTER_CONNECT_ORIGINATE, client, defaults, to_waypoints=False, pooled=False),
+    ))

@@ -1,0 +1,73 @@
+"""Derives the listener where tunnels end: it verifies who opens them, and hands on what comes out to a listener inside of the proxy."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envoy.config.route.v3 import route_components_pb2, route_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+
+from pilot.derive import derived
+from pilot.lib.xds_types import LISTENER
+from pilot.model.facets import ListeningFacet, PolicyFacet
+from pilot.model.inputs import Mesh
+from pilot.model.views.networks import HBONE_PORT
+from pilot.model.views.policies import AUTHORIZATION_POLICY
+from pilot.model.views.trust import trust_domains
+from pilot.translate import names
+from pilot.translate.access_log.build import build_listener_access_logs, build_termination_access_logs
+from pilot.translate.http_filter.connect_authority import build_connect_authority
+from pilot.translate.http_filter.peer_metadata import DOWNSTREAM_OF_WAYPOINT
+from pilot.translate.http_filter.router import build_router
+from pilot.translate.listener.access_logging import access_logs
+from pilot.translate.listener.address import wildcards
+from pilot.translate.listener.authorization import tunnel_authorization
+from pilot.translate.listener.frame import Frame, build_frame
+from pilot.translate.network_filter.http_connection_manager import CONNECT, NAME, build_terminating_manager
+from pilot.translate.resource import Resource
+from pilot.translate.transport_socket.hbone import build_tunnel_context, build_tunnel_server
+from pilot.translate.typed import pack
+
+_ACTION = route_components_pb2.RouteAction
+_ROUTE = route_components_pb2.Route(
+    match=route_components_pb2.RouteMatch(connect_matcher=route_components_pb2.RouteMatch.ConnectMatcher()),
+    route=_ACTION(
+        cluster=names.MAIN_INTERNAL,
+        upgrade_configs=[_ACTION.UpgradeConfig(upgrade_type=CONNECT, connect_config=_ACTION.UpgradeConfig.ConnectConfig())],
+    ),
+)
+_ROUTES = route_pb2.RouteConfiguration(
+    name="default", virtual_hosts=[route_components_pb2.VirtualHost(name="default", domains=["*"], routes=[_ROUTE])]
+)
+
+
+@derived
+def terminating_listeners(db: Mesh, listening: ListeningFacet, policies: PolicyFacet) -> Mapping[str, Resource]:
+    """Returns the listener. `policies`: those that say who may open tunnels at all, whatever is asked for in them."""
+    logs = access_logs(db, listening)
+    binds = wildcards(listening.ipv4, listening.ipv6)
+    # Clients have few long-lived connections with many tunnels in each, which must not all come to be served by one thread.
+    frame = Frame(
+        names.CONNECT_TERMINATE,
+        binds,
+        HBONE_PORT,
+        inbound=None,
+        accepts=0,
+        exact_balance=True,
+        access_logs=build_listener_access_logs(logs),
+    )
+    listener = build_frame(frame)
+    filters = list(_filters(db, listening, policies))
+    manager = build_terminating_manager(listening.headers, filters, build_termination_access_logs(logs), _ROUTES)
+    chain = listener.filter_chains.add(name="default")
+    chain.transport_socket.CopyFrom(build_tunnel_server(build_tunnel_context(trust_domains(db), db.settings.tls.compliance_policy)))
+    chain.filters.add(name=NAME, typed_config=pack(manager))
+    return {names.CONNECT_TERMINATE: Resource.of(LISTENER, listener)}
+
+
+def _filters(db: Mesh, listening: ListeningFacet, policies: PolicyFacet) -> Iterator[hcm_pb2.HttpFilter]:
+    yield from tunnel_authorization(db, policies.of(AUTHORIZATION_POLICY))
+    if listening.features.peer_metadata:
+        yield DOWNSTREAM_OF_WAYPOINT
+    yield build_connect_authority(listening.features.hashable_string)
+    headers = listening.headers
+    yield build_router(suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled))

@@ -1,0 +1,164 @@
+"""Derives the listener of a waypoint for what comes out of tunnels: a connection's destination chooses the chain.
+
+That is an address and port of a service, or of a workload behind the waypoint. Where addresses of several networks may be equal, a tunnel names the
+service itself, and its name comes first. https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/matching/matching_api
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from envoy.config.listener.v3 import listener_components_pb2
+from envoy.extensions.matching.common_inputs.network.v3 import network_inputs_pb2
+from google.protobuf import wrappers_pb2
+from xds.core.v3 import cidr_pb2, extension_pb2
+from xds.type.matcher.v3 import ip_pb2, matcher_pb2
+
+from pilot.derive import Gather, derived
+from pilot.lib.addresses import joined
+from pilot.model.ambient import crosses_networks
+from pilot.model.inputs import Mesh
+from pilot.model.service import ServiceRef
+from pilot.model.views.ambient.attachments import pods_of_waypoint
+from pilot.model.views.pods import pod_workload
+from pilot.model.views.waypoint import ServingKey, WaypointFacet, served_services, serving_key
+from pilot.translate import names
+from pilot.translate.access_log.build import build_listener_access_logs
+from pilot.translate.cidr import build_cidr
+from pilot.translate.filter_state import AUTHORITY
+from pilot.translate.listener.access_logging import access_logs
+from pilot.translate.listener.frame import Frame, build_frame
+from pilot.translate.listener.http import tracing_part
+from pilot.translate.listener.listener_filter import HTTP_INSPECTOR, ORIGINAL_DST, TLS_INSPECTOR, without_ports
+from pilot.translate.listener.parts import ListenerParts, assemble
+from pilot.translate.listener.waypoint_chains import DIRECT_HTTP, DIRECT_TCP, ServiceChains, chain_names, direct_chains, service_chains
+from pilot.translate.names import HTTP, TCP
+from pilot.translate.resource import Resource
+from pilot.translate.typed import pack
+
+_Matcher = matcher_pb2.Matcher
+_OnMatch = matcher_pb2.Matcher.OnMatch
+_NEVER = "0"  # no connection is for this port
+
+
+def _input(name: str, message: object) -> extension_pb2.TypedExtensionConfig:
+    return extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(message))
+
+
+_PORT = _input("port", network_inputs_pb2.DestinationPortInput())
+_ADDRESS = _input("ip", network_inputs_pb2.DestinationIPInput())
+_PROTOCOL = _input("application-protocol", network_inputs_pb2.ApplicationProtocolInput())
+_NAME = _input("authority-filter-state", network_inputs_pb2.FilterStateInput(key=AUTHORITY))
+
+
+# -- matchers ----------------------------------------------------------------------------------------------------------------
+
+def to_chain(name: str) -> matcher_pb2.Matcher.OnMatch:
+    """Returns what chooses a chain."""
+    return _OnMatch(action=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(wrappers_pb2.StringValue(value=name))))
+
+
+def by_map(source: extension_pb2.TypedExtensionConfig, cases: Mapping[str, matcher_pb2.Matcher.OnMatch]) -> matcher_pb2.Matcher:
+    """Returns what chooses by a value."""
+    matcher = _Matcher()
+    matcher.matcher_tree.input.CopyFrom(source)
+    for value, case in cases.items():
+        matcher.matcher_tree.exact_match_map.map[value].CopyFrom(case)
+    return matcher
+
+
+def by_protocol(chains: Mapping[str, str], http10: bool) -> matcher_pb2.Matcher.OnMatch:
+    """Returns what chooses by what is spoken, which is looked at where there is a chain for HTTP and one for the rest."""
+    if len(chains) == 1:
+        return to_chain(next(iter(chains.values())))
+    spoken = ("h2c", "http/1.1", *(("http/1.0",) if http10 else ()))
+    matcher = by_map(_PROTOCOL, {f"'{alpn}'": to_chain(chains[HTTP]) for alpn in spoken})
+    matcher.on_no_match.CopyFrom(to_chain(chains[TCP]))
+    return _OnMatch(matcher=matcher)
+
+
+def _range(addresses: Iterable[str], then: matcher_pb2.Matcher.OnMatch) -> ip_pb2.IPMatcher.IPRangeMatcher:
+    blocks = [built for address in addresses if (built := build_cidr(address)) is not None]
+    ranges = [cidr_pb2.CidrRange(address_prefix=b.address_prefix, prefix_len=b.prefix_len) for b in blocks]
+    return ip_pb2.IPMatcher.IPRangeMatcher(ranges=ranges, on_match=then)
+
+
+def build_matcher(services: Sequence[ServiceChains], workloads: Sequence[str], by_name: bool, http10: bool) -> matcher_pb2.Matcher:
+    """Returns what chooses the chain of a connection. `workloads`: addresses of those behind the waypoint; `by_name`: names of services count, and
+    come first."""
+    addresses = ip_pb2.IPMatcher()
+    named: dict[str, matcher_pb2.Matcher.OnMatch] = {}
+    for served in services:
+        if not served.addresses or not served.ports:
+            continue
+        ports = {port.number: by_protocol(chains, http10) for port, chains in chain_names(served)}
+        then = _OnMatch(matcher=by_map(_PORT, {str(number): case for number, case in ports.items()}))
+        addresses.range_matchers.append(_range(served.addresses, then))
+        named.update({joined(served.hostname, number): case for number, case in ports.items()})
+    if workloads:
+        addresses.range_matchers.append(_range(workloads, by_protocol({TCP: DIRECT_TCP, HTTP: DIRECT_HTTP}, http10)))
+    if not addresses.range_matchers:
+        return by_map(_PORT, {_NEVER: to_chain(DIRECT_TCP)})
+    matcher = _Matcher()
+    matcher.matcher_tree.input.CopyFrom(_ADDRESS)
+    matcher.matcher_tree.custom_match.CopyFrom(_input("ip", addresses))
+    if not named or not by_name:
+        return matcher
+    first = by_map(_NAME, named)
+    first.on_no_match.matcher.CopyFrom(matcher)
+    return first
+
+
+# -- inspection --------------------------------------------------------------------------------------------------------------
+
+def build_waypoint_inspectors(services: Iterable[ServiceChains], workloads: bool) -> list[listener_components_pb2.ListenerFilter]:
+    """Returns what looks at connections: HTTP is looked for only where it is not known, for there a server that speaks first would wait in vain. A
+    workload that is addressed directly may have any port."""
+    spoken: dict[int, set[str]] = {}
+    tls: dict[int, bool] = {}
+    for port in (p for served in services for p in served.ports):
+        spoken.setdefault(port.number, set()).update(port.spoken)
+        tls[port.number] = tls.get(port.number, False) or port.tls
+    known = [] if workloads else sorted(number for number, found in spoken.items() if len(found) == 1)
+    found = [without_ports(HTTP_INSPECTOR, known)]
+    if any(tls.values()):
+        found.append(without_ports(TLS_INSPECTOR, sorted(number for number, is_tls in tls.items() if not is_tls)))
+    return found
+
+
+# -- the listener ------------------------------------------------------------------------------------------------------------
+
+@derived
+def _served(db: Mesh, by: ServingKey) -> tuple[ServiceRef, ...]:
+    return served_services(db, by.waypoint)
+
+
+_chains_of: Gather[ServiceRef, [ServingKey], ServiceChains] = Gather("chains at a waypoint", _served, service_chains)
+
+
+@derived
+def _parts(db: Mesh, by: ServingKey) -> ListenerParts:
+    services = list(_chains_of(db, by).values())
+    found = (pod_workload(db, pod) for pod in pods_of_waypoint(db, by.waypoint))
+    workloads = sorted({address for pod in found if pod is not None for address in pod.addresses if address})
+    settings = db.settings
+    frame = Frame(
+        names.MAIN_INTERNAL,
+        (),
+        0,
+        inbound=True,
+        filters=(ORIGINAL_DST, *build_waypoint_inspectors(services, bool(workloads))),
+        access_logs=build_listener_access_logs(access_logs(db, by.listening)),
+        internal=True,
+    )
+    head = build_frame(frame)
+    matcher = build_matcher(services, workloads, crosses_networks(settings.ambient), settings.listeners.http10)
+    head.filter_chain_matcher.CopyFrom(matcher)
+    chains = (*(chain for served in services for chain in served.chains), *direct_chains(db, by))
+    return ListenerParts(names.MAIN_INTERNAL, head.SerializeToString(deterministic=True), chains)
+
+
+@derived
+def main_internal_listeners(db: Mesh, facet: WaypointFacet) -> Mapping[str, Resource]:
+    """Returns the listener."""
+    tracing = tracing_part(db, facet.listening, facet.tags, facet.scope)
+    return {names.MAIN_INTERNAL: assemble(_parts(db, serving_key(facet)), tracing)}

@@ -1,0 +1,55 @@
+"""Chooses which resources a waypoint gets: those of the services and workloads that are attached to it, and of nothing else in the mesh."""
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
+from pilot.model.ambient import serves_waypoints
+from pilot.model.inputs import Mesh
+from pilot.model.views.classify import outbound_facet
+from pilot.model.views.waypoint import waypoint_facet, waypoint_of
+from pilot.translate.cluster.defaults import without_place
+from pilot.translate.cluster.hbone import crossing_clusters, waypoint_fixed_clusters
+from pilot.translate.cluster.outbound import outbound_clusters
+from pilot.translate.cluster.passthrough import credential_server_clusters
+from pilot.translate.endpoint.assignment import endpoints_of
+from pilot.translate.endpoint.inline_clusters import inline_clusters
+from pilot.translate.endpoint.vip_assignment import VipListKey, vip_clusters, vip_endpoints
+from pilot.translate.listener.connect_originate import crossing_listeners, originating_listeners, originator_key
+from pilot.translate.listener.connect_terminate import terminating_listeners
+from pilot.translate.listener.main_internal import main_internal_listeners
+from pilot.translate.profile.companion import companion_groups
+from pilot.translate.profile.extensions import extension_groups
+from pilot.translate.profile.patches import patched_plan
+from pilot.translate.profile.plan import Group, Plan
+from pilot.translate.profile.secrets import secret_groups
+
+
+def waypoint_plan(db: Mesh, node_id: str) -> Plan:
+    """Returns the groups of one waypoint; no resources where waypoints are not served, or where its build cannot be one. No node of its own."""
+    whole = outbound_facet(db, node_id)
+    if not (serves_waypoints(db.settings.ambient) and whole.features.internal_listeners):
+        return Plan(dict.fromkeys((CLUSTER, ENDPOINT, LISTENER, ROUTE), ()))
+    waypoint = waypoint_of(db, node_id)
+    facet, served = waypoint_facet(db, node_id, waypoint), VipListKey(waypoint, whole)
+    onward = replace(whole, scope=replace(whole.scope, waypoint=waypoint))
+    key = originator_key(facet.listening)
+    return patched_plan(db, node_id, Plan({
+        CLUSTER: (
+            Group(waypoint_fixed_clusters, (waypoint.namespace,)),
+            Group(vip_clusters, (served,)),
+            Group(outbound_clusters, (without_place(onward),)),
+            Group(inline_clusters, (onward,)),
+            *((Group(crossing_clusters, ()),) if facet.crosses else ()),
+            *((Group(credential_server_clusters, ()),) if whole.secret_servers.credentials else ()),
+        ),
+        ENDPOINT: (Group(vip_endpoints, (served,)), Group(endpoints_of, (onward,))),
+        LISTENER: (
+            Group(terminating_listeners, (facet.listening, facet.terminating)),
+            Group(main_internal_listeners, (facet,)),
+            Group(originating_listeners, (key,)),
+            *((Group(crossing_listeners, (key, facet.network)),) if facet.crosses else ()),
+        ),
+        ROUTE: (),
+        **companion_groups(db),
+    }, named={**secret_groups(db, node_id), **extension_groups(db, node_id)}))

@@ -105,6 +105,7 @@ KUBERNETES = [
             make("Namespace", name, labels="{istio-injection: enabled}"),
             make("Namespace", name, annotations="{networking.istio.io/exportTo: '.'}"),
             make("Namespace", name, labels="{topology.istio.io/network: net1}"),
+            make("Namespace", name, labels="{istio.io/use-waypoint: wp, istio.io/use-waypoint-namespace: a}"),
             make("Namespace", name, labels="{istio-injection: enabled}", annotations="{networking.istio.io/traffic-distribution: PreferClose}"),
         )
         for name in ("a", "b", "istio-system")

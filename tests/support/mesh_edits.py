@@ -30,6 +30,10 @@ FLAGS = {  # settings that make more of the mesh matter
     "PILOT_SCOPE_GATEWAY_TO_NAMESPACE": "true",
     "PILOT_ENABLE_ALPHA_GATEWAY_API": "true",
     "K8S_INGRESS_NS": "edge",
+    "PILOT_ENABLE_AMBIENT": "true",
+    "AMBIENT_ENABLE_MULTI_NETWORK": "true",
+    "AMBIENT_ENABLE_MULTI_NETWORK_INGRESS": "true",
+    "ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES": "true",
 }
 
 

@@ -7,6 +7,7 @@ networks as YAML, the node of a proxy that connects, comes back with other metad
 from __future__ import annotations
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, EXTENSION, LISTENER, ROUTE, SECRET
+from tests.support.ambient_slots import AMBIENT
 from tests.support.cluster_slots import KUBERNETES, WEST_KUBERNETES
 from tests.support.credential_slots import CREDENTIALS
 from tests.support.gateway_slots import GATEWAYS
@@ -78,4 +79,4 @@ KEY_SETS = tuple({("jwks", KEY_SET): f'{{"keys": [{{"kty": "RSA", "kid": "{kid}"
 KEY_SET_SLOT = Slot("JsonWebKeySet", "rows", KEY_SETS, 0.4)
 HOSTS = tuple({("resolved_hosts", "gw.example.com"): addresses} for addresses in (("9.9.9.3",), ("9.9.9.4", "fd00:9::4")))
 HOST_SLOT = Slot("ResolvedHost", "rows", HOSTS, 0.2)
-SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO, *GATEWAYS, *CREDENTIALS, *FILTERS, KEY_SET_SLOT, HOST_SLOT)
+SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO, *GATEWAYS, *CREDENTIALS, *FILTERS, *AMBIENT, KEY_SET_SLOT, HOST_SLOT)

@@ -6,6 +6,7 @@ service itself, and its name comes first. https://www.envoyproxy.io/docs/envoy/l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from envoy.config.listener.v3 import listener_components_pb2
 from envoy.extensions.matching.common_inputs.network.v3 import network_inputs_pb2
@@ -16,6 +17,7 @@ from xds.type.matcher.v3 import ip_pb2, matcher_pb2
 from pilot.derive import Gather, derived
 from pilot.lib.addresses import joined
 from pilot.model.ambient import crosses_networks
+from pilot.model.facets import ListeningFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
 from pilot.model.views.ambient.attachments import pods_of_waypoint
@@ -29,7 +31,7 @@ from pilot.translate.listener.access_logging import access_logs
 from pilot.translate.listener.frame import Frame, build_frame
 from pilot.translate.listener.http import tracing_part
 from pilot.translate.listener.listener_filter import HTTP_INSPECTOR, ORIGINAL_DST, TLS_INSPECTOR, without_ports
-from pilot.translate.listener.parts import ListenerParts, assemble
+from pilot.translate.listener.parts import ChainParts, ListenerParts, assemble, traced
 from pilot.translate.listener.waypoint_chains import DIRECT_HTTP, DIRECT_TCP, ServiceChains, chain_names, direct_chains, service_chains
 from pilot.translate.names import HTTP, TCP
 from pilot.translate.resource import Resource
@@ -135,8 +137,15 @@ def _served(db: Mesh, by: ServingKey) -> tuple[ServiceRef, ...]:
 _chains_of: Gather[ServiceRef, [ServingKey], ServiceChains] = Gather("chains at a waypoint", _served, service_chains)
 
 
+class _Parts(NamedTuple):
+    """Holds the listener without chains, and these without tracing, by how they are traced."""
+
+    head: bytes
+    chains: tuple[tuple[ListeningFacet, tuple[ChainParts, ...]], ...]
+
+
 @derived
-def _parts(db: Mesh, by: ServingKey) -> ListenerParts:
+def _parts(db: Mesh, by: ServingKey) -> _Parts:
     services = list(_chains_of(db, by).values())
     found = (pod_workload(db, pod) for pod in pods_of_waypoint(db, by.waypoint))
     workloads = sorted({address for pod in found if pod is not None for address in pod.addresses if address})
@@ -153,12 +162,14 @@ def _parts(db: Mesh, by: ServingKey) -> ListenerParts:
     head = build_frame(frame)
     matcher = build_matcher(services, workloads, crosses_networks(settings.ambient), settings.listeners.http10)
     head.filter_chain_matcher.CopyFrom(matcher)
-    chains = (*(chain for served in services for chain in served.chains), *direct_chains(db, by))
-    return ListenerParts(names.MAIN_INTERNAL, head.SerializeToString(deterministic=True), chains)
+    chains = (*((served.listening, served.chains) for served in services), (by.listening, direct_chains(db, by)))
+    return _Parts(head.SerializeToString(deterministic=True), chains)
 
 
 @derived
 def main_internal_listeners(db: Mesh, facet: WaypointFacet) -> Mapping[str, Resource]:
-    """Returns the listener."""
-    tracing = tracing_part(db, facet.listening, facet.tags, facet.scope)
-    return {names.MAIN_INTERNAL: assemble(_parts(db, serving_key(facet)), tracing)}
+    """Returns the listener. A service may have a Telemetry of its own, so that its spans may differ."""
+    parts = _parts(db, serving_key(facet))
+    spans = ((tracing_part(db, listening, facet.tags, facet.scope), chains) for listening, chains in parts.chains)
+    chains = tuple(traced(chain, tracing) for tracing, chains in spans for chain in chains)
+    return {names.MAIN_INTERNAL: assemble(ListenerParts(names.MAIN_INTERNAL, parts.head, chains), b"")}

@@ -59,6 +59,11 @@ def assemble(parts: ListenerParts, tracing: bytes) -> Resource:
     return Resource(parts.name, LISTENER, b"".join(body))
 
 
+def traced(chain: ChainParts, tracing: bytes) -> ChainParts:
+    """Returns a chain that has its tracing already, as where services are traced in different ways."""
+    return ChainParts(_join(chain, tracing))
+
+
 def _join(chain: ChainParts, tracing: bytes) -> bytes:
     if not chain.manager:
         return chain.head

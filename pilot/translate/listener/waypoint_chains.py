@@ -49,12 +49,13 @@ class ServedPort(NamedTuple):
 
 
 class ServiceChains(NamedTuple):
-    """Holds the chains of a service, and by what they are chosen."""
+    """Holds the chains of a service, without tracing, and by what they are chosen; `listening` says how the service is traced."""
 
     hostname: str
     addresses: tuple[str, ...]
     ports: tuple[ServedPort, ...]
     chains: tuple[ChainParts, ...]
+    listening: ListeningFacet
 
 
 @derived
@@ -66,9 +67,8 @@ def service_chains(db: Mesh, ref: ServiceRef, by: ServingKey) -> ServiceChains |
     listening, ports = listening_for(db, by, service_target(found)), tuple(vip_ports(found))
     addresses = virtual_addresses(found, by.families, one=False)
     chains = (_chain(db, found, port, speaks, by, listening, addresses) for port, spoken in ports for speaks in spoken)
-    return ServiceChains(
-        ref.hostname, tuple(sorted(set(addresses))), tuple(ServedPort(p.number, s, p.protocol.is_tls) for p, s in ports), tuple(chains)
-    )
+    served = (ServedPort(port.number, spoken, port.protocol.is_tls) for port, spoken in ports)
+    return ServiceChains(ref.hostname, tuple(sorted(set(addresses))), tuple(served), tuple(chains), listening)
 
 
 def _chain(

@@ -93,6 +93,10 @@ AMBIENT: list[Slot] = [
         make("AuthorizationPolicy", "wp", f"{{{SERVICE}, action: DENY, rules: {SOURCE}}}", "a"),
         make("AuthorizationPolicy", "wp", f"{{selector: {{matchLabels: {{{NAME}: wp}}}}, action: DENY, rules: {SOURCE}}}", "a"),
     ),
+    one_of(
+        make("WorkloadEntry", "behind", "{address: 10.1.0.40, labels: {istio.io/use-waypoint: wp}}", "a"),
+        make("WorkloadEntry", "behind", "{address: 10.1.0.41}", "a", labels="{istio.io/use-waypoint: wp}"),
+    ),
     one_of(make("AuthorizationPolicy", "every-wp", f"{{{CLASS}, action: AUDIT, rules: [{{}}]}}", "istio-system")),
     one_of(make("Telemetry", "wp", f"{{{SERVICE}, accessLogging: [{{providers: [{{name: envoy}}]}}]}}", "a"), make("Telemetry", "wp", f"{{{GATEWAY}, tracing: [{{disableSpanReporting: true}}]}}", "a")),
     one_of(

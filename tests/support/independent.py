@@ -14,6 +14,9 @@ from google.protobuf import any_pb2, descriptor_pool, message_factory
 UNKNOWN = frozenset({  # to the second decoder
     "istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig",
     "istio.networking.nds.v1.NameTable",
+    "istio.security.Authorization",
+    "istio.workload.Address",
+    "istio.workload.Workload",
     "stats.PluginConfig",
     "udpa.type.v1.TypedStruct",
     "xds.type.matcher.v3.IPMatcher",

@@ -38,7 +38,13 @@ OTHER = {
     "metadata_exchange_labels": ("app",),
     "remote_jwks": "true",
 }
-SETTINGS = [(s.name, f.name) for s in dataclasses.fields(MeshSettings) for f in dataclasses.fields(getattr(MeshSettings(), s.name))]
+WRITTEN = {("ambient", "status")}  # changes what is written to objects
+SETTINGS = [
+    (section.name, field.name)
+    for section in dataclasses.fields(MeshSettings)
+    for field in dataclasses.fields(getattr(MeshSettings(), section.name))
+    if (section.name, field.name) not in WRITTEN
+]
 
 
 def other(name: str, value: Any) -> Any:

@@ -20,8 +20,7 @@ from pilot.model.ambient import crosses_networks
 from pilot.model.facets import ListeningFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
-from pilot.model.views.ambient.attachments import pods_of_waypoint
-from pilot.model.views.pods import pod_workload
+from pilot.model.views.ambient.behind import addresses_behind
 from pilot.model.views.waypoint import ServingKey, WaypointFacet, served_services, serving_key
 from pilot.translate import names
 from pilot.translate.access_log.build import build_listener_access_logs
@@ -147,9 +146,7 @@ class _Parts(NamedTuple):
 @derived
 def _parts(db: Mesh, by: ServingKey) -> _Parts:
     services = list(_chains_of(db, by).values())
-    found = (pod_workload(db, pod) for pod in pods_of_waypoint(db, by.waypoint))
-    workloads = sorted({address for pod in found if pod is not None for address in pod.addresses if address})
-    settings = db.settings
+    workloads, settings = addresses_behind(db, by.waypoint), db.settings
     frame = Frame(
         names.MAIN_INTERNAL,
         (),

@@ -7,7 +7,8 @@ Facets that need the views stand beside these: `GatewayListenersFacet`, `Gateway
 `SidecarRoutesFacet` in `views.sidecar_routing`, `AddressFamiliesFacet` in `virtual_addresses`, `ResolverFacet` in `views.resolver`,
 `ProxylessFacet` in `views.proxyless`, `WaypointFacet` and `ServingKey` in `views.waypoint`. What is cut out of facets, or comes of
 reading by them, is a key where it is made:
-- objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`
+- objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`,
+  `Key` of what is at an API server in `kube.objects`
 - secrets: `CredentialKey` in `credential_key`, `AccountKey` in `inputs`; key sets of issuers: `JwksKey` in `jwks`
 - views: `EgressHostsKey` in `views.egress_hosts`, `ImportKey` in `views.imports`, `ViewerKey` in `views.virtual_services`,
   `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`,

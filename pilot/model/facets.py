@@ -20,7 +20,7 @@ reading by them, is a key where it is made:
   waypoint `VipKey`, `RuledVipKey`, `VipListKey`; endpoints: `VantageKey`
 - listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
   `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`
-- patches of EnvoyFilters: `PatchSourceKey`, the group that is patched
+- patches of EnvoyFilters: `PatchSourceKey`, the group that is patched, and `TouchedKey`, one of its resources with the patches that touch it
 - routes: `RouteLayoutKey`, `SegmentKey`, `HostKey`, `VirtualHostKey`, `SegmentTraitsKey`, `DestinationKey`, `GatewayHostKey`,
   `RouteSourceKey`, `OfferKey`
 """

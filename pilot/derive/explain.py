@@ -108,11 +108,12 @@ def _ways_to_part(db: Database, picked: Node) -> Iterator[Way]:
 
 
 def _holds(value: Any, part: Any) -> bool:
-    """Returns whether a part is a value, or somewhere in its mappings and tuples."""
+    """Returns whether a part is a value, or in its mappings and in the named tuples of these."""
     if value is part:
         return True
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ()
-    return any(_holds(item, part) for item in inner)
+    if isinstance(value, Mapping):
+        return any(_holds(item, part) for item in value.values())
+    return hasattr(value, "_fields") and any(item is part for item in value)
 
 
 def _named_below(keys: Node, names: frozenset[Any]) -> Iterator[Way]:

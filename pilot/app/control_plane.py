@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import uvloop
@@ -38,6 +38,7 @@ from pilot.app.writers import Writers
 from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.health import Health
 from pilot.debug.sources import Sources
+from pilot.derive import Node
 from pilot.ingest.batch import Batch, Clock, Commit, Timer
 from pilot.ingest.checking import Checking
 from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
@@ -63,6 +64,7 @@ from pilot.serve.http import add_ready
 from pilot.serve.object_access import CheckObjectAccess, anybody_may, only
 from pilot.serve.progress import Outcome
 from pilot.serve.pusher import Pusher
+from pilot.serve.refusals import Refusals
 from pilot.serve.secret_access import SecretAccess
 from pilot.serve.server import make_server
 from pilot.serve.stream_limits import stream_limits_of
@@ -111,7 +113,7 @@ class ControlPlane:
         watch_drops(self.metrics.log_lines_dropped)
         self.db = Mesh(settings.mesh, environment=os.environ)
         self._read = Catalogue(read_kinds(self.db.catalogue, settings.kubernetes.ignored, settings.kubernetes.included))
-        self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._checking.reached(reached))
+        self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
         self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)
         self._clock = HeldClock(clock or _LoopClock())
@@ -127,6 +129,7 @@ class ControlPlane:
         self.db.on_failure = self._notices.failed
         self.problems = ProblemStore(self._notices.noticed, self.metrics.config_problems)
         self._health = Health(self.db, self.discovery, self.problems, self.metrics.health)
+        self.refusals = Refusals(self.db, self.discovery, self._clock)
         self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS))
         waits = settings.ingest
         self._batch = Batch(self.db, self._clock, waits.debounce_after, waits.debounce_max, self._committed, waits.debounce_endpoints)
@@ -194,6 +197,12 @@ class ControlPlane:
         await starting
         return True
 
+    def _reached(self, nodes: Iterable[Node]) -> None:
+        """Called when rows that follow from streams are in the tables."""
+        self._checking.reached(nodes)
+        if self._writers is not None:
+            self._writers.reached(nodes)
+
     def _committed(self, commit: Commit) -> None:
         self._checking.reached(commit.hit)
         self._key_sets.reached(commit.hit)
@@ -223,7 +232,7 @@ class ControlPlane:
         if self._gateway_names is not None:
             yield Part("the host names of gateways", self._gateway_names.start, self._gateway_names.stop)
         access = (self._secret_access.sweep,) if self._secret_access is not None else ()
-        sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.pusher.sweep, *access))
+        sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.refusals.sweep, self.pusher.sweep, *access))
         yield Part("the sweeper", sweeper.start, sweeper.stop)
         patches = (PatchStatus(self.db, self.metrics).check,) if self.settings.debug.patch_metrics else ()
         looks = Sweeper(self._clock, HEALTH_SECONDS, (self._health.check, *patches))

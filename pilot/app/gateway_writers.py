@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pilot.app.kubernetes import Kubernetes
 from pilot.app.webhooks import Webhooks
+from pilot.derive import Node
 from pilot.ingest.batch import Commit
 from pilot.ingest.decode import Origin
 from pilot.kube.tasks import end_tasks
@@ -119,6 +120,11 @@ class GatewayWriters:
             self._deployments.committed(commit.hit)
             if tables & {"namespaces", "mesh", "proxy_configs"}:
                 self._deployments.changed()
+
+    def reached(self, nodes: Iterable[Node]) -> None:
+        """Called when rows that follow from streams are in the tables."""
+        if self._statuses is not None:
+            self._statuses.committed(nodes, ())
 
     def matters(self) -> Iterator[tuple[str, Lead]]:
         """Yields the name of each Lease, and what its holder does."""

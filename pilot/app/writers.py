@@ -4,13 +4,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.gateway_writers import INGRESS_LOCK, GatewayWriters
 from pilot.app.kubernetes import Kubernetes
 from pilot.app.remote_writers import RemoteWriters, Written
 from pilot.app.webhooks import Webhooks
+from pilot.derive import Node
 from pilot.ingest.batch import Commit
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Attempts, Backoff
@@ -166,6 +167,11 @@ class Writers:
             self._gateways.committed(commit)
         if self._analysis is not None:
             self._analysis.edited(row.ref for _, _, row in commit.edits if isinstance(row, Object))
+
+    def reached(self, nodes: Iterable[Node]) -> None:
+        """Called when rows that follow from streams are in the tables."""
+        if self._gateways is not None:
+            self._gateways.reached(nodes)
 
     def _matters(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
         if self._roots is not None:

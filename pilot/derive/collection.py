@@ -1,11 +1,12 @@
 """Rows from more than one source, read like a table: a table's own rows, and rows that derived functions make."""
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pilot.derive.derived import Derived
-from pilot.derive.graph import UNSET, Database, Node
+from pilot.derive.graph import UNSET, Database, Derivation, Node
 from pilot.derive.table import Table
 
 K = TypeVar("K", bound=Hashable)
@@ -14,15 +15,35 @@ Bucket = tuple[str, Hashable]
 Source = Callable[[Any], Mapping[K, R]]
 
 
-class Rows(NamedTuple):
-    """The derived rows of a collection. `every`: their keys, sorted; `buckets`: by index and bucket, the keys in it, sorted."""
+class Given(NamedTuple):
+    """What a source gave, and the revision in which that changed."""
 
-    by_key: Mapping[Any, Any]
-    every: tuple[Any, ...]
-    buckets: Mapping[Bucket, tuple[Any, ...]]
+    rows: Mapping[Any, Any]
+    revision: int
 
 
-NO_ROWS = Rows({}, (), {})
+class Rows:
+    """The derived rows of a collection. `every`: their keys, sorted; `buckets`: by index and bucket, the keys in it, sorted; `given`: of what.
+
+    `changed` and `moved` are the keys and buckets that differ from those of `before`. Rows are equal where they are the same.
+    """
+
+    __slots__ = ("__weakref__", "_before", "buckets", "by_key", "changed", "every", "given", "moved")
+
+    def __init__(
+        self, by_key: Mapping[Any, Any], every: tuple[Any, ...], buckets: Mapping[Bucket, tuple[Any, ...]], given: tuple[Given, ...],
+        before: Rows | None = None, changed: tuple[Any, ...] = (), moved: tuple[Bucket, ...] = (),
+    ) -> None:  # fmt: skip
+        self.by_key, self.every, self.buckets, self.given = by_key, every, buckets, given
+        self.changed, self.moved = changed, moved
+        self._before = weakref.ref(before) if before is not None else None
+
+    def follows(self, other: Rows) -> bool:
+        """Returns whether these are the rows that came next after others."""
+        return self._before is not None and self._before() is other
+
+
+NO_ROWS = Rows({}, (), {}, ())
 
 
 class Collection(Generic[K, R]):
@@ -90,16 +111,27 @@ class Collection(Generic[K, R]):
 
     def derive_rows(self, db: Database) -> Rows:
         """Returns the rows of all sources, indexed; of the last value what did not change is taken over."""
-        by_key = {key: row for source in reversed(self._sources) for key, row in source(db).items()}
         node = db.find_node(self._rows)
         old: Rows = node.value if node is not None and node.value is not UNSET else NO_ROWS
-        changed = _changed_keys(old.by_key, by_key)
+        given = tuple(_read(db, source) for source in self._sources)
+        before = old.given or (_NOTHING,) * len(given)
+        suspects = {key for source, last, now in zip(self._sources, before, given, strict=True) for key in _suspects(db, source, last, now)}
+        fresh = {key: next((g.rows[key] for g in given if key in g.rows), None) for key in suspects}
+        changed = [key for key, row in fresh.items() if (known := old.by_key.get(key)) is not row and known != row]
         if not changed:
             return old
-        every = old.every if by_key.keys() == old.by_key.keys() else tuple(sorted(by_key))  # type: ignore[type-var]
-        return Rows(by_key, every, self._reindex(db, old, by_key, changed))
+        by_key = {**old.by_key, **{key: fresh[key] for key in changed}}
+        for key in changed:
+            if fresh[key] is None:
+                del by_key[key]
+        every = old.every if all(key in old.by_key and fresh[key] is not None for key in changed) else tuple(sorted(by_key))
+        buckets, moved = self._reindex(db, old, by_key, changed)
+        return Rows(by_key, every, buckets, given, old, tuple(changed), moved)
 
-    def _reindex(self, db: Database, old: Rows, by_key: Mapping[K, R], changed: Iterable[K]) -> Mapping[Bucket, tuple[K, ...]]:
+    def _reindex(
+        self, db: Database, old: Rows, by_key: Mapping[K, R], changed: Iterable[K]
+    ) -> tuple[Mapping[Bucket, tuple[K, ...]], tuple[Bucket, ...]]:
+        """Returns the buckets, and those of them that differ."""
         moves: dict[Bucket, tuple[set[K], set[K]]] = {}
         for name, extract in self._table(db).indexes.items():
             for key in changed:
@@ -107,23 +139,27 @@ class Collection(Generic[K, R]):
                 after = set(extract(key, by_key[key])) if key in by_key else set()
                 for bucket in before ^ after:
                     moves.setdefault((name, bucket), (set(), set()))[bucket in after].add(key)
+        if not moves:
+            return old.buckets, ()
         buckets = {**old.buckets}
         for at, (left, entered) in moves.items():
             keys: tuple[K, ...] = tuple(sorted({*buckets.pop(at, ()), *entered} - left))
             if keys:
                 buckets[at] = keys
-        return buckets
+        return buckets, tuple(moves)
 
     def touch_changed(self, db: Database, old: Rows, new: Rows) -> list[Node]:
         """Marks the rows, buckets, lists of buckets and lists of keys that differ to be read again; returns their nodes."""
         reached: list[Node] = []
-        for key in _changed_keys(old.by_key, new.by_key):
+        follows = new.follows(old)
+        for key in new.changed if follows else _changed_keys(old.by_key, new.by_key):
             db.touch(self._row, (key,), reached)
-        for at in _changed_keys(old.buckets, new.buckets):
+        moved = new.moved if follows else _changed_keys(old.buckets, new.buckets)
+        for at in moved:
             db.touch(self._bucket, at, reached)
-        for index in {index for index, _ in old.buckets.keys() ^ new.buckets.keys()}:
+        for index in {at[0] for at in moved if (at in old.buckets) != (at in new.buckets)}:
             db.touch(self._held, (index,), reached)
-        if old.every != new.every:
+        if old.every is not new.every and old.every != new.every:
             db.touch(self._every, (), reached)
         return reached
 
@@ -145,3 +181,24 @@ class _DerivedRows(Derived[[], Rows]):
 def _changed_keys(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> list[Any]:
     changed = [key for key, value in new.items() if (before := old.get(key)) is not value and before != value]
     return changed + [key for key in old if key not in new]
+
+
+_NOTHING = Given({}, -1)
+
+
+def _read(db: Database, source: Source[Any, Any]) -> Given:
+    """Returns what a source gives now."""
+    rows = source(db)
+    node = db.find_node(source) if isinstance(source, Derivation) else None
+    return Given(rows, node.changed_at if node is not None else -1)
+
+
+def _suspects(db: Database, source: Source[Any, Any], last: Given, now: Given) -> Iterable[Any]:
+    """Returns the keys whose rows may differ between what a source gave and gives: those that a gather says have changed, else all that do."""
+    if now.rows is last.rows:
+        return ()
+    node = db.find_node(source) if isinstance(source, Derivation) else None
+    gathered = node.gathered if node is not None else None
+    if gathered is not None and gathered.changed is not None and gathered.since == last.revision:
+        return gathered.changed
+    return _changed_keys(last.rows, now.rows)

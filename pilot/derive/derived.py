@@ -94,9 +94,13 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
             if all((old.get(k, None) is v or old.get(k, None) == v) for k, v in changed.items()):
                 return old  # type: ignore[no-any-return]
             if all(k in old and v is not None and v is not UNSET for k, v in changed.items()):
+                gathered.since, gathered.changed = node.changed_at, tuple(changed)
                 return {**old, **changed}
         value: dict[Any, T] = {k: v for k, item in items.items() if (v := item.value) is not None and v is not UNSET}
-        return old if value == old and list(value) == list(old) else value
+        if value == old and list(value) == list(old):
+            return old  # type: ignore[no-any-return]
+        gathered.changed = None
+        return value
 
     def _relist(self, db: Database, node: Node, listed: tuple[Hashable, ...]) -> dict[Node, None]:
         """Takes the new list of keys; returns the nodes of those that were not there before."""

@@ -69,11 +69,17 @@ class Derivation(Generic[P, T]):
 
 
 class Gathered:
-    """Items of a gather node: the node of each key, and the items that may have changed since it was verified."""
+    """Items of a gather node: the node of each key, and the items that may have changed since it was verified.
 
-    __slots__ = ("dirty", "items", "keys")
+    `changed`: the keys whose items differ from those of the value that was in revision `since`, which is that of before; None where a value
+    has no such value before it.
+    """
+
+    __slots__ = ("changed", "dirty", "items", "keys", "since")
 
     def __init__(self) -> None:
+        self.since = -1
+        self.changed: tuple[Hashable, ...] | None = None
         self.keys: Node | None = None
         self.items: dict[Hashable, Node] = {}
         self.dirty: dict[Node, None] = {}

@@ -12,6 +12,7 @@ from pilot.model.consistent_hash import hashes
 from pilot.model.jwks import jwks_source
 from pilot.model.kind import GroupKind
 from pilot.model.proxy import Proxy
+from pilot.model.refusal import Refusal, RefusalKey
 from pilot.model.service import ServiceRef
 from pilot.model.telemetry_features import lacking
 
@@ -39,6 +40,10 @@ def object_name(key: RegistryKey, _: Any) -> Buckets:
 
 def proxy_type(_: str, proxy: Proxy) -> Buckets:
     return (proxy.type,)
+
+
+def refused_objects(_: RefusalKey, refusal: Refusal) -> Buckets:
+    return refusal.objects
 
 
 def proxy_namespace(_: str, proxy: Proxy) -> Buckets:

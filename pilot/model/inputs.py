@@ -41,6 +41,7 @@ from pilot.model.config.workload_entry import WorkloadEntryObject
 from pilot.model.config.workload_group import WorkloadGroup
 from pilot.model.jwks import JwksKey
 from pilot.model.proxy import Proxy
+from pilot.model.refusal import Refusal, RefusalKey
 from pilot.settings.mesh import MeshSettings
 
 S = TypeVar("S")
@@ -117,6 +118,8 @@ class Mesh(Database):
         self.proxies: Table[str, Proxy] = Table(self, "Proxy", type=indexes.proxy_type, namespace=indexes.proxy_namespace, lacks=indexes.proxy_lacks)
         # Whether a service account may list the Secrets of its namespace, as far as that was asked; EVERY_ACCOUNT where nobody is to be asked
         self.secret_access: Table[AccountKey, bool] = Table(self, "SecretAccess")
+        # What connected proxies refuse, until they take a response of the type
+        self.refusals: Table[RefusalKey, Refusal] = Table(self, "Refusal", object=indexes.refused_objects)
         # The addresses of host names, of gateways of networks, as far as they were looked up
         self.resolved_hosts: Table[str, tuple[str, ...]] = Table(self, "ResolvedHost")
         # The roots of the mesh's own authorities by source, each a PEM bundle; no source where proxies are told of no roots

@@ -245,8 +245,12 @@ class Ads:
         if received.rejected is not None:
             code, message = received.rejected
             self._metrics.rejected(request.type_url, connection.proxy.id, code)
+            self._discovery.refusals.refused(connection, request.type_url, message)
             told = short_name(request.type_url).upper(), connection.id, go_name(code), message
             _log.warning("ADS:%s: ACK ERROR %s %s:%s", *told, extra=of_events(connection))
+        elif received.acknowledged:
+            connection.took(request.type_url)
+            self._discovery.refusals.taken(connection, request.type_url)
         elif received.stale:
             self._metrics.expired_nonce(request.type_url)
         self._discovery.answered(connection)

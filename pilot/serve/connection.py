@@ -53,6 +53,7 @@ class Connection:
         self.answered: deque[str] = deque(maxlen=ANSWERS)
         self.end: Callable[[], None] = nothing
         self.abort: Callable[[], None] = nothing
+        self._revisions: dict[str, tuple[int, int]] = {}
         self._plan = Plan({})
         self._feeds: dict[str, Feed[Connection]] = {}
 
@@ -74,6 +75,19 @@ class Connection:
         """Ends the stream, whose proxy does not take what is written."""
         _log.warning("ADS: %s takes nothing: its stream is ended", self.id)
         self.abort()
+
+    def wrote(self, type_url: str, revision: int) -> None:
+        """Notes the revision of the database that a response of a type is of."""
+        self._revisions[type_url] = revision, self.taken_revision(type_url)
+
+    def took(self, type_url: str) -> None:
+        """Notes that the proxy has taken the last response of a type."""
+        if (known := self._revisions.get(type_url)) is not None:
+            self._revisions[type_url] = known[0], known[0]
+
+    def taken_revision(self, type_url: str) -> int:
+        """Returns the revision of the last response of a type that the proxy has taken, -1 before the first."""
+        return self._revisions.get(type_url, (-1, -1))[1]
 
     @property
     def is_idle(self) -> bool:

@@ -5,7 +5,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from pilot.derive import Derived, Node, Table
 from pilot.lib.clock import rfc3339
@@ -32,6 +32,23 @@ def log_outcome(outcome: Outcome) -> None:
     _log.info(text, event, proxies, acknowledged, refused, gone, seconds, extra=fields(event=event))
 
 
+class RefusalLog(Protocol):
+    """What is told of refusals."""
+
+    def refused(self, connection: Connection, type_url: str, message: str) -> None: ...
+    def taken(self, connection: Connection, type_url: str) -> None: ...
+
+
+class NoRefusals:
+    """Forgets what it is told."""
+
+    def refused(self, connection: Connection, type_url: str, message: str) -> None:
+        """Does nothing."""
+
+    def taken(self, connection: Connection, type_url: str) -> None:
+        """Does nothing."""
+
+
 def _ignore(reached: Iterable[Node]) -> None:
     """Does nothing with what proxies' rows reached: nobody but the connections follows it."""
 
@@ -43,7 +60,7 @@ class Discovery:
     A row belongs to streams that say the same and are verified alike: one that has another's node id, but other facts or another identity,
     gets a row of its own.
     A proxy that goes keeps its row and its derived values for `linger` seconds: most come back at once. `on_asked` has, by type URL, what is
-    to be told of every request for the type, `lifecycle` what is told of every stream.
+    to be told of every request for the type, `lifecycle` what is told of every stream, `refusals` of what proxies refuse.
     """
 
     def __init__(
@@ -64,6 +81,7 @@ class Discovery:
         self._by_plan: dict[Node, dict[Connection, None]] = {}
         self._gone: dict[str, float] = {}
         self.lifecycle: Lifecycle = NoLifecycle()
+        self.refusals: RefusalLog = NoRefusals()
         self.counts_cache = False
         self.progress = Progress(self._finished)
         self.on_outcome: Callable[[Outcome], None] = log_outcome

@@ -136,6 +136,7 @@ class Pusher:
         found = self._messages.find(session, answer, version) if shared else None
         nonce = version + random_uuid() if found is None else found.nonce
         session.sent(answer, nonce, time.time())
+        connection.wrote(answer.type_url, self._discovery.db.revision)
         if found is not None:
             return found.data
         made = await joined(session.slices(answer, version, nonce))

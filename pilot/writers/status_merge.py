@@ -9,7 +9,7 @@ from pilot.model.views.ambient.conditions import TYPES
 from pilot.model.views.gateway_api.status.policies import MOST_ANCESTORS
 
 Plain = dict[str, Any]
-OURS = frozenset({"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "SupportedVersion", "InsecureFrontendValidationMode", "Refused"}) | TYPES
+OURS = frozenset({"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "SupportedVersion", "InsecureFrontendValidationMode"}) | TYPES
 """Types of conditions that are ours alone: one that does not hold any more goes."""
 _ENTRIES = {"parents": "parentRef", "ancestors": "ancestorRef"}
 _MOST = {"ancestors": MOST_ANCESTORS}

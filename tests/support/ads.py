@@ -141,6 +141,13 @@ class Client:
             self.first = False
         await self.call.write(request.SerializeToString())
 
+    async def nack(self, kind: str, nonce: str, message: str) -> None:
+        """Refuse a response."""
+        make: Any = discovery_pb2.DeltaDiscoveryRequest if self.delta else discovery_pb2.DiscoveryRequest
+        request = make(type_url=BY_SHORT_NAME[kind], response_nonce=nonce)
+        request.error_detail.code, request.error_detail.message = 13, message
+        await self.call.write(request.SerializeToString())
+
     async def unsubscribe(self, kind: str, *names: str, nonce: str = "") -> None:
         """Delta: want some names no longer."""
         request = discovery_pb2.DeltaDiscoveryRequest(type_url=BY_SHORT_NAME[kind], response_nonce=nonce, resource_names_unsubscribe=names)

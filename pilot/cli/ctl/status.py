@@ -12,7 +12,7 @@ from pilot.cli.ctl.output import Answer, Table
 from pilot.lib.text import one_line
 
 _SHOWN = ("Accepted", "Programmed", "ResolvedRefs")
-_BAD_IF_SO = ("Conflicted", "Refused")
+_BAD_IF_SO = ("Conflicted",)
 _HEAD = ("OBJECT", "PART", "ACCEPTED", "PROGRAMMED", "RESOLVED", "WHAT IS WRONG")
 
 

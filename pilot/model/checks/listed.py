@@ -6,6 +6,7 @@ from pilot.model.checks.extension import TRAFFIC_EXTENSIONS, WASM_PLUGINS
 from pilot.model.checks.gateway import GATEWAYS
 from pilot.model.checks.mesh import MESH_CONFIG
 from pilot.model.checks.policy import AUTHORIZATION_POLICIES, PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATIONS
+from pilot.model.checks.refusal import REFUSALS
 from pilot.model.checks.service import SERVICES
 from pilot.model.checks.service_entry import SERVICE_ENTRIES
 from pilot.model.checks.sidecar import SIDECARS
@@ -29,5 +30,6 @@ CHECKS = (
     WASM_PLUGINS,
     TRAFFIC_EXTENSIONS,
     STATUSES,
+    REFUSALS,
     MESH_CONFIG,
 )

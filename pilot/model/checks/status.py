@@ -60,7 +60,7 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Foun
         yield from (("metadata.labels", c) for c in status.conditions if c.type == WAYPOINT_BOUND and not c.status)
     elif isinstance(status, RouteStatus):
         for parent in status.parents:
-            for condition in _false(parent.conditions):
+            for condition in (c for c in _false(parent.conditions) if c.reason != "Refused"):  # another check tells of that
                 named = f"spec.parentRefs[{parents.index(parent.parent)}]" if parent.parent in parents else "spec"
                 yield ("spec.rules" if condition.type != "Accepted" else named), condition
     elif isinstance(status, PolicyStatus):
@@ -73,4 +73,4 @@ def _wrong(path: str, conditions: Iterable[Condition]) -> Iterator[Found]:
 
 
 def _false(conditions: Iterable[Condition]) -> Iterator[Condition]:
-    return (c for c in conditions if c.status == (c.type == "Refused") and c.type in ("Accepted", "Programmed", "ResolvedRefs", "Refused"))
+    return (c for c in conditions if not c.status and c.type in ("Accepted", "Programmed", "ResolvedRefs"))

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from pilot.derive import derived, hub
+from pilot.derive import Gather, derived, hub
 from pilot.lib.hosts import is_wildcard, matches, most_specific, subset_of
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.virtual_service import HTTPRoute, VirtualService
@@ -161,11 +161,13 @@ def virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
     return virtual_services.keys(db, "namespace", namespace)
 
 
+_bindings: Gather[ObjectKey, [str], Binding] = Gather("bindings", virtual_service_keys, binding, passed=lambda namespace: ())
+
+
 @derived
 def bindings_in(db: Mesh, namespace: str) -> tuple[Binding, ...]:
     """Returns the bindings of a namespace's VirtualServices, by age."""
-    found = [b for key in virtual_service_keys(db, namespace) if (b := binding(db, key)) is not None]
-    return tuple(sorted(found, key=lambda b: b.age))
+    return tuple(sorted(_bindings(db, namespace).values(), key=lambda b: b.age))
 
 
 @derived

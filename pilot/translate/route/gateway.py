@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from envoy.config.route.v3 import route_components_pb2
 
-from pilot.derive import Gather, derived
+from pilot.derive import Gather, derived, hub
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.views.gateway_servers import GatewayRouteKey, MergedGateway, ServerKey
@@ -25,6 +25,8 @@ from pilot.translate.route.gateway_sources import OfferKey, RouteBytes, session_
 from pilot.translate.route.route import has_routes
 from pilot.translate.route.session import StickySession, build_session
 
+BLOCK = 64
+"""Virtual hosts that are put together in one piece of a route configuration."""
 _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
 
@@ -121,12 +123,33 @@ def build_gateway_host(planned: GatewayHostKey, routes: Iterable[RouteBytes], at
     return b"".join((host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in last)))
 
 
-_virtual_hosts: Gather[GatewayHostKey, [GatewayRouteKey, GatewayRoutesFacet], bytes] = Gather("gateway_virtual_hosts", planned_hosts, _virtual_host)
+@derived
+def _blocks(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[int, ...]:
+    return tuple(range(-(-len(planned_hosts(db, key, routing)) // BLOCK)))
+
+
+@hub
+def _planned_block(db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[GatewayHostKey, ...]:
+    return planned_hosts(db, key, routing)[number * BLOCK : (number + 1) * BLOCK]
+
+
+_virtual_hosts: Gather[GatewayHostKey, [int, GatewayRouteKey, GatewayRoutesFacet], bytes] = Gather(
+    "gateway_virtual_hosts", _planned_block, _virtual_host, passed=lambda number, *args: args
+)
+
+
+@derived
+def _block(db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bytes | None:
+    """Returns neighbouring virtual hosts in one piece: an edit puts one of many together anew, and not all virtual hosts there are."""
+    return b"".join(_virtual_hosts(db, number, key, routing).values())
+
+
+_pieces: Gather[int, [GatewayRouteKey, GatewayRoutesFacet], bytes] = Gather("gateway_virtual_hosts_in_blocks", _blocks, _block)
 
 
 @derived
 def _route_configuration(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> Resource | None:
-    return build_route_configuration(route_name(key), _virtual_hosts(db, key, routing).values())
+    return build_route_configuration(route_name(key), _pieces(db, key, routing).values())
 
 
 gateway_route_configurations: Gather[GatewayRouteKey, [GatewayRoutesFacet], Resource] = Gather("gateway_routes", _route_keys, _route_configuration)

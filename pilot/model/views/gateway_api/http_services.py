@@ -78,35 +78,37 @@ _all_parts: Gather[RouteKey, [], tuple[Part, ...]] = Gather("parts_of_routes", h
 
 
 @hub
-def _parts_by_key(db: Mesh) -> Mapping[str, tuple[Part, ...]]:
+def _parts_by_service(db: Mesh) -> Mapping[ObjectKey, tuple[Part, ...]]:
+    """Returns the parts of each VirtualService, by its key."""
     found: dict[str, list[Part]] = {}
     for parts in _all_parts(db).values():
         for part in parts:
             found.setdefault(part.merge, []).append(part)
-    return {key: tuple(sorted(parts)) for key, parts in found.items()}
+    ordered = ((merge, tuple(sorted(parts))) for merge, parts in found.items())
+    return {ObjectKey(parts[0].route.namespace, merged_service(merge)): parts for merge, parts in ordered}
 
 
 @derived
-def _merge_keys(db: Mesh) -> tuple[str, ...]:
-    return tuple(_parts_by_key(db))
+def _merged_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return tuple(_parts_by_service(db))
 
 
 @derived
-def _parts_of(db: Mesh, merge: str) -> tuple[Part, ...]:
-    return _parts_by_key(db).get(merge, ())
+def _parts_of(db: Mesh, key: ObjectKey) -> tuple[Part, ...]:
+    return _parts_by_service(db).get(key, ())
 
 
 @derived
-def _merged(db: Mesh, merge: str) -> Object[VirtualService] | None:
-    parts = _parts_of(db, merge)
+def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
+    parts = _parts_of(db, key)
     if not parts:
         return None
     rules = [rule for part in parts for rule in _rules_of(db, part)]
     first, routes = parts[0], dict.fromkeys(part.route for part in parts)
     return Object(
         VIRTUAL_SERVICE,
-        first.route.namespace,
-        merged_service(merge),
+        key.namespace,
+        key.name,
         VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=tuple(sorted(rules, key=by_specificity))),
         created=first.age[0],
         origin=Origin(semantics="gateway", parents=tuple(ObjectRef(*route) for route in routes)),
@@ -122,10 +124,7 @@ def _at_port(rule: HTTPRoute, port: int) -> HTTPRoute:
     return replace(rule, match=tuple(replace(one, port=port) for one in rule.match) or (HTTPMatchRequest(port=port),))
 
 
-_by_key: Gather[str, [], Object[VirtualService]] = Gather("virtual_services_of_http_routes", _merge_keys, _merged)
-
-
-@derived
-def virtual_services_of_http_routes(db: Mesh) -> Mapping[ObjectKey, Object[VirtualService]]:
-    """Returns the VirtualServices of all HTTPRoutes and GRPCRoutes."""
-    return {made.key: made for made in _by_key(db).values()}
+virtual_services_of_http_routes: Gather[ObjectKey, [], Object[VirtualService]] = Gather(
+    "virtual_services_of_http_routes", _merged_keys, _merged
+)
+"""The VirtualServices of all HTTPRoutes and GRPCRoutes. An edit of one route makes those of its own hosts anew."""

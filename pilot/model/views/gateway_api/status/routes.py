@@ -9,10 +9,12 @@ from pilot.derive import Gather, derived, hub
 from pilot.model.condition import Condition, Fault, condition
 from pilot.model.config.gateway_api.reference import ParentReference
 from pilot.model.inputs import Mesh
+from pilot.model.problem import ObjectRef
 from pilot.model.views.gateway_api.attachments import Attachment, Denial, attachments
 from pilot.model.views.gateway_api.conversion import converted_destinations, converted_rules
 from pilot.model.views.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE
 from pilot.model.views.gateway_api.route_objects import RouteKey, all_routes
+from pilot.model.views.refusals import refusals_of, refused_condition
 
 _SAYS_MOST = list(Denial)
 Place = tuple[str, str]
@@ -33,7 +35,8 @@ def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
     for one in attachments(db, route):
         found.setdefault(one.ref, []).append(one)
     faults = {mesh: _fault(db, route, mesh) for mesh in {one.is_mesh for ones in found.values() for one in ones}}
-    return tuple(ParentStatus(ref, build_conditions(ones, faults[ones[0].is_mesh])) for ref, ones in found.items())
+    refused = refused_condition(refusals_of(db, ObjectRef(*route)))
+    return tuple(ParentStatus(ref, (*build_conditions(ones, faults[ones[0].is_mesh]), *refused)) for ref, ones in found.items())
 
 
 def _fault(db: Mesh, route: RouteKey, mesh: bool) -> Fault | None:

@@ -180,6 +180,7 @@ def test_intervals_of_annotations_are_spelt_as_envoy_spells_them() -> None:
 def test_envoys_own_definition_takes_the_bootstrap() -> None:
     from envoy.config.bootstrap.v3 import bootstrap_pb2
     from envoy.config.metrics.v3 import metrics_service_pb2  # noqa: F401 (its type is in the message)
+    from envoy.extensions.bootstrap.internal_listener.v3 import internal_listener_pb2  # noqa: F401
     from envoy.extensions.filters.http.router.v3 import router_pb2  # noqa: F401
     from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2  # noqa: F401
     from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2  # noqa: F401

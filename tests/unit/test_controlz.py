@@ -263,7 +263,11 @@ async def test_the_signal_has_stacks_written(site: Client, process: Process, met
 
 
 @pytest.mark.parametrize(
-    "name", ["API_TOKEN", "DB_PASSWORD", "pgpwd", "CLIENT_SECRET", "AWS_ACCESS_KEY_ID", "KEY", "TLS_PRIVATE", "apiKey", "MY_CREDENTIALS", "AUTH"]
+    "name",
+    [
+        "OTEL_EXPORTER_OTLP_HEADERS", "API_TOKEN", "DB_PASSWORD", "pgpwd", "CLIENT_SECRET", "AWS_ACCESS_KEY_ID", "KEY", "TLS_PRIVATE", "apiKey",
+        "MY_CREDENTIALS", "AUTH",
+    ],
 )
 def test_names_of_secrets_hide_their_values(name: str) -> None:
     assert shown_environment({name: "MARKED"}) == [{"name": name, "value": HIDDEN}]

@@ -16,6 +16,7 @@ reading by them, is a key where it is made:
   `MergeKey` in `views.gateway_merge`
 - the Gateway API: `ListenerKey` and `OwnerKey` in `views.gateway_api.gateways`, `ReferenceKey` in `views.gateway_api.references`, `RouteKey` in
   `views.gateway_api.route_objects`, `BackendKey` in `views.gateway_api.backends`; Ingresses: `RuleKey` in `views.ingress.virtual_services`
+- what proxies refuse: `RefusalKey` in `refusal`
 - the ambient mesh: `AddressKey` in `address`, `WaypointSubjectKey` in `views.ambient.attachments`
 - clusters: `ClusterKey`, `RuledClusterKey`, `ServiceViewKey`, `ClusterListKey`, `ClusterTraitsKey`, `InboundClusterKey`, of services behind a
   waypoint `VipKey`, `RuledVipKey`, `VipListKey`; endpoints: `VantageKey`

@@ -9,8 +9,7 @@ Facets that need the views stand beside these: `GatewayListenersFacet`, `Gateway
 reading by them, is a key where it is made:
 - objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`,
   `Key` of what is at an API server in `kube.objects`
-- secrets: `CredentialKey` in `credential_key`, `AccountKey` in `inputs`; key sets of issuers: `JwksKey` in `jwks`;
-  what proxies refused: `RefusalKey` in `refusal`
+- secrets: `CredentialKey` in `credential_key`, `AccountKey` in `inputs`; key sets of issuers: `JwksKey` in `jwks`
 - views: `EgressHostsKey` in `views.egress_hosts`, `ImportKey` in `views.imports`, `ViewerKey` in `views.virtual_services`,
   `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`,
   `MergeKey` in `views.gateway_merge`

@@ -13,7 +13,7 @@ from pilot.model.proxy import NodeType
 from pilot.translate.endpoint.policy import EndpointPolicy
 
 Ways = Literal["sni", "hbone", "none"]
-"""By SNI through mesh mTLS, by a tunnel in a tunnel, or not at all."""
+"""How endpoints behind a gateway between networks are reached: by SNI through mesh mTLS, by a tunnel in a tunnel, or not at all."""
 
 
 class VantageKey(msgspec.Struct, frozen=True, cache_hash=True):

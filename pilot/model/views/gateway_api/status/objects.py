@@ -128,7 +128,7 @@ _CONDITIONS: Mapping[GroupKind, tuple[Listed, Callable[[Mesh, ObjectKey], tuple[
     AUTHORIZATION_POLICY: (authorization_policies, lambda db, key: policy_conditions(db, key)),
 }
 AMBIENT_KINDS = tuple(_CONDITIONS)
-"""Those whose conditions tell of waypoints and ztunnels."""
+"""Kinds whose conditions tell of waypoints and ztunnels."""
 
 
 @derived

@@ -8,9 +8,12 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import pathlib
 import random
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from tests.support.review_fuzz import Fuzz
 

@@ -12,9 +12,12 @@ import argparse
 import asyncio
 import gc
 import logging
+import pathlib
 import random
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from pilot.kube.client import Patience
 from tests.support.kube_world import KubeWorld, Servers, difference, start_fresh

@@ -20,6 +20,8 @@ import tempfile
 import time
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
 from tests.support.ads import Client
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import write_kubeconfig

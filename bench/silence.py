@@ -12,8 +12,11 @@ import argparse
 import asyncio
 import gc
 import multiprocessing
+import pathlib
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from pilot.lib.xds_types import BY_SHORT_NAME
 from tests.support.ads import Client, Listening, serving

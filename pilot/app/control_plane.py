@@ -117,7 +117,7 @@ class ControlPlane:
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
         self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)
         self._clock = HeldClock(clock or _LoopClock())
-        self._export = start_export(settings.log, build_info().version)
+        self._export = start_export(settings.traces, build_info().version)
         self._notices = Notices(self.db, self.discovery, self.metrics, self._clock, self._follow_changes())
         self.metrics.count_nodes(lambda: len(self.db))
         self.metrics.clusters(1, len({folder.cluster for folder in folders} - {settings.mesh.registry.cluster_id}))

@@ -11,7 +11,7 @@ from pilot.lib.log import scope
 from pilot.lib.xds_types import short_name
 from pilot.serve.progress import KEPT, Outcome
 from pilot.serve.pusher import Pushed
-from pilot.settings.process import LogSettings
+from pilot.settings.process import TraceSettings
 
 SCOPE = "pyistiod"
 _log = scope("default")
@@ -114,9 +114,9 @@ class Exporting:
         self._provider.shutdown()
 
 
-def start_export(settings: LogSettings, version: str) -> Exporting | None:
+def start_export(settings: TraceSettings, version: str) -> Exporting | None:
     """Returns what exports traces; None where no endpoint is set, or OpenTelemetry is not installed."""
-    if not settings.traces:
+    if not settings.endpoint:
         return None
     try:
         from opentelemetry.sdk.resources import Resource
@@ -127,6 +127,6 @@ def start_export(settings: LogSettings, version: str) -> Exporting | None:
     except ImportError:
         _log.warning("traces go nowhere: OpenTelemetry is not installed; it is with pip install 'pyistiod[tracing]'")
         return None
-    provider = TracerProvider(resource=Resource.create({"service.name": settings.traced_as, "service.version": version}))
-    provider.add_span_processor(BatchSpanProcessor(OtlpExporter(settings.traces, settings.trace_headers)))
+    provider = TracerProvider(resource=Resource.create({"service.name": settings.service, "service.version": version}))
+    provider.add_span_processor(BatchSpanProcessor(OtlpExporter(settings.endpoint, settings.headers)))
     return Exporting(provider)

@@ -11,7 +11,7 @@ import dataclasses
 from pilot.settings.declaration import section
 from pilot.settings.kubernetes import KubernetesSettings
 from pilot.settings.mesh import MeshSettings
-from pilot.settings.process import DebugSettings, IngestSettings, JwksSettings, LogSettings, ProcessSettings, ServeSettings
+from pilot.settings.process import DebugSettings, IngestSettings, JwksSettings, LogSettings, ProcessSettings, ServeSettings, TraceSettings
 from pilot.settings.security import AuthenticationSettings, AuthoritySettings, SecurePortSettings
 from pilot.settings.webhook import WebhookSettings
 
@@ -31,4 +31,5 @@ class Settings:
     webhook: WebhookSettings = section(WebhookSettings(), "Webhooks")
     debug: DebugSettings = section(DebugSettings(), "Debug pages and metrics")
     log: LogSettings = section(LogSettings(), "Logs")
+    traces: TraceSettings = section(TraceSettings(), "Traces")
     mesh: MeshSettings = section(MeshSettings())

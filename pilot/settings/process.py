@@ -129,10 +129,16 @@ class LogSettings:
 
     targets: tuple[str, ...] = setting(("stdout",), "Where logs go: stdout, stderr or file paths.", flag="log_target")
     as_json: bool = setting(False, "Log JSON objects instead of lines.", flag="log_as_json")
-    traces: str = setting(
+    output_level: str = setting("default:info", "Levels as scope:level between commas; the scope all overrides.", flag="log_output_level")
+
+
+@dataclasses.dataclass(frozen=True)
+class TraceSettings:
+    """Where traces of changes go, and under which name."""
+
+    endpoint: str = setting(
         "", "Address of a collector of OpenTelemetry, such as http://collector:4318, which gets a trace of every change; empty for none.",
         env="OTEL_EXPORTER_OTLP_ENDPOINT",
     )
-    trace_headers: str = setting("", "Headers for the collector, as name=value between commas.", env="OTEL_EXPORTER_OTLP_HEADERS")
-    traced_as: str = setting("istiod", "Name of this service in traces.", env="OTEL_SERVICE_NAME")
-    output_level: str = setting("default:info", "Levels as scope:level between commas; the scope all overrides.", flag="log_output_level")
+    headers: str = setting("", "Headers for the collector, as name=value between commas.", env="OTEL_EXPORTER_OTLP_HEADERS")
+    service: str = setting("istiod", "Name of this service in traces.", env="OTEL_SERVICE_NAME")

@@ -88,7 +88,7 @@ def test_it_reaches_routes_listeners_clusters_problems_and_explanations() -> Non
     assert before[ROUTE]["80"] != after[ROUTE]["80"]
     assert {(p.code, p.object.name) for p in problems_of(world)} == {("gateway-not-found", "lost"), ("destination-not-found", "lost")}
     seen = sources(world.mesh, FakeConnection("web-0.a-1", ids[0], PROXIES[0]))
-    (found,) = asyncio.run(explain_page(seen, {"proxyID": "web-0", "resource": "80", "type": "rds"}))["explanations"]
+    (found,) = asyncio.run(explain_page(seen, {"proxyID": "web-0", "resource": "80", "type": "rds"})).make()["explanations"]
     assert ("ConfigMap", "http") in {(o["kind"], o["name"]) for o in found["objects"]}
 
 

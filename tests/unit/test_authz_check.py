@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from pilot.cli.ctl.client import Client, CommandError
 from pilot.cli.pilotctl import pilotctl
 from pilot.debug.authz import authz
-from pilot.debug.page import Refused
+from pilot.debug.page import Later, Refused
 from pilot.debug.pages import sections
 from pilot.model.config.object import ObjectKey
 from pilot.settings.process import DebugSettings
@@ -147,7 +147,9 @@ def test_every_policy_is_shown_as_istiod_shows_it() -> None:
     made = world(ALLOW_CALLER, policy("older", "", day=1, namespace="b"))
     page = next(p for pages in sections(DebugSettings()).values() for p in pages if p.path == "/debug/authorizationz")
     spec = {"rules": [{"from": [{"source": {"principals": [CALLER]}}]}]}
-    assert page.answer(sources(made.mesh), {}) == {
+    answer = page.answer(sources(made.mesh), {})
+    assert isinstance(answer, Later)
+    assert answer.make() == {
         "authorization_policies": {
             "namespace_to_policies": {
                 "a": [{"name": "callers", "namespace": "a", "annotations": None, "spec": spec}],

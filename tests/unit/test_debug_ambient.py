@@ -1,6 +1,7 @@
 """Pages that show what ztunnels are told."""
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 
@@ -43,7 +44,7 @@ def test_the_dump_of_a_ztunnel() -> None:
     connected.watches = {ADDRESS: FakeWatch(), AUTHORIZATION: FakeWatch()}
 
     def dump(**query: str) -> list[Any]:
-        return made(config_dump(sources(world.mesh, connected), {"proxyID": "zt-1", **query}))["configs"]  # type: ignore[no-any-return]
+        return made(asyncio.run(config_dump(sources(world.mesh, connected), {"proxyID": "zt-1", **query})))["configs"]  # type: ignore[no-any-return]
 
     assert sorted(one.get("workload", one.get("service"))["name"] for one in dump()) == ["p", "web"]
     assert [one["name"] for one in dump(types="wads")] == ["deny"]

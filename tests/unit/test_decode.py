@@ -139,12 +139,18 @@ def test_lists_of_objects() -> None:
 
 
 @pytest.mark.parametrize(("revision", "label", "there"), [("", "x", True), ("x", "x", True), ("x", "", True), ("x", "y", False)])
-def test_objects_of_another_revision_are_left_out(revision: str, label: str, there: bool) -> None:
+def test_configuration_of_another_revision_is_left_out(revision: str, label: str, there: bool) -> None:
     metadata = {"name": "a", "labels": {"istio.io/rev": label} if label else {}}
-    decoded = decode_document({"apiVersion": "v1", "kind": "Service", "metadata": metadata}, origin=Origin(revision=revision))
+    written = {"apiVersion": "networking.istio.io/v1", "kind": "Sidecar", "metadata": metadata, "spec": {"egress": [{"hosts": ["./*"]}]}}
+    decoded = decode_document(written, origin=Origin(revision=revision))
     assert bool(decoded.entries) == there
     assert not decoded.problems
     assert not decoded.refused
+
+
+def test_what_runs_counts_whatever_revision_it_names() -> None:
+    metadata = {"name": "a", "labels": {"istio.io/rev": "y"}}
+    assert decode_document({"apiVersion": "v1", "kind": "Service", "metadata": metadata}, origin=Origin(revision="x")).entries
 
 
 @pytest.mark.parametrize("kind", ["ServiceAccount", "Deployment", "CustomResourceDefinition"])

@@ -61,6 +61,7 @@ def other(name: str, value: Any) -> Any:
 # -- a mesh of what the golden ones do not have ----------------------------------------------------------------------------
 
 HTTP = "[{name: http, port: 80}]"
+ENTRY_HTTP = "[{name: http, number: 80, protocol: HTTP}]"
 TLS_FILES = {"TLS_CLIENT_CERT_CHAIN": "/c.pem", "TLS_CLIENT_KEY": "/k.pem", "TLS_CLIENT_ROOT_CERT": "/r.pem"}
 PROXIES = (
     proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, NETWORK="here", **TLS_FILES),
@@ -68,6 +69,7 @@ PROXIES = (
     proxy("sidecar", "six-0", "a", "fd00::6", {}, DNS_CAPTURE="true", DNS_AUTO_ALLOCATE="true"),
     msgspec.structs.replace(proxy("sidecar", "dual-0", "a", "10.1.0.8", {}), ips=("10.1.0.8", "fd00::8")),
     proxy("router", "edge-0", "edge", "10.1.0.9", {"istio": "ingress"}),
+    proxy("sidecar", "alone-0", "alone", "10.1.0.10", {}),
 )
 OBJECTS: tuple[Plain, ...] = (
     make("Namespace", "istio-system", labels="{topology.istio.io/network: there}"),
@@ -87,6 +89,11 @@ OBJECTS: tuple[Plain, ...] = (
     make("Service", "gateway", "{type: LoadBalancer, ports: [{name: tls, port: 15443}]}", labels="{topology.istio.io/network: there}")
     | {"status": {"loadBalancer": {"ingress": [{"ip": "9.9.9.9"}]}}},
     make("ServiceEntry", "out", "{hosts: [out.com], resolution: DNS, ports: [{number: 443, name: tls, protocol: TLS}]}"),
+    make("ServiceEntry", "chosen", f"{{hosts: [chosen.com], resolution: STATIC, ports: {ENTRY_HTTP}, workloadSelector: {{labels: {{app: api}}}}}}"),
+    make("ServiceEntry", "first", f"{{hosts: [two.b.svc.cluster.local], resolution: DNS, ports: {ENTRY_HTTP}}}"),
+    make("Service", "two", f"{{clusterIP: 10.96.0.12, ports: {HTTP}}}", "b"),
+    make("Sidecar", "alone", "{egress: [{hosts: ['./*']}]}", "alone"),
+    make("VirtualService", "alone", "{hosts: [alone.com], http: [{route: [{destination: {host: two.b.svc.cluster.local}}]}]}", "alone"),
     make("DestinationRule", "out", "{host: out.com, trafficPolicy: {tls: {mode: MUTUAL, clientCertificate: /c, privateKey: /k, sni: out.com}}}"),
     make("DestinationRule", "one", "{host: api, exportTo: ['.'], subsets: [{name: v1, labels: {app: api}}]}", day=1),
     make("DestinationRule", "two", "{host: api, exportTo: ['*'], subsets: [{name: v2, labels: {app: api}}]}", day=2),

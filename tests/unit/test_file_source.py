@@ -329,11 +329,15 @@ def test_a_bug_of_ours_stays_with_the_file_that_met_it(tmp_path: pathlib.Path, m
     assert [(p.code, p.file) for p in files.problems] == [("internal-error", str(tmp_path / "bad.yaml"))]
 
 
-def test_objects_of_another_revision_are_not_there(tmp_path: pathlib.Path) -> None:
+def test_configuration_of_another_revision_is_not_there(tmp_path: pathlib.Path) -> None:
     for name, revision in (("a", "old"), ("b", "new"), ("c", "")):
         label = f"labels: {{istio.io/rev: {revision}}}, " if revision else ""
-        (tmp_path / f"{name}.yaml").write_text(service(name).replace("{name", f"{{{label}name"))
-    assert sorted(Files(tmp_path, origin=Origin(revision="new")).services) == ["b", "c"]
+        metadata = f"metadata: {{{label}name: {name}, namespace: shop}}\nspec: {{egress: [{{hosts: ['./*']}}]}}\n"
+        (tmp_path / f"{name}.yaml").write_text(f"apiVersion: networking.istio.io/v1\nkind: Sidecar\n{metadata}")
+        (tmp_path / f"service-{name}.yaml").write_text(service(name).replace("{name", f"{{{label}name"))
+    files = Files(tmp_path, origin=Origin(revision="new"))
+    assert sorted(key.name for key, _ in files.mesh.sidecars.rows()) == ["b", "c"]
+    assert sorted(files.services) == ["a", "b", "c"], "what runs has no revision"
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.yml", "a.json"])

@@ -18,6 +18,7 @@ OTHERS = {  # of what is no kind of objects
     "jwks": "model/views/jwt.py",
     "secret_access": "model/views/secret_access.py",
     "resolved_hosts": "model/views/networks.py",
+    "refusals": "model/views/refusals.py",
     "authority_roots": "model/views/trust_bundle.py",
 }
 READER = {name: f"{KINDS}{name}.py" for name in TABLES} | OTHERS

@@ -5,6 +5,7 @@ import base64
 import binascii
 import functools
 import math
+import threading
 from collections.abc import Hashable, Iterator
 from typing import Any, cast
 
@@ -15,6 +16,8 @@ from pilot.lib.duration import Duration, parse_duration
 from pilot.model.config.base import OneOf
 from pilot.model.problem import Problem, below, error
 
+_ONE_AT_A_TIME = threading.RLock()
+"""Held while msgspec looks at types, which it does lazily: two threads that did so at once have crashed the process."""
 _NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", dict: "a mapping", list: "a list", type(None): "nothing"}
 
 
@@ -56,12 +59,14 @@ def checked(value: Any, kind: type[Any], any_spelling: bool = True) -> tuple[Any
 
 
 def _convert(value: Any, kind: type[Any]) -> Any:
-    return msgspec.convert(value, kind, str_keys=True, dec_hook=decode_extension)
+    with _ONE_AT_A_TIME:
+        return msgspec.convert(value, kind, str_keys=True, dec_hook=decode_extension)
 
 
 @functools.cache
 def _type_info(kind: Hashable) -> mi.Type:
-    return mi.type_info(kind)
+    with _ONE_AT_A_TIME:
+        return mi.type_info(kind)
 
 
 def _prune(value: Any, kind: mi.Type, any_spelling: bool) -> Any:

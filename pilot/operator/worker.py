@@ -5,6 +5,7 @@ Each has a worker of its own, so that one that waits or fails keeps no other fro
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from deploy.operator.errors import SettingsError
 from deploy.operator.manifest import installation_of
@@ -37,6 +38,8 @@ from pilot.operator.status import (
 _log = scope("operator")
 _STEADY = 10.0
 """Seconds without a correction after which the next one is made at once."""
+_RENDERING = ThreadPoolExecutor(1, "render")
+"""The one thread that renders: what a rendering keeps for the next is not for two at a time, and an attempt that was given up goes on in it."""
 
 
 class Worker:
@@ -133,7 +136,7 @@ class Worker:
     async def _install(self, custom: Custom) -> float | None:
         await hold(self._parts.objects, custom)
         try:
-            plan, self._warnings = await asyncio.to_thread(_read, custom)
+            plan, self._warnings = await asyncio.get_running_loop().run_in_executor(_RENDERING, _read, custom)
         except SettingsError as error:  # only its author can change that; what was installed before is looked after on
             self._installed, self._mistake = custom.generation, str(error)
             await self._tell_installed()

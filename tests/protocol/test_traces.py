@@ -10,7 +10,7 @@ import pytest
 
 from pilot.app.otlp import parse_headers
 from pilot.app.traces import start_export
-from pilot.settings.process import LogSettings
+from pilot.settings.process import TraceSettings
 from tests.support.collectors import JsonCollector
 from tests.support.fleet import CDS, Fleet
 from tests.support.kube import until
@@ -89,7 +89,7 @@ async def test_lines_of_one_change_have_its_number(tmp_path: pathlib.Path) -> No
 
 
 def test_without_an_endpoint_nothing_is_made() -> None:
-    assert start_export(LogSettings(), "1") is None
+    assert start_export(TraceSettings(), "1") is None
 
 
 def test_headers_are_read_as_opentelemetry_lays_down() -> None:

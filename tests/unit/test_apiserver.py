@@ -115,6 +115,19 @@ async def test_who_applies_owns_what_he_applies(client: Client) -> None:
     assert managers == {("one", "Apply"), ("two", "Apply")}
 
 
+async def test_items_of_a_list_are_in_the_order_of_who_applies_them(client: Client) -> None:
+    path = "/apis/apps/v1/namespaces/a/deployments/d"
+
+    async def apply(manager: str, *names: str) -> list[str]:
+        containers = [{"name": name, "image": "x"} for name in names]
+        found = await call(client, "PATCH", path, deployment(*containers), APPLY, fieldManager=manager)
+        return [c["name"] for c in found["spec"]["template"]["spec"]["containers"]]
+
+    assert await apply("one", "b", "d") == ["b", "d"]
+    assert await apply("two", "c", "d") == ["b", "c", "d"]
+    assert await apply("one", "a", "d", "b") == ["a", "d", "b", "c"]
+
+
 async def test_status_is_written_apart(client: Client, server: ApiServer) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"x": 1}, "status": {"phase": "Running"}}
     made = await call(client, "POST", "/api/v1/namespaces/a/pods", pod)

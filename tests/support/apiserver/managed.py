@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tests.support.apiserver.merging import is_set, item_keys, key_of
@@ -82,13 +83,21 @@ def merge(live: Any, config: Any, built_in: bool, field: str = "") -> Any:
     if isinstance(live, list) and isinstance(config, list):
         names = item_keys(field, [*live, *config], built_in)
         if names:
-            found = {key_of(item, names): item for item in live}
-            for item in config:
-                found[key_of(item, names)] = merge(found.get(key_of(item, names)), item, built_in)
-            return list(found.values())
+            old, new = {key_of(item, names): item for item in live}, {key_of(item, names): item for item in config}
+            return [merge(old.get(key), new[key], built_in) if key in new else old[key] for key in _ordered(old, new)]
         if is_set(field):
             return [*live, *(item for item in config if item not in live)]
     return copy.deepcopy(config)
+
+
+def _ordered(old: Iterable[Any], new: Collection[Any]) -> list[Any]:
+    """Returns the keys of both: those of a configuration in its order, others before the one that they stood before."""
+    waiting, found = deque(new), dict[Any, None]()
+    for key in old:
+        while key in new and key not in found:
+            found[waiting.popleft()] = None
+        found[key] = None
+    return list(dict.fromkeys((*found, *waiting)))
 
 
 def remove(plain: dict[str, Any], path: Path) -> None:

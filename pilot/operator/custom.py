@@ -15,10 +15,12 @@ IGNORE = "install.istio.io/ignoreReconcile"
 
 
 class Custom(NamedTuple):
-    """`generation` counts the changes of its specification; `plain` is all of it."""
+    """`generation` counts the changes of its specification, and begins anew with another `uid`: that of one that was deleted and made again.
+    `plain` is all of it."""
 
     namespace: str
     name: str
+    uid: str
     generation: int
     leaving: bool
     plain: Plain
@@ -27,6 +29,11 @@ class Custom(NamedTuple):
     def key(self) -> Key:
         """Returns which object it is."""
         return Key(KIND, self.namespace, self.name)
+
+    @property
+    def specification(self) -> tuple[str, int]:
+        """Returns what is another one where what it says may be something else."""
+        return self.uid, self.generation
 
     @property
     def revision(self) -> str:
@@ -53,7 +60,7 @@ def custom_of(plain: Plain) -> Custom:
     """Returns the IstioOperator of an object."""
     metadata = plain["metadata"]
     leaving = bool(metadata.get("deletionTimestamp"))
-    return Custom(metadata.get("namespace", ""), metadata["name"], metadata.get("generation") or 0, leaving, plain)
+    return Custom(metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""), metadata.get("generation") or 0, leaving, plain)
 
 
 def read_custom(raw: bytes) -> Custom:

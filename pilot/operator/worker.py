@@ -51,7 +51,7 @@ class Worker:
         self._news.set()
         self._turn: asyncio.Task[float | None] | None = None
         self._attempts, self._corrections = Attempts(parts.backoff, parts.choose), Attempts(parts.backoff, parts.choose)
-        self._installed = 0
+        self._installed: tuple[str, int] | None = None
         self._corrected_at = float("-inf")
         self._plan: Plan | None = None
         self._drifted: set[Key] = set()
@@ -64,7 +64,7 @@ class Worker:
     def saw(self, custom: Custom) -> None:
         """Takes the IstioOperator as it is now. What is being done for an older one ends."""
         before, self._custom = self._custom, custom
-        if (before.generation, before.leaving, self._is_ours(before)) == (custom.generation, custom.leaving, self._is_ours(custom)):
+        if (before.specification, before.leaving, self._is_ours(before)) == (custom.specification, custom.leaving, self._is_ours(custom)):
             return
         self._attempts.succeeded()
         self._news.set()
@@ -107,13 +107,13 @@ class Worker:
     async def _look(self) -> float | None:
         """Does what is to be done now; returns the seconds after which to look again, None where only news can change anything."""
         custom = self._custom
-        reason = "delete" if custom.leaving else "correct" if self._installed == custom.generation else "install"
+        reason = "delete" if custom.leaving else "correct" if self._installed == custom.specification else "install"
         try:
             if custom.leaving:
                 result = await self._leave(custom)
             elif not self._is_ours(custom):
                 result = None
-            elif self._installed != custom.generation:
+            elif self._installed != custom.specification:
                 result = await self._install(custom)
             else:
                 result = await self._correct()
@@ -138,7 +138,7 @@ class Worker:
         try:
             plan, self._warnings = await asyncio.get_running_loop().run_in_executor(_RENDERING, _read, custom)
         except SettingsError as error:  # only its author can change that; what was installed before is looked after on
-            self._installed, self._mistake = custom.generation, str(error)
+            self._installed, self._mistake = custom.specification, str(error)
             await self._tell_installed()
             return None
         self._mistake = ""
@@ -156,7 +156,7 @@ class Worker:
         if outcome.failures:
             return self._attempts.wait()
         await self._take_left()
-        self._installed = custom.generation
+        self._installed = custom.specification
         self._attempts.succeeded()
         return self._attempts.wait() if outcome.remarks and not self._drifted else 0.0 if self._drifted else None
 

@@ -329,6 +329,22 @@ async def test_a_bug_is_said_and_does_not_end_looking_after_it(place: str, monke
         assert len(failed) == 2
 
 
+async def test_one_that_is_made_again_unseen_is_another_one_though_its_generation_is_the_same() -> None:
+    async with Operated(SYSTEM, SYSTEM) as o:
+        await o.write(SYSTEM, "mesh", MINIMAL)
+        await o.is_healthy(SYSTEM, "mesh")
+        there = o.custom(SYSTEM, "mesh")
+        assert there is not None
+        assert there["metadata"]["generation"] == 1
+        o.server.delete(there)
+        again = {"name": "mesh", "namespace": SYSTEM, "generation": 1}
+        o.server.put({**there, "metadata": again, "spec": light({"profile": "empty"})})
+        o.server.store.compact()  # no watch is told of either
+        await until(lambda: f"Deployment/{SYSTEM}/istiod" not in o.installed())
+        await o.is_healthy(SYSTEM, "mesh")
+        assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == [FINALIZER]
+
+
 async def test_somebody_who_changes_the_same_again_and_again_is_answered_in_the_end() -> None:
     async with Operated(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", MINIMAL)

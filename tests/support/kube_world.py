@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pilot.ingest.decode import Origin
@@ -144,6 +144,7 @@ class KubeWorld:
         self._servers = servers
         self.world = World()
         self.edits = 0
+        self._patience = patience
         self._known: dict[tuple[int, Any], tuple[int, dict[Name, str]]] = {}
         ledger = Ledger(ProblemStore(lambda _: None))
         self.clients = [client_of(server, patience) for server in servers.servers]
@@ -177,18 +178,22 @@ class KubeWorld:
             await client.close()
 
     async def settled(self) -> None:
-        """Returns when everything that the servers have has been received."""
-        await until(lambda: all(map(self._has_all, self.sources, self._servers.servers)), 60)
+        """Returns when everything that the servers have has been received: a request that a stopping server took with it is given up first."""
+        try:
+            await until(lambda: not any(self._missing()), 60 + 2 * (self._patience.connect + self._patience.answer))
+        except TimeoutError:
+            raise AssertionError(f"not received: {', '.join(self._missing())}") from None
         await asyncio.sleep(0)
 
-    def _has_all(self, source: KubeSource, server: ApiServer) -> bool:
-        for kind in self.world.mesh.catalogue:
-            if source.cluster != CLUSTERS[0] and not kind.per_cluster:
-                continue
-            followed = source.followed.get(kind.id)
-            if followed is None or followed.follower.receiving or followed.follower.versions != self._versions_at(server, kind):
-                return False
-        return True
+    def _missing(self) -> Iterator[str]:
+        """Which kinds of which cluster are not as the servers have them."""
+        for source, server in zip(self.sources, self._servers.servers, strict=True):
+            for kind in self.world.mesh.catalogue:
+                if source.cluster != CLUSTERS[0] and not kind.per_cluster:
+                    continue
+                followed = source.followed.get(kind.id)
+                if followed is None or followed.follower.receiving or followed.follower.versions != self._versions_at(server, kind):
+                    yield f"{kind.id} of {source.cluster}"
 
     def _versions_at(self, server: ApiServer, kind: Kind) -> dict[Name, str]:
         """What a server has of a kind, looked at again only where something has changed there."""

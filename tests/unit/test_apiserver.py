@@ -128,6 +128,13 @@ async def test_items_of_a_list_are_in_the_order_of_who_applies_them(client: Clie
     assert await apply("one", "a", "d", "b") == ["a", "d", "b", "c"]
 
 
+async def test_who_applies_nothing_but_a_name_may_do_so_again(client: Client) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    made = [await call(client, "PATCH", "/api/v1/namespaces/shop", namespace, APPLY, fieldManager="one") for _ in range(2)]
+    assert made[0] == made[1]
+    assert [entry["fieldsV1"] for entry in made[1]["metadata"]["managedFields"]] == [{}]
+
+
 async def test_status_is_written_apart(client: Client, server: ApiServer) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"x": 1}, "status": {"phase": "Running"}}
     made = await call(client, "POST", "/api/v1/namespaces/a/pods", pod)

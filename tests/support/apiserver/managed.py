@@ -34,7 +34,7 @@ def fields_of(plain: Mapping[str, Any], built_in: bool) -> Fields:
     """Returns the fields that an object sets, but those that say which object it is."""
     metadata = {k: v for k, v in (plain.get("metadata") or {}).items() if k not in _IDENTITY}
     rest = {k: v for k, v in plain.items() if k not in ("apiVersion", "kind", "metadata")}
-    return frozenset(_leaves({**({"metadata": metadata} if metadata else {}), **rest}, (), built_in))
+    return frozenset(path for path in _leaves({**({"metadata": metadata} if metadata else {}), **rest}, (), built_in) if path)
 
 
 def _leaves(value: Any, path: Path, built_in: bool) -> Iterable[Path]:

@@ -6,13 +6,19 @@ from typing import Any, NamedTuple
 
 from ca.service import Authenticate as AuthenticateRequest
 from ca.service import Impersonate, Refused, refuse_impersonation
+from pilot.lib.jwt import TokenError, audiences_of, own_claims
+from pilot.lib.log import scope
 from pilot.serve.authn.chain import Authenticator, Authenticators, identify_by_certificate
+from pilot.serve.authn.forwarded import ForwardedCertificates
 from pilot.serve.authn.key_file import KeyFile
 from pilot.serve.authn.node_proxies import NodeProxies
-from pilot.serve.authn.oidc import OidcTokens, Provider, parse_jwt_rule
+from pilot.serve.authn.oidc import JwtRule, OidcTokens, Provider, parse_jwt_rule
 from pilot.serve.authn.service_account import Reviewer, ServiceAccountTokens
 from pilot.serve.identity import Authenticate, IdentityError, Meet, nobody
 from pilot.settings.security import AuthenticationSettings
+
+OWN_TOKEN = "./var/run/secrets/tokens/istio-token"
+_log = scope("authn")
 
 
 class Entrance(NamedTuple):
@@ -37,9 +43,49 @@ def find_reviewers(
     return dict.fromkeys(own_names(own_cluster, aliases), KeyFile(settings.token_keys, settings.token_issuer).review)
 
 
+def find_provider(settings: AuthenticationSettings, in_kubernetes: bool, own_token: str = OWN_TOKEN) -> JwtRule | None:
+    """Returns the provider whose tokens are accepted for certificates where no API server is asked and no file has the keys of tokens: that of the
+    settings, or of the control plane's own token. None where there is neither, or no audience that tokens would have to name."""
+    if in_kubernetes or settings.token_keys:
+        return None
+    issuer, audience = settings.token_issuer, settings.provider_audience
+    if not (issuer and audience):
+        claims = _read_claims(own_token)
+        issuer = issuer or str(claims.get("iss", ""))
+        audience = audience or next(iter(audiences_of(claims)), "")
+    if not issuer:
+        return None
+    if not audience:
+        _log.warning("tokens of %s are not accepted for certificates: AUDIENCE does not say whom they must be for", issuer)
+        return None
+    return JwtRule(issuer, (audience,))
+
+
+def _read_claims(own_token: str) -> Mapping[str, Any]:
+    """Returns what the control plane's own token says; nothing where it has none."""
+    try:
+        with open(own_token, encoding="ascii") as file:
+            claims = own_claims(file.read().strip())
+        audiences_of(claims)
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, TokenError) as error:
+        _log.warning("%s: who issued the control plane's own token cannot be told: %s", own_token, error)
+        return {}
+    return claims
+
+
 def make_authenticate(settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]) -> Authenticate:
-    """Returns how callers of the port with TLS prove who they are. FlagError where JWT_RULE cannot be understood."""
+    """Returns how callers of the port with TLS prove who they are. FlagError where the settings cannot be understood."""
     return Authenticators(tuple(_chain(settings, reviewers, trust_domain))) if settings.enabled else nobody
+
+
+def also_by_provider(authenticate: Authenticate, provider: JwtRule | None, trust_domain: Callable[[], str]) -> Authenticate:
+    """Returns how callers prove who they are that may do so by a token of a provider too, where there is one; where nobody is known, nobody is."""
+    if provider is None or authenticate is nobody:
+        return authenticate
+    tokens = OidcTokens(provider, Provider(provider), trust_domain)
+    return Authenticators((Authenticator("as for xDS", authenticate), Authenticator(f"token of {provider.issuer}", tokens.identify)))
 
 
 def _chain(settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]) -> Iterator[Authenticator]:
@@ -49,6 +95,8 @@ def _chain(settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], 
         yield Authenticator("OpenID Connect token", OidcTokens(rule, Provider(rule), trust_domain).identify)
     if len(reviewers):
         yield Authenticator("service account token", ServiceAccountTokens(reviewers, settings.token_audiences, trust_domain).identify)
+    if settings.trusted_gateways:
+        yield Authenticator("forwarded certificate", ForwardedCertificates(settings.trusted_gateways).identify)
 
 
 def for_certificates(meet: Meet, authenticate: Authenticate) -> AuthenticateRequest:

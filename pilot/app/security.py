@@ -6,7 +6,16 @@ from types import MappingProxyType
 
 from ca.rotation import Store
 from ca.service import CertificateService
-from pilot.app.authentication import Entrance, find_reviewers, for_certificates, for_impersonation, make_authenticate, own_names
+from pilot.app.authentication import (
+    Entrance,
+    also_by_provider,
+    find_provider,
+    find_reviewers,
+    for_certificates,
+    for_impersonation,
+    make_authenticate,
+    own_names,
+)
 from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.part import Part
 from pilot.app.ports import GrpcServices, SecurePort
@@ -38,6 +47,7 @@ class Security:
         self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.authority)
         reviewers = find_reviewers(settings.authentication, settings.mesh.registry.cluster_id, aliases, servers)
         known = make_authenticate(settings.authentication, reviewers, self.trust_domain)
+        self._provider = find_provider(settings.authentication, bool(settings.kubernetes.service_host))
         self._node_proxies = _node_proxies(settings, reviewers, aliases, self.trust_domain, db)
         self.plain = Entrance(plain_caller, known if settings.authentication.plaintext else nobody)
         self.secure = Entrance(self._front.meet, known)
@@ -68,8 +78,9 @@ class Security:
         chosen = self.secure if self._settings.secure_port.address else self.plain
         if self.authority is None or entrance is not chosen:
             return None
-        impersonate = for_impersonation(entrance.meet, self._node_proxies)
-        return CertificateService(self.authority.sign, for_certificates(*entrance), self._metrics, impersonate)
+        authenticate = also_by_provider(entrance.authenticate, self._provider, self.trust_domain)
+        identify, impersonate = for_certificates(entrance.meet, authenticate), for_impersonation(entrance.meet, self._node_proxies)
+        return CertificateService(self.authority.sign, identify, self._metrics, impersonate)
 
     def make_port(self, services: GrpcServices) -> SecurePort:
         """Returns the port with TLS."""

@@ -1,6 +1,7 @@
 """IP addresses as text."""
 from __future__ import annotations
 
+import ipaddress
 import socket
 
 
@@ -22,6 +23,16 @@ def is_ip(text: str) -> bool:
 def joined(host: str, port: int) -> str:
     """Returns "host:port", an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def find_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Returns the address in "host:port", IPv4 also where it is written as IPv6; None where the host is no address."""
+    host = text.rpartition(":")[0].removeprefix("[").removesuffix("]").partition("%")[0]
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found
 
 
 def _parses(family: socket.AddressFamily, text: str) -> bool:

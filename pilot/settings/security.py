@@ -43,12 +43,22 @@ class AuthenticationSettings:
         True, "Configuration objects over xDS are for identities of the mesh's root namespace alone.", env="ENABLE_XDS_API_GENERATOR_AUTH"
     )
     token_audiences: tuple[str, ...] = setting(("istio-ca",), "Audiences of which a service account token must name one.", env="TOKEN_AUDIENCES")
-    token_issuer: str = setting("", "Who must have issued the tokens that --tokenKeys verifies; empty for anybody.", env="TOKEN_ISSUER")
+    token_issuer: str = setting(
+        "", "Who must have issued the tokens that --tokenKeys verifies; empty for anybody. Without --tokenKeys, outside of Kubernetes, the OpenID "
+        "Connect provider whose tokens are accepted for certificates; empty for that of the control plane's own token.", env="TOKEN_ISSUER",
+    )
+    provider_audience: str = setting(
+        "", "Audience that tokens of that provider must name; empty for the first of the control plane's own token.", env="AUDIENCE"
+    )
     token_keys: str = setting(
         "", "File with the public keys (JWKS) of service account tokens, where there is no API server to review them.",
         flag="tokenKeys", env="PILOT_TOKEN_KEYS",
     )
     jwt_rule: str = setting("", "JSON object with issuer, jwks_uri and audiences of OpenID Connect, whose tokens are accepted too.", env="JWT_RULE")
+    trusted_gateways: tuple[str, ...] = setting(
+        (), "Blocks of addresses of gateways that end the TLS of callers, and whose header x-forwarded-client-cert says who these are; set, this "
+        "machine is believed too.", env="TRUSTED_GATEWAY_CIDR",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,8 +18,6 @@ VARIABLES: Mapping[str, str] = {
     "EXTERNAL_CA": "certificates are signed by the control plane's own authority",
     "K8S_SIGNER": "certificates are signed by the control plane's own authority",
     "CERT_SIGNER_DOMAIN": "certificates are signed by the control plane's own authority",
-    "AUDIENCE": "audiences of tokens are in TOKEN_AUDIENCES",
-    "TRUSTED_GATEWAY_CIDR": "who a caller is, is not taken from headers of a gateway",
     "ENABLE_CLUSTER_TRUST_BUNDLE_API": "roots are written into ConfigMaps",
     "ENABLE_MCS_AUTO_EXPORT": "services are not exported by themselves",
     "ENABLE_MCS_SERVICE_DISCOVERY": "services of all clusters are found without ServiceExports and ServiceImports",

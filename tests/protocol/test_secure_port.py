@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import pathlib
 from collections.abc import Callable
 
@@ -9,12 +10,13 @@ import grpc
 import pytest
 
 from tests.support.ads import Client
-from tests.support.certificates import DAY
+from tests.support.certificates import DAY, rsa_key
 from tests.support.certificates import root as other_root
+from tests.support.key_servers import key_server
 from tests.support.secure import WEB as NODE
 from tests.support.secure import SecureClient, Shown, create_certificate, enroll, secure_channel, uris
 from tests.support.secure_plane import WEB, Plain, Running, denied, issue, running
-from tests.support.tokens import claims, other_key, sign, token
+from tests.support.tokens import claims, jwk, other_key, sign, token
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 
@@ -111,6 +113,30 @@ async def test_a_connection_with_a_certificate_that_is_not_the_meshs_ends_even_w
                     await client.take()
                 else:
                     assert (await client.refused())[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_gateway_that_is_trusted_says_whose_certificate_it_has_seen(tmp_path: pathlib.Path) -> None:
+    for environ, works in (({}, False), ({"TRUSTED_GATEWAY_CIDR": "192.0.2.0/24"}, True)):
+        async with running(tmp_path, environ) as it:
+            if works:
+                async with secure_channel(it.port, it.root) as channel:
+                    assert uris((await create_certificate(channel, forwarded=f"By=gateway;URI={WEB}"))[0]) == [WEB]
+            else:
+                assert (await denied(it, forwarded=f"By=gateway;URI={WEB}"))[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_without_kubernetes_tokens_of_an_issuer_are_enough_for_a_certificate_and_not_for_configuration(tmp_path: pathlib.Path) -> None:
+    async with key_server() as server:
+        server.answers["/keys"] = json.dumps({"keys": [jwk(rsa_key())]})
+        server.answers["/.well-known/openid-configuration"] = json.dumps({"jwks_uri": server.url("/keys")})
+        environ = {"TOKEN_ISSUER": server.url(""), "AUDIENCE": "certificates"}
+        made = token("shop", "web", iss=server.url(""), aud="certificates")
+        async with running(tmp_path, environ, tokenKeys="") as it:
+            async with secure_channel(it.port, it.root) as channel:
+                assert uris((await create_certificate(channel, made))[0]) == [WEB]
+            assert (await denied(it, token("shop", "web", iss=server.url(""))))[0] is grpc.StatusCode.UNAUTHENTICATED
+            async with SecureClient(it.port, it.root, token=made) as client:
+                assert await client.refused() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
 
 
 async def test_without_an_address_for_tls_the_other_port_issues_certificates_to_those_it_identifies(tmp_path: pathlib.Path) -> None:

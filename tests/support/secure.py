@@ -35,12 +35,14 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
 
 
 async def create_certificate(
-    channel: grpc.aio.Channel, token: str = "", request: bytes | None = None, seconds: int = 3600, key: Any = None, names: tuple[str, ...] = ()
-) -> list[str]:
-    """The chain that the authority answers with."""
+    channel: grpc.aio.Channel, token: str = "", request: bytes | None = None, seconds: int = 3600, key: Any = None, names: tuple[str, ...] = (),
+    forwarded: str = "",
+) -> list[str]:  # fmt: skip
+    """The chain that the authority answers with. `forwarded` is what a gateway says of the certificate that it has seen."""
     asked = ca_pb2.IstioCertificateRequest(csr=(request or csr(key, names)).decode(), validity_duration=seconds)
     call: Any = channel.unary_unary(f"/{CA_SERVICE}/CreateCertificate")
-    answer = await call(asked.SerializeToString(), metadata=bearer(token), timeout=10)
+    told = (("x-forwarded-client-cert", forwarded),) if forwarded else ()
+    answer = await call(asked.SerializeToString(), metadata=(*bearer(token), *told), timeout=10)
     return list(ca_pb2.IstioCertificateResponse.FromString(answer).cert_chain)
 
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pilot.app.authentication import find_reviewers, make_authenticate
+from pilot.app.authentication import also_by_provider, find_provider, find_reviewers, make_authenticate
+from pilot.lib.flags import FlagError
 from pilot.serve.authn.key_file import KeyFile
+from pilot.serve.authn.oidc import JwtRule
 from pilot.serve.authn.service_account import GROUP, Review, ServiceAccountTokens, service_account_identity
-from pilot.serve.identity import Caller, IdentityError
+from pilot.serve.identity import Caller, IdentityError, nobody
 from pilot.settings.security import AuthenticationSettings
 from tests.support.tokens import claims, jwk, other_key, sign, token, write_keys
 
@@ -50,6 +52,85 @@ async def test_cve_2022_39388_an_address_proves_nothing(tmp_path: pathlib.Path) 
     for address in (PROXY, "127.0.0.1:5000", "[::1]:5000"):
         with pytest.raises(IdentityError):
             await authenticate(Caller(address, headers))
+
+
+TOLD = f'By=spiffe://x/gw;Hash=1f;Subject="CN=web.shop,O=Books\\, and\\; more";URI={WEB};DNS=web.shop.svc;DNS=web'
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        (f"By=x;URI={WEB}", (WEB,)),
+        (TOLD, ("web.shop", WEB, "web.shop.svc", "web")),
+        (f"URI={WEB}, uri=spiffe://td/ns/a/sa/b;URI={WEB}", (WEB, "spiffe://td/ns/a/sa/b")),
+        ('Subject="nonsense";URI="spiffe://td/ns/a/sa/b";Cert="x\\"y"', ("spiffe://td/ns/a/sa/b",)),
+        ('Subject="";URI=spiffe://td/ns/a/sa/b', ("spiffe://td/ns/a/sa/b",)),
+    ],
+)
+async def test_a_gateway_tells_of_certificates(header: str, names: tuple[str, ...]) -> None:
+    authenticate = make_authenticate(AuthenticationSettings(trusted_gateways=("192.0.2.0/24", " 2001:db8::/32 ")), {}, lambda: "cluster.local")
+    forwarded = {"x-forwarded-client-cert": header}
+    for address in ("192.0.2.7:5000", "[::ffff:192.0.2.7]:5000", "[2001:db8::1]:5000", "127.0.0.1:5000", "[::1]:5000"):
+        assert await authenticate(Caller(address, forwarded)) == names
+    for address in ("192.0.3.7:5000", "[2001:db9::1]:5000", "unix:", ""):
+        with pytest.raises(IdentityError, match="is no gateway whose header is believed"):
+            await authenticate(Caller(address, forwarded))
+    assert await authenticate(Caller("192.0.2.7:5000", forwarded, ("spiffe://td/ns/edge/sa/gateway",))) == ("spiffe://td/ns/edge/sa/gateway",)
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ("", "no certificate was forwarded"),
+        ("By=x;Hash=1f", "have no names"),
+        ('URI="spiffe://x', "cannot be read from character 0 on"),
+        (f"URI={WEB};nonsense", "cannot be read from character"),
+    ],
+)
+async def test_what_a_gateway_tells_that_names_nobody(header: str, reason: str) -> None:
+    authenticate = make_authenticate(AuthenticationSettings(trusted_gateways=("192.0.2.0/24",)), {}, lambda: "cluster.local")
+    with pytest.raises(IdentityError, match=reason):
+        await authenticate(Caller("192.0.2.7:5000", {"x-forwarded-client-cert": header}))
+
+
+def test_gateways_are_blocks_of_addresses() -> None:
+    with pytest.raises(FlagError, match="TRUSTED_GATEWAY_CIDR: 'gateway' does not appear to be"):
+        make_authenticate(AuthenticationSettings(trusted_gateways=("gateway",)), {}, lambda: "cluster.local")
+
+
+@pytest.mark.parametrize(
+    ("said", "own", "found"),
+    [
+        ({"token_issuer": "https://a", "provider_audience": "istio"}, None, ("https://a", ("istio",))),
+        ({}, token(iss="https://own", aud=["first", "second"]), ("https://own", ("first",))),
+        ({"provider_audience": "istio"}, token(iss="https://own", aud="other"), ("https://own", ("istio",))),
+        ({"token_issuer": "https://a"}, token(iss="https://own"), ("https://a", ("istio-ca",))),
+        ({"token_issuer": "https://a"}, None, None),
+        ({"provider_audience": "istio"}, "nonsense", None),
+        ({"token_keys": "keys.json", "token_issuer": "https://a", "provider_audience": "istio"}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_outside_of_kubernetes_a_provider_vouches_for_who_asks_for_certificates(
+    tmp_path: pathlib.Path, said: dict[str, str], own: str | None, found: tuple[str, tuple[str, ...]] | None
+) -> None:
+    path = tmp_path / "istio-token"
+    if own is not None:
+        path.write_text(own)
+    settings = AuthenticationSettings(**said)  # type: ignore[arg-type]
+    assert find_provider(settings, False, str(path)) == (found if found is None else JwtRule(*found))
+    assert find_provider(settings, True, str(path)) is None
+
+
+async def test_a_provider_is_asked_after_all_others_and_not_where_nobody_is_known() -> None:
+    rule = JwtRule("https://issuer.invalid", ("istio",))
+    assert also_by_provider(nobody, rule, lambda: "td") is nobody
+    authenticate = make_authenticate(AuthenticationSettings(), {}, lambda: "td")
+    assert also_by_provider(authenticate, None, lambda: "td") is authenticate
+    both = also_by_provider(authenticate, rule, lambda: "td")
+    assert await both(caller(certified=(WEB,))) == (WEB,)
+    with pytest.raises(IdentityError, match=r"as for xDS: client certificate: .*; token of https://issuer.invalid: no bearer token was brought"):
+        await both(caller())
 
 
 async def test_without_authentication_everybody_is_nobody() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import resource
+import threading
 import tracemalloc
 
 from pilot.pprof.busy import alone
@@ -14,9 +15,9 @@ from pilot.pprof.stacks import Call, Kind, Profile, Stack
 KINDS = Kind("alloc_objects", "count"), Kind("alloc_space", "bytes"), Kind("inuse_objects", "count"), Kind("inuse_space", "bytes")
 ALLOC_SPACE, INUSE_SPACE = 1, 3
 PERIOD = Kind("space", "bytes")
-FRAMES = 20
+FRAMES = 10
 """Calls of a stack that are kept for every piece of memory."""
-_NOT_TRACED = Call("memory that is not traced: ask with seconds=N or start with PYTHONTRACEMALLOC=20", "")
+_NOT_TRACED = Call("memory that is not traced: ask with seconds=N or start with PYTHONTRACEMALLOC=10", "")
 
 
 async def sample(seconds: float) -> dict[Stack, list[int]]:
@@ -26,12 +27,23 @@ async def sample(seconds: float) -> dict[Stack, list[int]]:
             before = await traced()
             await asyncio.sleep(seconds)
             return _grown(before, await traced())
-        tracemalloc.start(FRAMES)
+        ended = threading.Event()
         try:
-            await asyncio.sleep(seconds)
-            return await traced()
+            return await asyncio.to_thread(_traced_until, ended, seconds)
         finally:
-            tracemalloc.stop()
+            ended.set()
+
+
+def _traced_until(ended: threading.Event, seconds: float) -> dict[Stack, list[int]]:
+    """Returns what is allocated until the end or for so many seconds. A thread of its own keeps the time: a loop that is at work could not, and
+    its work takes many times as long while it is traced. Nothing is traced any more when the traces are looked at, for the same reason."""
+    tracemalloc.start(FRAMES)
+    try:
+        ended.wait(seconds)
+        snapshot = tracemalloc.take_snapshot()
+    finally:
+        tracemalloc.stop()
+    return _by_stack(snapshot)
 
 
 async def now() -> dict[Stack, list[int]]:

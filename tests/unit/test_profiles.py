@@ -4,6 +4,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import pathlib
+import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -13,9 +15,11 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.debug.application import application
 from pilot.model.inputs import Mesh
+from pilot.pprof import memory
 from pilot.pprof.busy import BusyError, alone
 from pilot.pprof.calls import module_of
 from pilot.pprof.cpu import Sampled, cpu_profile, stack_of
+from pilot.pprof.functions import function_at
 from pilot.pprof.stacks import Call, Kind, Profile, encode
 from pilot.pprof.trace import encode_trace
 from pilot.settings.process import DebugSettings
@@ -172,6 +176,65 @@ async def test_the_heap_of_some_seconds_names_who_allocated(get: Get) -> None:
     assert (status, made.string_table[made.default_sample_type]) == (200, "alloc_space")
     assert any(name.endswith("hoard_memory") for name in functions(made))
     assert not tracemalloc.is_tracing()
+
+
+async def test_memory_is_no_longer_traced_than_was_asked_for_though_the_loop_is_at_work() -> None:
+    asked = asyncio.create_task(memory.sample(0.01))
+    while not tracemalloc.is_tracing():
+        await asyncio.sleep(0)
+    deadline = time.monotonic() + 30
+    while tracemalloc.is_tracing() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert not tracemalloc.is_tracing()
+    assert await asked
+
+
+async def test_whoever_goes_away_ends_the_tracing(get: Get) -> None:
+    asked = asyncio.create_task(memory.sample(600))
+    while not tracemalloc.is_tracing():
+        await asyncio.sleep(0)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    while tracemalloc.is_tracing():
+        await asyncio.sleep(0.001)
+    assert (await get("heap?seconds=0.01"))[0] == 200
+
+
+SOURCE = """import a
+
+class Thing:
+    size = 1
+
+    def method(self):
+        def inner():
+            return 1
+        return [
+            inner()
+            for _ in range(3)
+        ]
+
+    @property
+    def shown(self):
+        return map(
+            lambda _: a.of(
+                _),
+            "x")
+"""
+
+
+@pytest.mark.parametrize(("line", "function"), [
+    (1, "<module>"), (4, "<module>"), (8, "Thing.method.inner"), (9, "Thing.method"), (10, "Thing.method"), 
+    (17, "Thing.shown"), (18, "Thing.shown"), (99, "<module>"),
+])  # fmt: skip
+def test_a_line_is_of_the_innermost_function_with_a_name(tmp_path: pathlib.Path, line: int, function: str) -> None:
+    (tmp_path / "made.py").write_text(SOURCE)
+    assert function_at(str(tmp_path / "made.py"), line) == function
+
+
+def test_a_file_that_cannot_be_read_has_no_functions(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "wrong.py").write_text("def (")
+    assert [function_at(file, 1) for file in (str(tmp_path / "wrong.py"), str(tmp_path / "none.py"), "<string>")] == ["<module>"] * 3
 
 
 async def test_texts_of_profiles(get: Get) -> None:

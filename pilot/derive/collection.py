@@ -7,6 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pilot.derive.derived import Derived
 from pilot.derive.graph import UNSET, Database, Derivation, Node
+from pilot.derive.patched import Patched, patch
 from pilot.derive.table import Table
 
 K = TypeVar("K", bound=Hashable)
@@ -31,7 +32,7 @@ class Rows:
     __slots__ = ("__weakref__", "_before", "buckets", "by_key", "changed", "every", "given", "moved")
 
     def __init__(
-        self, by_key: Mapping[Any, Any], every: tuple[Any, ...], buckets: Mapping[Bucket, tuple[Any, ...]], given: tuple[Given, ...],
+        self, by_key: dict[Any, Any] | Patched[Any, Any], every: tuple[Any, ...], buckets: Mapping[Bucket, tuple[Any, ...]], given: tuple[Given, ...],
         before: Rows | None = None, changed: tuple[Any, ...] = (), moved: tuple[Bucket, ...] = (),
     ) -> None:  # fmt: skip
         self.by_key, self.every, self.buckets, self.given = by_key, every, buckets, given
@@ -116,15 +117,15 @@ class Collection(Generic[K, R]):
         given = tuple(_read(db, source) for source in self._sources)
         before = old.given or (_NOTHING,) * len(given)
         suspects = {key for source, last, now in zip(self._sources, before, given, strict=True) for key in _suspects(db, source, last, now)}
-        fresh = {key: next((g.rows[key] for g in given if key in g.rows), None) for key in suspects}
+        fresh: dict[Any, Any] = {key: next((g.rows[key] for g in given if key in g.rows), None) for key in suspects}
         changed = [key for key, row in fresh.items() if (known := old.by_key.get(key)) is not row and known != row]
         if not changed:
             return old
-        by_key = {**old.by_key, **{key: fresh[key] for key in changed}}
-        for key in changed:
-            if fresh[key] is None:
-                del by_key[key]
-        every = old.every if all(key in old.by_key and fresh[key] is not None for key in changed) else tuple(sorted(by_key))
+        if all(key in old.by_key and fresh[key] is not None for key in changed):
+            by_key, every = patch(old.by_key, {key: fresh[key] for key in changed}), old.every
+        else:
+            by_key = {key: row for key, row in {**dict(old.by_key.items()), **fresh}.items() if row is not None}
+            every = tuple(sorted(by_key))
         buckets, moved = self._reindex(db, old, by_key, changed)
         return Rows(by_key, every, buckets, given, old, tuple(changed), moved)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from pilot.derive.graph import UNSET, Database, Derivation, Node
+from pilot.derive.patched import patch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +38,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
     """A mapping key → item, of which a commit reruns only the items that it reached.
 
     `keys(db, *args)` gives the keys in the order of the mapping (a tuple, no repeats), `item(db, key, *args)` the value of
-    each; None leaves the key out. The value is a fresh dict after every change, so a reader may keep an old one and compare
+    each; None leaves the key out. The value is another mapping after every change, so a reader may keep an old one and compare
     the items by identity. An item that fails keeps its last good value, or is left out, and does not disturb the others.
 
     `passed` maps the gather's arguments to those that items have behind their key, which are all of them without it: gathers that pass on
@@ -61,7 +62,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         """Returns the arguments that the items of the gather at `args` have behind their key."""
         return args if self._pass_on is None else self._pass_on(*args)
 
-    def _collect(self, db: Database, node: Node) -> dict[K, T]:
+    def _collect(self, db: Database, node: Node) -> Mapping[K, T]:
         """Brings the items up to date: those of new keys, and those that the last commits reached."""
         gathered = node.gathered
         assert gathered is not None
@@ -95,7 +96,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
                 return old  # type: ignore[no-any-return]
             if all(k in old and v is not None and v is not UNSET for k, v in changed.items()):
                 gathered.since, gathered.changed = node.changed_at, tuple(changed)
-                return {**old, **changed}
+                return patch(old, changed)
         value: dict[Any, T] = {k: v for k, item in items.items() if (v := item.value) is not None and v is not UNSET}
         if value == old and list(value) == list(old):
             return old  # type: ignore[no-any-return]

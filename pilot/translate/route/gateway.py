@@ -78,7 +78,7 @@ def _bound(db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], 
 _bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFacet], Bound] = Gather("bound_to_gateway", _bound_keys, _bound)
 
 
-@derived
+@hub
 def planned_hosts(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[GatewayHostKey, ...]:
     """Returns the virtual hosts of a route configuration, by name."""
     servers = _servers(db, key, routing)

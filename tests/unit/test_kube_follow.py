@@ -172,6 +172,15 @@ async def test_events_that_come_twice_and_in_another_order_do_no_harm(server: Ap
             await until(it.is_current)
 
 
+async def test_disorder_of_events_leaves_a_stream_of_all_objects_whole(server: ApiServer, seed: int) -> None:
+    for number in range(30):
+        server.put(config_map(f"c{number}"))
+    server.faults.disorder = random.Random(seed)
+    async with following(server, streams=True) as it:
+        await it.follower.synced.wait()
+        assert it.is_current()
+
+
 async def test_a_new_token_is_taken_when_the_old_one_has_expired(server: ApiServer) -> None:
     token = server.tokens.service_account("istio-system", "istiod", "one")
     async with following(server) as it:

@@ -50,8 +50,9 @@ class Watches:
         watch = stream.watch
         while True:
             watch.woken.clear()
+            begins = stream.begins  # the bookmark behind all that there is says that nothing is missing
             lines = [] if self._faults.silent else list(stream.lines())
-            for line in self._faults.disturb(lines):
+            for line in lines if begins else self._faults.disturb(lines):
                 await response.write(line)
             if watch.bookmark and watch.asked.flag("allowWatchBookmarks"):
                 watch.bookmark = False
@@ -71,7 +72,8 @@ class Watches:
 
 
 class _Stream:
-    """What one watch has been told. `position` is the revision up to which, `over` whether nothing more can be."""
+    """What one watch has been told. `position` is the revision up to which, `over` whether nothing more can be, `begins` whether all that
+    there is comes first."""
 
     def __init__(self, asked: Asked, accept: str, store: Store, watch: OpenWatch) -> None:
         self.collection: Collection = store.collection(asked.resource.id)
@@ -81,13 +83,13 @@ class _Stream:
         fields = asked.query.get("fieldSelector", "")
         self._selects = selector(asked.query.get("labelSelector", ""), f"{fields},metadata.name={asked.name}" if asked.name else fields)
         revision = int(asked.query.get("resourceVersion") or 0)
-        self._first_of_all = asked.flag("sendInitialEvents") or not revision
-        self.position = revision if not self._first_of_all else store.revision
+        self.begins = asked.flag("sendInitialEvents") or not revision
+        self.position = revision if not self.begins else store.revision
 
     def lines(self) -> Iterator[bytes]:
         """Yields what is new."""
-        if self._first_of_all:
-            self._first_of_all = False
+        if self.begins:
+            self.begins = False
             self.position = self._store.revision
             for _, stored in sorted(self.collection.objects.items()):
                 if self._sees(stored):

@@ -38,6 +38,12 @@ class Authority:
         signer = self.signer
         return signer.chain(signer.issue(request, identities, ttl, self._now()))
 
+    async def answer(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
+        """Returns what `sign` does. SigningError CA_NOT_READY where another signer is asked for."""
+        if signer:
+            raise SigningError("CA_NOT_READY", f"the signer {signer!r} is asked for, and there is none but the mesh's own")
+        return self.sign(csr, identities, seconds)
+
     def replace(self, signer: Signer, multiple_roots: bool = False) -> bool:
         """Takes another signer; False where it is the same one. KeyMaterialError where its roots are others, so that proxies would
         not trust what it issues, unless `multiple_roots` are allowed and one set of roots contains the other."""

@@ -36,8 +36,9 @@ class Observer(Protocol):
     def calls(self) -> CallMetrics: ...
 
 
-Sign = Callable[[bytes, Sequence[str], int], list[str]]
-"""Takes a request in PEM, the identities and a life in seconds, and returns a chain of certificates in PEM. SigningError where it cannot."""
+Sign = Callable[[bytes, Sequence[str], int, str], Awaitable[list[str]]]
+"""Takes a request in PEM, the identities, a life in seconds and the name of a signer, "" for the one of the mesh; returns a chain of certificates
+in PEM. SigningError where it cannot."""
 Authenticate = Callable[[Any], Awaitable[Sequence[str]]]
 """Takes a gRPC context and returns the verified identities of its caller, at least one; raises Refused."""
 Impersonate = Callable[[Any, str], Awaitable[None]]
@@ -50,10 +51,10 @@ async def refuse_impersonation(_: Any, identity: str) -> None:
 
 
 class CertificateService:
-    """Answers CreateCertificate with bytes in and out. `sign` is `ca.authority.Authority.sign`."""
+    """Answers CreateCertificate with bytes in and out."""
 
     def __init__(self, sign: Sign, authenticate: Authenticate, observer: Observer, impersonate: Impersonate = refuse_impersonation) -> None:
-        self._sign_request, self._authenticate, self._observer, self._impersonate = sign, authenticate, observer, impersonate
+        self._sign, self._authenticate, self._observer, self._impersonate = sign, authenticate, observer, impersonate
 
     def handlers(self) -> Any:
         """Returns the service for `grpc.aio.Server.add_generic_rpc_handlers`."""
@@ -86,7 +87,7 @@ class CertificateService:
                 await self._deny(context, "request impersonation authentication failure", error)
             identities = (asked,)
         try:
-            chain = self._sign(request, identities)
+            chain = await self._sign(request.csr.encode(), identities, request.validity_duration, _text(request, CERT_SIGNER))
         except SigningError as error:
             self._observer.csr_failed(error.code)
             _log.error("CSR signing error for %s: %s", ", ".join(identities), error)
@@ -95,11 +96,6 @@ class CertificateService:
         self._observer.csr_signed()
         answer: bytes = ca_pb2.IstioCertificateResponse(cert_chain=chain).SerializeToString()
         return answer
-
-    def _sign(self, request: ca_pb2.IstioCertificateRequest, identities: Sequence[str]) -> list[str]:
-        if signer := _text(request, CERT_SIGNER):
-            raise SigningError("CA_NOT_READY", f"the signer {signer!r} is asked for, and there is none but the mesh's own")
-        return self._sign_request(request.csr.encode(), identities, request.validity_duration)
 
     async def _deny(self, context: Any, told: str, error: Refused) -> None:
         self._observer.csr_unauthenticated()

@@ -1,6 +1,8 @@
 """Whether a signing certificate, its key, its chain and the roots belong together."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cryptography import x509
 
 from ca.errors import KeyMaterialError
@@ -21,15 +23,15 @@ def check_signer(signer: Signer, where: str) -> None:
         raise KeyMaterialError(f"{where}: the signing certificate is not a CA (basicConstraints CA:TRUE)")
     if signer.certificate.public_key() != signer.key.public_key():
         raise KeyMaterialError(f"{where}: the private key does not belong to the signing certificate")
-    if not _leads_to_root(signer):
+    if not leads_to(signer.certificate, signer.intermediates, signer.roots):
         raise KeyMaterialError(f"{where}: the chain of the signing certificate does not lead to a certificate of the root bundle")
 
 
-def _leads_to_root(signer: Signer) -> bool:
-    """Follows issuers upwards, however the files order the intermediates."""
-    at, left = signer.certificate, list(signer.intermediates)
+def leads_to(certificate: x509.Certificate, intermediates: Sequence[x509.Certificate], roots: Sequence[x509.Certificate]) -> bool:
+    """Returns whether one of the roots is above a certificate, in whatever order the intermediates are."""
+    at, left = certificate, list(intermediates)
     while True:
-        if at in signer.roots or any(_issued(root, at) for root in signer.roots):
+        if at in roots or any(_issued(root, at) for root in roots):
             return True
         above = next((c for c in left if c != at and _issued(c, at)), None)
         if above is None:

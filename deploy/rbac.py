@@ -66,6 +66,10 @@ OWN_NAMESPACE = (
     Request("coordination.k8s.io", "leases", ("get", "create", "update"), "which replica leads, in matters of one revision"),
     Request(_NETWORKING, "gateways", ("create",), "a dry run that tells whether validation is called"),
 )
+SIGNING = (
+    Request("certificates.k8s.io", "certificatesigningrequests", ("create", "get", "watch", "delete"), "certificates of signers of the API server"),
+    Request("certificates.k8s.io", "certificatesigningrequests/approval", ("update",), "their approval"),
+)
 OF_OTHER_CLUSTERS = (
     Request("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
     Request("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy of that cluster has"),
@@ -101,12 +105,13 @@ def rules(requests: Iterable[Request]) -> list[Plain]:
 
 
 def roles() -> dict[str, list[Plain]]:
-    """Returns the rules of each role of the chart: `cluster`, `namespace`, `reader` (of another cluster), `gateways` (to deploy them), and
-    `analysis`, which `cluster` has too where analysis is switched on."""
+    """Returns the rules of each role of the chart: `cluster`, `namespace`, `reader` (of another cluster), `gateways` (to deploy them), and two that
+    `cluster` has too: `analysis` where that is switched on, and `signing` where signers of the API server issue certificates."""
     return {
         "cluster": rules([*read(), *ANYWHERE]),
         "namespace": rules(OWN_NAMESPACE),
         "reader": rules([*read(every=False), *OF_OTHER_CLUSTERS]),
         "gateways": rules(GATEWAYS),
         "analysis": rules(statuses()),
+        "signing": rules(SIGNING),
     }

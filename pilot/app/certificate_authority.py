@@ -39,11 +39,11 @@ class CertificateAuthority:
         self.on_change: list[Callable[[], None]] = []
         self._stop: Callable[[], Awaitable[None]] | None = None
 
-    def sign(self, csr: bytes, identities: Sequence[str], seconds: int) -> list[str]:
-        """Returns what `Authority.sign` does. SigningError CA_NOT_READY before the start."""
+    async def sign(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
+        """Returns what `Authority.answer` does. SigningError CA_NOT_READY before the start too."""
         if self.authority is None:
             raise SigningError("CA_NOT_READY", "the authority has not started")
-        return self.authority.sign(csr, identities, seconds)
+        return await self.authority.answer(csr, identities, seconds, signer)
 
     async def start(self) -> None:
         """Takes the plugged-in signer where there is one, else a self-signed root. StartError where what is there cannot be used."""

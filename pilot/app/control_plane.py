@@ -141,7 +141,7 @@ class ControlPlane:
         target = Target(self.db, self._read, self._batch, ledger, self.problems, self.metrics)
         self.kubernetes = Kubernetes(credentials, settings, target, KUBERNETES_RANK, self._aliases) if credentials is not None else None
         self._config_sources = ConfigSources(settings, target, KUBERNETES_RANK, self.kubernetes.read_secret if self.kubernetes is not None else None)
-        asked = (self.kubernetes.reviewers, self.kubernetes.keep_root) if self.kubernetes is not None else ()
+        asked = (self.kubernetes.reviewers, self.kubernetes.keep_root, self.kubernetes.client) if self.kubernetes is not None else ()
         self.security = Security(settings, self._mesh_config, self._aliases, self.metrics, self.db, *asked)
         self.webhooks = Webhooks(settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1"))
         self._writers = Writers(self.kubernetes, settings, self.db, self.security.authority, self.webhooks) if self.kubernetes is not None else None
@@ -211,6 +211,7 @@ class ControlPlane:
         self._notices.committed(commit)
         if any(table == "mesh" for table, _, _ in commit.edits):
             self._config_sources.configured(self._mesh_config())
+            self.security.configured(self._mesh_config())
         if self._writers is not None:
             self._writers.committed(commit)
         self.webhooks.committed(commit)
@@ -244,7 +245,7 @@ class ControlPlane:
             yield Part("asking who may read Secrets", stop=self._secret_access.stop)
         yield from self.security.parts()
         if self.settings.authority.multiple_roots:
-            yield Part("telling proxies the roots", ToldRoots(self.security.authority, self.discovery).start)
+            yield Part("telling proxies the roots", ToldRoots(self.security.authority, self.security.registration, self.discovery).start)
         for services in self._grpc_services():
             if services.address is not None:
                 yield self._port(services.name, self._grpc_port(services))

@@ -19,7 +19,10 @@ from pilot.app.authentication import (
 from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.part import Part
 from pilot.app.ports import GrpcServices, SecurePort
+from pilot.app.registration import Registration
 from pilot.app.server_certificate import PortCertificate, dns_names
+from pilot.kube.client import Client
+from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.inputs import Mesh
@@ -30,21 +33,25 @@ from pilot.serve.server import make_server
 from pilot.serve.tls.context import parse_rules
 from pilot.serve.tls.front import TlsFront
 from pilot.settings import Settings
+from pilot.settings.security import AuthoritySettings
 
 
 class Security:
     """`authority` is None where it is switched off. `mesh_config` returns the one of now, `db` has the Pods. `servers` review tokens, by names of
-    clusters, and `kept` returns where a self-signed root is kept, where there are API servers. FlagError where settings cannot be understood."""
+    clusters, `kept` returns where a self-signed root is kept, and `client` asks the own one, where there are API servers. FlagError where settings
+    cannot be understood."""
 
     def __init__(
         self, settings: Settings, mesh_config: Callable[[], MeshConfig], aliases: Mapping[str, str], metrics: Metrics, db: Mesh,
-        servers: Mapping[str, Reviewer] = MappingProxyType({}), kept: Callable[[], Store] | None = None,
+        servers: Mapping[str, Reviewer] = MappingProxyType({}), kept: Callable[[], Store] | None = None, client: Client | None = None,
     ) -> None:  # fmt: skip
         self._settings, self._mesh_config, self._metrics = settings, mesh_config, metrics
         port = settings.secure_port
         self.authority = CertificateAuthority(settings.authority, self.trust_domain, metrics, kept) if settings.authority.enabled else None
+        external = settings.authority.enabled and settings.authority.external
+        self.registration = _registration(settings.authority, client, mesh_config) if external else None
         self._rules = rules = parse_rules(port.cipher_suites, port.oldest_version, settings.mesh.tls.compliance_policy)
-        self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.authority)
+        self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.authority, registration=self.registration)
         reviewers = find_reviewers(settings.authentication, settings.mesh.registry.cluster_id, aliases, servers)
         known = make_authenticate(settings.authentication, reviewers, self.trust_domain)
         self._provider = find_provider(settings.authentication, bool(settings.kubernetes.service_host))
@@ -61,6 +68,11 @@ class Security:
         """Returns which of the identities that a caller has proved may be the proxy that it says it is."""
         return verified_identity if self._settings.authentication.identity_check else unchecked
 
+    def configured(self, mesh: MeshConfig) -> None:
+        """Takes another mesh config."""
+        if self.registration is not None:
+            self.registration.configured(mesh)
+
     def trust_domain(self) -> str:
         """Returns the trust domain that the mesh has now."""
         return self._mesh_config().trust_domain
@@ -69,6 +81,8 @@ class Security:
         """Yields what must have started before the port with TLS."""
         if self.authority is not None:
             yield Part("the certificate authority", self.authority.start, self.authority.stop)
+        if self.registration is not None:
+            yield Part("the signers of the API server", self.registration.start)
         if self._settings.secure_port.address:
             yield Part("the certificate of the port with TLS", self._certificate.start, self._certificate.stop)
 
@@ -80,7 +94,8 @@ class Security:
             return None
         authenticate = also_by_provider(entrance.authenticate, self._provider, self.trust_domain)
         identify, impersonate = for_certificates(entrance.meet, authenticate), for_impersonation(entrance.meet, self._node_proxies)
-        return CertificateService(self.authority.sign, identify, self._metrics, impersonate)
+        sign = self.authority.sign if self.registration is None else self.registration.sign
+        return CertificateService(sign, identify, self._metrics, impersonate)
 
     def make_port(self, services: GrpcServices) -> SecurePort:
         """Returns the port with TLS."""
@@ -91,6 +106,12 @@ class Security:
     def _dns_names(self) -> tuple[str, ...]:
         settings = self._settings
         return dns_names(self._mesh_config(), settings.mesh.registry.namespace, settings.ingest.revision, settings.secure_port.custom_hosts)
+
+
+def _registration(settings: AuthoritySettings, client: Client | None, mesh_config: Callable[[], MeshConfig]) -> Registration:
+    if client is None:
+        raise FlagError("EXTERNAL_CA: there is no API server whose signers could issue certificates")
+    return Registration(settings, client, mesh_config)
 
 
 def _node_proxies(

@@ -11,6 +11,7 @@ from ca.authority import utc_now
 from ca.errors import SigningError
 from ca.server_certificate import issue_server_certificates
 from pilot.app.certificate_authority import CertificateAuthority
+from pilot.app.registration import Registration
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
@@ -43,8 +44,9 @@ class PortCertificate:
         names: Callable[[], Sequence[str]],
         authority: CertificateAuthority | None,
         protocol: str = "h2",
+        registration: Registration | None = None,
     ) -> None:
-        self._protocol = protocol
+        self._protocol, self._registration = protocol, registration
         self._settings, self._rules, self._names, self._authority = settings, rules, names, authority
         self.context: ssl.SSLContext | None = None
         self.on_change: Callable[[ssl.SSLContext], None] = lambda _: None
@@ -58,6 +60,8 @@ class PortCertificate:
         self._files = find_files(self._settings)
         if self._authority is not None:
             self._authority.on_change.append(self._soon)
+        if self._registration is not None:
+            self._registration.on_change.append(self._soon)
         if self._files is None and (self._authority is None or self._settings.certificate_provider != "istiod"):
             _log.warning("nobody issues a certificate for the port with TLS, so that it is not served")
             return
@@ -101,6 +105,8 @@ class PortCertificate:
     def _make(self) -> ssl.SSLContext:
         authority = self._authority.authority if self._authority is not None else None
         roots = authority.signer.roots_pem if authority is not None else b""
+        if self._registration is not None:
+            roots += self._registration.roots_pem()
         if self._files is not None:
             chain, key, more = map(_read, self._files)
             return make_context((Pair(chain, key),), roots + more, self._rules, self._protocol)

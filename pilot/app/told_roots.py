@@ -1,8 +1,9 @@
-"""The roots of the authority are put where proxies are told of them, in a mesh that may have several."""
+"""The roots of the authority, and of signers elsewhere, are put where proxies are told of them, in a mesh that may have several."""
 from __future__ import annotations
 
 from ca.pem import certificate_pem
 from pilot.app.certificate_authority import CertificateAuthority
+from pilot.app.registration import Registration
 from pilot.serve.discovery import Discovery
 
 OWN = "authority"
@@ -11,8 +12,8 @@ OWN = "authority"
 class ToldRoots:
     """Keeps the row of `Mesh.authority_roots` of this process. Without an authority the mesh config alone says which roots there are."""
 
-    def __init__(self, authority: CertificateAuthority | None, discovery: Discovery) -> None:
-        self._authority, self._discovery = authority, discovery
+    def __init__(self, authority: CertificateAuthority | None, registration: Registration | None, discovery: Discovery) -> None:
+        self._authority, self._registration, self._discovery = authority, registration, discovery
 
     async def start(self) -> None:
         """Takes the roots of now, and follows them."""
@@ -22,5 +23,7 @@ class ToldRoots:
 
     def _tell(self) -> None:
         issuing = self._authority.authority if self._authority is not None else None
-        roots = tuple(certificate_pem(root).decode() for root in issuing.signer.roots) if issuing is not None else ()
+        own = issuing.signer.roots if issuing is not None else ()
+        others = self._registration.roots if self._registration is not None else ()
+        roots = tuple(certificate_pem(root).decode() for root in dict.fromkeys((*own, *others)))
         self._discovery.commit([(self._discovery.db.authority_roots, OWN, roots)], {"global": 1})

@@ -66,6 +66,12 @@ class AuthoritySettings:
     """The certificate authority."""
 
     enabled: bool = setting(True, "Issue certificates.", env="ENABLE_CA_SERVER")
+    external: str = setting(
+        "", "ISTIOD_RA_KUBERNETES_API: signers of the API server issue the certificates of workloads. Empty: the authority itself does.",
+        env="EXTERNAL_CA",
+    )
+    external_signer: str = setting("", "That signer, for requests that name none.", env="K8S_SIGNER")
+    external_domain: str = setting("", "Domain of the signers that requests name.", env="CERT_SIGNER_DOMAIN")
     plugged_in_dir: str = setting(
         "./etc/cacerts", "Folder of a plugged-in signing certificate: tls.crt, tls.key, ca.crt, or ca-cert.pem, ca-key.pem, root-cert.pem, "
         "cert-chain.pem.", env="ROOT_CA_DIR",

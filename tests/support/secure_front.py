@@ -73,7 +73,7 @@ class SecureFront:
     async def start(self, host: str = "127.0.0.1") -> None:
         server = self._server = aio.server()
         handlers = {method: grpc.stream_stream_rpc_method_handler(self._serve) for method in METHODS}
-        certificates = CertificateService(self.authority.sign, token_of, self.counted).handlers()
+        certificates = CertificateService(self.authority.answer, token_of, self.counted).handlers()
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(ADS, handlers), certificates))
         port = server.add_secure_port(f"{host}:0", grpc.ssl_server_credentials([own_certificate(self.authority.signer)]))
         await server.start()

@@ -72,7 +72,7 @@ class Targets:
             return (IDENTITY,)
 
         authority = Authority(root(), DAY, 90 * DAY, lambda: NOW)
-        self._certificates = CertificateService(authority.sign, somebody, Metrics())
+        self._certificates = CertificateService(authority.answer, somebody, Metrics())
         asyncio.set_event_loop(self._loop)
         self._server = self._loop.run_until_complete(self._make_server())
 

@@ -74,7 +74,7 @@ async def client() -> AsyncIterator[Client]:
     counted = Counted()
     authority = Authority(root(), DAY, 90 * DAY, lambda: NOW)
     server = aio.server()
-    server.add_generic_rpc_handlers((CertificateService(authority.sign, authenticate, counted, impersonate).handlers(),))
+    server.add_generic_rpc_handlers((CertificateService(authority.answer, authenticate, counted, impersonate).handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:

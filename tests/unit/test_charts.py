@@ -215,6 +215,21 @@ def test_analysis_may_write_statuses_where_it_is_switched_on() -> None:
         assert rendered("istiod", values)["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [*roles()["cluster"], *analysis]
 
 
+@pytest.mark.parametrize(
+    ("values", "signers"),
+    [
+        ({"env": {"K8S_SIGNER": "example.com/mesh"}}, ["example.com/mesh"]),
+        ({"env": {"CERT_SIGNER_DOMAIN": "example.com"}}, ["example.com/*"]),
+        ({"env": {"K8S_SIGNER": "a.com/b", "CERT_SIGNER_DOMAIN": "c.com"}, "global": {"certSigners": ["c.com/d"]}}, ["a.com/b", "c.com/d"]),
+    ],
+)
+def test_requests_of_workloads_may_be_approved_for_the_signers_of_an_installation_alone(values: dict[str, Any], signers: list[str]) -> None:
+    approves = {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": signers, "verbs": ["approve"]}
+    for external, more in (("ISTIOD_RA_KUBERNETES_API", [*roles()["signing"], approves]), ("", [])):
+        found = rendered("istiod", {**values, "env": {**values["env"], "EXTERNAL_CA": external}})
+        assert found["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [*roles()["cluster"], *more]
+
+
 def test_rules_join_resources_of_equal_verbs() -> None:
     rows = [Request("g", "b", ("list",), ""), Request("g", "a", ("list",), ""), Request("g", "b", ("get",), ""), Request("", "a", ("list",), "")]
     assert rules(rows) == [

@@ -24,7 +24,7 @@ async def test_the_roots_of_the_authority_are_told_and_followed() -> None:
     authority = CertificateAuthority(AuthoritySettings(), lambda: "cluster.local", Metrics())
     await authority.start()
     try:
-        await ToldRoots(authority, made).start()
+        await ToldRoots(authority, None, made).start()
         assert authority.authority is not None
         signer = authority.authority.signer
         first = certificate_pem(signer.certificate).decode()
@@ -39,5 +39,5 @@ async def test_the_roots_of_the_authority_are_told_and_followed() -> None:
 
 async def test_without_an_authority_the_mesh_config_alone_says_which_roots_there_are() -> None:
     made = discovery()
-    await ToldRoots(None, made).start()
+    await ToldRoots(None, None, made).start()
     assert made.db.authority_roots.peek(OWN) == ()

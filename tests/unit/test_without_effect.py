@@ -67,7 +67,6 @@ def test_only_fields_that_there_are_are_listed() -> None:
         ("defaultConfig: {concurrency: 3}", "defaultConfig.concurrency"),
         ("defaultConfig: {tracing: {zipkin: {address: 'z:1'}}}", "defaultConfig.tracing.zipkin"),
         ("defaultConfig: {connectionSettings: {listenerConnectionLimit: 3}}", "defaultConfig.connectionSettings.listenerConnectionLimit"),
-        ("caCertificates: [{trustDomains: [a], certSigners: [x]}]", "caCertificates[0].certSigners"),
         ("extensionProviders: [{name: z, lightstep: {service: z.a.svc.cluster.local, port: 80}}]", "extensionProviders[3].lightstep"),
     ],
 )

@@ -39,7 +39,7 @@ WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
         **_fields(_DEPRECATED, "certificates", "verify_certificate_at_client"),
     },
     ConfigSource: _fields("has no effect: a source gives all that it has", "subscribed_resources"),
-    CertificateData: _fields(_NOT_PASSED, "spiffe_bundle_url", "cert_signers"),
+    CertificateData: _fields(_NOT_PASSED, "spiffe_bundle_url"),
     ProxyConfig: {
         **_fields(_BOOTSTRAP, "config_path", "binary_path", "service_cluster", "tracing_service_name", "drain_duration", "statsd_udp_address"),
         **_fields(_BOOTSTRAP, "proxy_admin_port", "custom_config_file", "stat_name_length", "concurrency", "proxy_bootstrap_template_path"),

@@ -106,6 +106,9 @@ class Writes:
             raise self._conflict(asked, "the object has been modified; please apply your changes to the latest version and try again")
         if asked.subresource == "status":
             new = {**copy.deepcopy(old), "status": new.get("status", {})}
+        elif asked.subresource == "approval":
+            conditions = {"conditions": new.get("status", {}).get("conditions", [])}
+            new = {**copy.deepcopy(old), "status": {**old.get("status", {}), **conditions}}
         elif asked.resource.status:
             new = {k: v for k, v in new.items() if k != "status"} | ({"status": old["status"]} if "status" in old else {})
         new["metadata"] |= {field: old["metadata"][field] for field in OF_SERVER if field in old["metadata"]}

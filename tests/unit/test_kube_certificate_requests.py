@@ -1,0 +1,188 @@
+"""Certificates that signers of an API server issue: asked for as they are, and through a whole control plane."""
+from __future__ import annotations
+
+import asyncio
+import datetime
+import pathlib
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+from cryptography import x509
+
+from ca.pem import bundle_pem, key_pem
+from pilot.kube import certificate_requests
+from pilot.kube.certificate_requests import NotIssued, request_certificate
+from pilot.kube.errors import KubeError
+from pilot.lib.flags import FlagError
+from tests.support.apiserver.asked import Asked
+from tests.support.apiserver.definitions import definitions
+from tests.support.apiserver.server import ApiServer
+from tests.support.certificates import DAY, IDENTITY, csr, ec_key, root
+from tests.support.kube import client_of, until, write_kubeconfig
+from tests.support.kube_plane import running
+from tests.support.secure import SecureClient, Shown, create_certificate, secure_channel, uris
+from tests.support.signers import REQUESTS, Signers
+
+SIGNER = root(7, 100 * DAY, datetime.datetime.now(datetime.UTC) - DAY)
+NAME = "example.com/mesh"
+REQUEST = csr(names=(IDENTITY,))
+USAGES = ["digital signature", "key encipherment", "server auth", "client auth"]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    made = ApiServer()
+    for plain in definitions():
+        made.put(plain)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def ask(server: ApiServer, seconds: int = 3600) -> bytes:
+    client = client_of(server)
+    try:
+        return await request_certificate(client, "csr-workload-", REQUEST, NAME, seconds)
+    finally:
+        await client.close()
+        assert not server.store.collection(REQUESTS).objects, "it is taken away whatever comes of it"
+
+
+async def refused(server: ApiServer) -> str:
+    with pytest.raises(KubeError) as caught:
+        await ask(server)
+    return str(caught.value)
+
+
+async def test_a_request_is_approved_answered_and_taken_away(server: ApiServer) -> None:
+    signers = Signers(server, {NAME: SIGNER})
+    [leaf] = x509.load_pem_x509_certificates(await ask(server))
+    assert uris(bundle_pem((leaf,)).decode()) == [IDENTITY]
+    await ask(server, 0)
+    assert [(spec["usages"], spec.get("expirationSeconds")) for spec in signers.asked] == [(USAGES, 3600), (USAGES, None)]
+
+
+async def test_somebody_who_changes_a_request_meanwhile_does_not_keep_it_from_being_approved(server: ApiServer) -> None:
+    def is_approval(asked: Asked) -> bool:
+        if asked.subresource == "approval" and asked.name not in changed:
+            changed.append(asked.name)
+            stored = server.store.get(REQUESTS, ("", asked.name))
+            assert stored is not None
+            server.put({**stored.plain, "metadata": {**stored.plain["metadata"], "labels": {"a": "b"}}})
+        return False
+
+    changed: list[str] = []
+    server.faults.refuse(500, concerns=is_approval)
+    Signers(server, {NAME: SIGNER})
+    assert await ask(server)
+    assert changed
+
+
+async def test_a_watch_that_ends_is_begun_again(server: ApiServer) -> None:
+    def issue_late(asked: Asked) -> bool:
+        if asked.resource.id == REQUESTS and asked.verb == "watch":
+            watches.append(asked.name)
+            if len(watches) == 3:
+                signers.append(Signers(server, {NAME: SIGNER}))
+                stored = next(iter(server.store.collection(REQUESTS).objects.values()))
+                server.put({**stored.plain, "metadata": {**stored.plain["metadata"], "labels": {"a": "b"}}})
+        return False
+
+    watches: list[str] = []
+    signers: list[Signers] = []
+    server.faults.refuse(500, concerns=issue_late)
+    client = client_of(server)
+    try:
+        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0))
+        while not asking.done():
+            server.faults.end_watches("close")
+            await asyncio.sleep(0.005)
+        assert await asking
+        assert len(watches) >= 3
+    finally:
+        await client.close()
+
+
+async def test_a_request_that_is_refused_says_why(server: ApiServer) -> None:
+    Signers(server, {NAME: SIGNER}, denies=True)
+    assert (await refused(server)).endswith("Denied: Policy: not here")
+    server.tokens.allows = lambda *_: False
+    server.faults.refuse(403, concerns=lambda asked: asked.verb == "create", reason="Forbidden")
+    assert (await refused(server)).startswith("403 Forbidden")
+
+
+async def test_a_signer_that_does_not_answer_is_not_waited_for_forever(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate_requests, "SECONDS", 0.05)
+    assert "has not answered csr-workload-" in await refused(server)
+
+
+async def test_a_request_that_somebody_deletes_is_not_waited_for(server: ApiServer) -> None:
+    client = client_of(server)
+    try:
+        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0))
+        await until(lambda: any(asked.verb == "watch" for asked in server.requests))
+        await until(lambda: bool(server.store.collection(REQUESTS).watchers))
+        server.delete(next(iter(server.store.collection(REQUESTS).objects.values())).plain)
+        with pytest.raises(NotIssued, match="gone before it was answered"):
+            await asking
+    finally:
+        await client.close()
+
+
+MESH = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio, namespace: istio-system}
+data:
+  mesh: |
+    caCertificates:
+    - certSigners: [example.com/mesh]
+      pem: |
+PEM"""
+EXTERNAL = {"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "CERT_SIGNER_DOMAIN": "example.com"}
+
+
+async def test_workloads_have_certificates_of_the_signer_and_are_known_by_them(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    pem = "".join(f"        {line}\n" for line in SIGNER.roots_pem.decode().splitlines())
+    server.apply(MESH.replace("PEM", pem))
+    server.tokens.service_account("shop", "web", "token-of-web")
+    signers = Signers(server, {NAME: SIGNER})
+    environ = {**EXTERNAL, "K8S_SIGNER": NAME}
+    async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
+        await until(lambda: it.plane.ready or it.task.done())
+        port, authority = it.plane.ports["secure xDS"].number, it.plane.security.authority
+        assert authority is not None
+        assert authority.authority is not None
+        own = authority.authority.signer.roots_pem
+        key = ec_key(50)
+        async with secure_channel(port, own) as channel:
+            with pytest.raises(grpc.aio.AioRpcError, match=r"CSR signing error \(CSR_ERROR\)"):
+                await create_certificate(channel, "token-of-web", names=("spiffe://cluster.local/ns/bank/sa/admin",), key=key)
+            chain = await create_certificate(channel, "token-of-web", names=(IDENTITY,), key=key)
+        assert chain[-1].encode() == SIGNER.roots_pem
+        assert [spec["signerName"] for spec in signers.asked] == [NAME]
+        shown = Shown("".join(chain[:-1]).encode(), key_pem(key))
+        async with SecureClient(port, own, shown, SERVICE_ACCOUNT="web") as client:
+            await client.ask("cds")
+            assert (await client.take()).resources
+            assert [connection.proxy.identity for connection in it.plane.discovery.connections()] == [IDENTITY]
+
+
+@pytest.mark.parametrize(
+    ("environ", "reason"),
+    [
+        ({"EXTERNAL_CA": "somebody"}, "EXTERNAL_CA: 'somebody' is not known, only ISTIOD_RA_KUBERNETES_API is"),
+        ({"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API"}, "EXTERNAL_CA: neither K8S_SIGNER nor CERT_SIGNER_DOMAIN"),
+    ],
+)
+async def test_who_the_signers_are_must_be_said(server: ApiServer, tmp_path: pathlib.Path, environ: dict[str, str], reason: str) -> None:
+    with pytest.raises(FlagError, match=reason):
+        async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))):
+            """Does not come to be."""
+
+
+async def test_signers_are_those_of_an_api_server(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FlagError, match="EXTERNAL_CA: there is no API server"):
+        async with running({**EXTERNAL, "K8S_SIGNER": NAME}, configDir=str(tmp_path)):
+            """Does not come to be."""

@@ -161,7 +161,7 @@ class Plane:
             return web.json_response(cluster_statuses(json.loads(await asyncio.to_thread(self.get, f"/debug/edsz?proxyID={proxy}"))["configs"]))
 
         async def nothing_else(request: web.Request) -> web.Response:
-            return web.Response(status=501)
+            return web.Response(status=404 if request.method == "GET" else 501)
 
         app = web.Application()
         app.router.add_route("*", "/config_dump", config_dump)

@@ -17,7 +17,7 @@ from pilot.writers.ca_bundles import CaBundles
 from pilot.writers.root_certificates import RootCertificates
 
 CONTROL_PLANES = "topology.istio.io/controlPlaneClusters"
-_log = scope("kube")
+_log = scope("secretcontroller")
 
 
 class _Metadata(msgspec.Struct):

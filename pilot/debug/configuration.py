@@ -32,8 +32,8 @@ def resourcesz(sources: Sources, query: Query) -> Any:
 
 
 async def configz(sources: Sources, query: Query) -> Any:
-    """Returns every object of Istio's kinds, as Kubernetes would show it; those too that follow from objects of other kinds."""
-    ours = [kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)]
+    """Returns every object of Istio's kinds, as Kubernetes would show it, by kind; those too that follow from objects of other kinds."""
+    ours = sorted((kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)), key=lambda kind: kind.id.name)
     found = [(kind, await all_of(_rows(sources.db, kind.table))) for kind in ours]
     return Later(lambda: (to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for _, o in sorted(rows)))
 

@@ -83,7 +83,7 @@ def _show_watches(watched: Watched) -> dict[str, Any]:
 def _status(connection: Connection) -> dict[str, Any]:
     proxy = connection.proxy
     status: dict[str, Any] = {
-        "cluster_id": proxy.cluster_id,
+        "cluster_id": proxy.metadata.get("CLUSTER_ID", ""),
         "proxy": proxy.id,
         "proxy_type": str(proxy.type),
         "istio_version": proxy.version,

@@ -25,6 +25,8 @@ from pilot.lib.xds_types import DEBUG, DEBUG_PAGE
 
 SYNCZ, CONFIG_DUMP = f"{DEBUG}syncz", f"{DEBUG}config_dump"
 _STATUS = csds_pb2.ConfigStatus
+_NEVER = -62_135_596_800 * 10**9
+"""Nanoseconds of Go's zero time, which istioctl shows for a type that was never sent."""
 del config_dump_pb2  # imported for its messages, which a dump is made of
 
 
@@ -88,8 +90,7 @@ def client_config(connection: Connection) -> csds_pb2.ClientConfig:
     made.node.metadata.update({"CLUSTER_ID": proxy.cluster_id, "NAMESPACE": proxy.namespace, "ISTIO_VERSION": proxy.version})
     for type_url, watch in sorted(connection.watches.items()):
         entry = made.generic_xds_configs.add(type_url=type_url, config_status=_status(watch))
-        if watch.sent_at:
-            entry.last_updated.FromNanoseconds(round(watch.sent_at * 1e9))
+        entry.last_updated.FromNanoseconds(round(watch.sent_at * 1e9) if watch.sent_at else _NEVER)
         if watch.last_error:
             entry.error_state.details = watch.last_error
             entry.error_state.last_update_attempt.CopyFrom(entry.last_updated)

@@ -11,6 +11,7 @@ from pilot.lib.text import one_line
 LEVELS = 4
 """Levels of lists and objects that are taken apart; what is below them is encoded in one go."""
 INDENT = 4
+_ESCAPES = tuple((character.encode(), f"\\u{ord(character):04x}".encode()) for character in "<>&\u2028\u2029")
 PART = 1 << 18
 """Bytes of a part at least: many small ones cost more to write than to make."""
 
@@ -30,10 +31,17 @@ def parts(value: Any, pretty: bool) -> Iterator[bytes]:
         made.append(piece)
         size += len(piece)
         if size >= PART:
-            yield b"".join(made)
+            yield _escaped(b"".join(made))
             made, size = [], 0
     if made:
-        yield b"".join(made)
+        yield _escaped(b"".join(made))
+
+
+def _escaped(encoded: bytes) -> bytes:
+    """Returns JSON without the characters that Go's encoder escapes, so that no page can be read as HTML; they are in texts alone."""
+    for character, escape in _ESCAPES:
+        encoded = encoded.replace(character, escape)
+    return encoded
 
 
 def _pieces(value: Any, levels: int, depth: int) -> Iterator[bytes]:

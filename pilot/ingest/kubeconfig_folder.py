@@ -13,7 +13,7 @@ from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
 
 SUFFIXES = (".yaml", ".yml")
-_log = scope("kube")
+_log = scope("secretcontroller")
 Receive = Callable[[Mapping[str, Mapping[str, bytes]]], Awaitable[None]]
 """Is given all files there are, each with the cluster that it names and its text."""
 

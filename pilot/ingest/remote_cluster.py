@@ -15,7 +15,7 @@ from pilot.kube.follow import Pace
 from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
 
-_log = scope("kube")
+_log = scope("secretcontroller")
 Beside = Callable[[], Coroutine[Any, Any, None]]
 Told = Callable[[str, str], None]
 """Is given a cluster, and how its reading is: syncing, synced, timeout or closed."""

@@ -27,7 +27,7 @@ from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Problem
 
 LABEL = "istio/multiCluster=true"
-_log = scope("kube")
+_log = scope("secretcontroller")
 
 
 class _Secret(msgspec.Struct):

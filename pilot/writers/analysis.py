@@ -27,7 +27,7 @@ MERGE_PATCH = "application/merge-patch+json"
 GROUP = "istio.io"
 MOST = 100
 """Messages of one object: its status is not to grow without end."""
-_log = scope("kube")
+_log = scope("analysis")
 Message = dict[str, Any]
 
 

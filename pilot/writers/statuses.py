@@ -33,7 +33,7 @@ from pilot.writers.upkeep import Upkeep
 
 MERGE_PATCH = "application/merge-patch+json"
 TRIES = 5
-_log = scope("kube")
+_log = scope("status")
 
 
 class _Metadata(msgspec.Struct, rename="camel"):

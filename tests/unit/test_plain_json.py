@@ -32,6 +32,15 @@ def test_what_is_made_when_it_is_written_looks_the_same(value: Any, pretty: bool
     assert json.loads(whole(value, pretty)) == value
 
 
+@pytest.mark.parametrize("pretty", [False, True])
+def test_what_go_escapes_is_escaped(pretty: bool) -> None:
+    text = '<a href="x">&\u2028\u2029</a>'
+    made = whole({text: [text, {"a": text}]}, pretty)
+    assert not set("<>&\u2028\u2029") & set(made)
+    assert "\\u003ca href=\\\"x\\\"\\u003e\\u0026\\u2028\\u2029\\u003c/a\\u003e" in made
+    assert json.loads(made) == {text: [text, {"a": text}]}
+
+
 def test_parts_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_json, "PART", 10)
     made = list(parts([f"item {number}" for number in range(20)], pretty=False))

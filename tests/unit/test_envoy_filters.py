@@ -208,6 +208,19 @@ def test_a_proxy_that_connects_does_not_look_for_what_is_in_vain() -> None:
     assert not {"_reach", "_outcomes"} & ran.keys()
 
 
+def test_a_filter_that_comes_has_nothing_looked_at_again_but_the_proxies_that_it_selects() -> None:
+    apps = tuple(f"app-{number}" for number in range(9))
+    found = Meshed(*(envoy_filter(f"for-{app}", merge("3s"), more=f"workloadSelector: {{labels: {{app: {app}}}}}, ") for app in apps))
+    for number, app in enumerate(apps):
+        found.world.connect(proxy("sidecar", app, "a", f"10.1.1.{number}", {"app": app}))
+    problems = found.world.mesh.watch(envoy_filter_problems, ObjectKey("a", f"for-{apps[0]}"))
+    ran: Counter[str] = Counter()
+    found.world.mesh.on_run = lambda node: ran.update((str(node.fn),))
+    found.world.apply_objects(envoy_filter("one-more", merge("4s"), more="workloadSelector: {labels: {app: app-1}}, "))
+    found.world.mesh.refresh(problems)
+    assert ran["_reach_of"] == 1
+
+
 # -- what is in vain -------------------------------------------------------------------------------------------------------
 
 BUFFER = "name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 7}"

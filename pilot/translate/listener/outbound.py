@@ -175,17 +175,21 @@ def egress_proxy_cluster(to: Destination) -> str:
     return outbound_cluster(to.port.number if to.port is not None else 0, to.subset, to.host)
 
 
-@derived
-def listener_parts(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
-    """Returns a listener of all scopes in which it is made by the same."""
+def _build(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
     templates = {c.http.kind: http_template(db, c.http.kind, listening, spec.port) for c in spec.chains if c.http is not None}
     return build_outbound_listener(spec, listener_options(db, listening), templates)
 
 
 @derived
+def listener_parts(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
+    """Returns a listener with HTTP, of all scopes in which it is made by the same."""
+    return _build(db, spec, listening)
+
+
+@derived
 def tcp_resource(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> Resource:
     """Returns a listener without HTTP, which all workloads share."""
-    return assemble(listener_parts(db, spec, listening), b"")
+    return assemble(_build(db, spec, listening), b"")
 
 
 @derived

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pilot.derive import derived
+from pilot.derive import Gather, derived
 from pilot.lib.protobuf.fault import as_written, shown
 from pilot.lib.xds_types import EXTENSION
 from pilot.model.checks.check import Check, told
@@ -44,22 +44,27 @@ def _outcome(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> Outcome:
 
 
 class Reach(NamedTuple):
-    """What EnvoyFilters reach: those that select some connected proxy, and the patched groups of all proxies, each once."""
+    """What EnvoyFilters reach: those that select some connected proxy, and the patched groups of these proxies, each once."""
 
     selecting: frozenset[ObjectKey]
     groups: frozenset[Group]
 
 
 @derived
+def _reach_of(db: Mesh, node_id: str) -> Reach | None:
+    """Returns what EnvoyFilters reach at one proxy; None where none selects it."""
+    found = selecting_filters(db, node_id)
+    return Reach(frozenset(found), frozenset(_patched_groups(plan(db, node_id)))) if found else None
+
+
+_reaches: Gather[str, [], Reach] = Gather("reaches of EnvoyFilters", every_proxy, _reach_of)
+
+
+@derived
 def _reach(db: Mesh) -> Reach:
     """Returns what EnvoyFilters reach now. No hub: it follows from all proxies, and is looked at once it is quiet, not in each commit."""
-    selecting: set[ObjectKey] = set()
-    groups: set[Group] = set()
-    for node_id in every_proxy(db):
-        if found := selecting_filters(db, node_id):
-            selecting.update(found)
-            groups.update(_patched_groups(plan(db, node_id)))
-    return Reach(frozenset(selecting), frozenset(groups))
+    found = _reaches(db).values()
+    return Reach(frozenset().union(*{one.selecting for one in found}), frozenset().union(*(one.groups for one in found)))
 
 
 def _patched_groups(found: Plan) -> Iterator[Group]:

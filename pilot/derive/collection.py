@@ -58,12 +58,14 @@ class Collection(Generic[K, R]):
 
     The reads are tracked like a table's: a commit that changes one derived row runs the readers of that row again, and of the
     buckets that it entered or left, and nobody else. Where a key has several rows the table's own counts, then that of the
-    first source. Without sources a read is the table's read, and makes no node of its own. An explanation of a derived row goes
-    on to what it was derived from.
+    first source. Without sources, and where `derives` says that a database has nothing of them, a read is the table's read, and makes no
+    node of its own. An explanation of a derived row goes on to what it was derived from.
     """
 
-    def __init__(self, name: str, table: Callable[[Any], Table[K, R]], *sources: Source[K, R]) -> None:
-        self.name, self._table, self._sources = name, table, sources
+    def __init__(
+        self, name: str, table: Callable[[Any], Table[K, R]], *sources: Source[K, R], derives: Callable[[Any], bool] = lambda db: True
+    ) -> None:
+        self.name, self._table, self._sources, self._derives = name, table, sources, derives if sources else lambda db: False
         self._rows: Derived[Any, Rows] = _DerivedRows(self)
         self._row: Derived[Any, R | None] = Derived(self._read_row, hub=False)
         self._bucket: Derived[Any, tuple[K, ...]] = Derived(self._read_bucket, hub=True)
@@ -77,19 +79,19 @@ class Collection(Generic[K, R]):
     def get(self, db: Database, key: K) -> R | None:
         """Returns the row, or None; an absent row is a read too."""
         row = self._table(db).get(key)
-        return self._row(db, key) if row is None and self._sources else row
+        return self._row(db, key) if row is None and self._derives(db) else row
 
     def keys(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
         """Returns the keys of the rows in a bucket of an index, sorted."""
-        return self._bucket(db, index, bucket) if self._sources else self._table(db).keys(index, bucket)
+        return self._bucket(db, index, bucket) if self._derives(db) else self._table(db).keys(index, bucket)
 
     def buckets(self, db: Database, index: str) -> tuple[Any, ...]:
         """Returns the buckets of an index that hold any row, sorted."""
-        return self._held(db, index) if self._sources else self._table(db).buckets(index)
+        return self._held(db, index) if self._derives(db) else self._table(db).buckets(index)
 
     def all_keys(self, db: Database) -> tuple[K, ...]:
         """Returns every key, sorted."""
-        return self._every(db) if self._sources else self._table(db).all_keys()
+        return self._every(db) if self._derives(db) else self._table(db).all_keys()
 
     def _read_row(self, db: Database, key: K) -> R | None:
         return self._rows(db).by_key.get(key)

@@ -12,12 +12,13 @@ from pilot.model.config.destination_rule import DestinationRule
 from pilot.model.config.endpoint_slice import EndpointSlice
 from pilot.model.config.envoy_filter import EnvoyFilter
 from pilot.model.config.gateway import Gateway
+from pilot.model.config.gateway_api.backend import XBackend
 from pilot.model.config.gateway_api.backend_policy import BackendTLSPolicy, XBackendTrafficPolicy
 from pilot.model.config.gateway_api.gateway import Gateway as KubernetesGateway
 from pilot.model.config.gateway_api.gateway_class import GatewayClass
 from pilot.model.config.gateway_api.grpc_route import GRPCRoute
 from pilot.model.config.gateway_api.http_route import HTTPRoute
-from pilot.model.config.gateway_api.l4_route import TCPRoute, TLSRoute
+from pilot.model.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
 from pilot.model.config.gateway_api.listener_set import ListenerSet
 from pilot.model.config.gateway_api.reference_grant import ReferenceGrant
 from pilot.model.config.ingress import Ingress, IngressClass
@@ -216,6 +217,7 @@ CATALOGUE = Catalogue(
         Kind(GroupKind(GATEWAY_API, "GRPCRoute"), ("v1",), "grpc_routes", GRPCRoute),
         Kind(GroupKind(GATEWAY_API, "TCPRoute"), ("v1", "v1alpha2"), "tcp_routes", TCPRoute),
         Kind(GroupKind(GATEWAY_API, "TLSRoute"), ("v1", "v1alpha3", "v1alpha2"), "tls_routes", TLSRoute),
+        Kind(GroupKind(GATEWAY_API, "UDPRoute"), ("v1alpha2",), "udp_routes", UDPRoute),
         Kind(
             GroupKind(GATEWAY_API, "ReferenceGrant"), ("v1beta1", "v1"), "reference_grants", ReferenceGrant,
             indexes={"pair": indexes.granted_pairs},
@@ -228,6 +230,7 @@ CATALOGUE = Catalogue(
             GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy"), ("v1alpha1",), "backend_traffic_policies", XBackendTrafficPolicy,
             indexes={"target": indexes.policy_targets},
         ),
+        Kind(GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackend"), ("v1alpha1",), "backends", XBackend),
         # Ingress
         Kind(GroupKind("networking.k8s.io", "Ingress"), ("v1",), "ingresses", Ingress),
         Kind(GroupKind("networking.k8s.io", "IngressClass"), ("v1",), "ingress_classes", IngressClass, namespaced=False),

@@ -13,12 +13,13 @@ from pilot.model.config.destination_rule import DestinationRule
 from pilot.model.config.endpoint_slice import EndpointSlice
 from pilot.model.config.envoy_filter import EnvoyFilter
 from pilot.model.config.gateway import Gateway
+from pilot.model.config.gateway_api.backend import XBackend
 from pilot.model.config.gateway_api.backend_policy import BackendTLSPolicy, XBackendTrafficPolicy
 from pilot.model.config.gateway_api.gateway import Gateway as KubernetesGateway
 from pilot.model.config.gateway_api.gateway_class import GatewayClass
 from pilot.model.config.gateway_api.grpc_route import GRPCRoute
 from pilot.model.config.gateway_api.http_route import HTTPRoute
-from pilot.model.config.gateway_api.l4_route import TCPRoute, TLSRoute
+from pilot.model.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
 from pilot.model.config.gateway_api.listener_set import ListenerSet
 from pilot.model.config.gateway_api.reference_grant import ReferenceGrant
 from pilot.model.config.ingress import Ingress, IngressClass
@@ -100,6 +101,8 @@ class Mesh(Database):
     reference_grants: Rows[ReferenceGrant]
     backend_tls_policies: Rows[BackendTLSPolicy]
     backend_traffic_policies: Rows[XBackendTrafficPolicy]
+    backends: Rows[XBackend]
+    udp_routes: Rows[UDPRoute]
     ingresses: Rows[Ingress]
     ingress_classes: Rows[IngressClass]
 

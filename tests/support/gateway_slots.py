@@ -135,6 +135,18 @@ GATEWAYS = [
         *(f"targetRefs: [{{group: '', kind: Service, name: {name}}}], retryConstraint: {{budget: {{percent: 40}}}}" for name in ("api", "db")),
         api="gateway.networking.x-k8s.io/v1alpha1",
     ),
+    each("UDPRoute", "dns", "b", f"parentRefs: [{{{HERE}}}], rules: [{{backendRefs: [{{name: db, port: 53}}]}}]", api=f"{API[:-3]}/v1alpha2"),
+    each(
+        "XBackend", "out", "b",
+        "type: ExternalHostname, externalHostname: {hostname: out.example.net}, port: {port: 443}, tls: {mode: ServerOnly}",
+        "type: ExternalHostname, externalHostname: {hostname: out.example.net}, port: {port: 80}, protocol: HTTP2",
+        "type: ExternalHostname, externalHostname: {hostname: out.b.svc.cluster.local}, port: {port: 80}",
+        api="gateway.networking.x-k8s.io/v1alpha1",
+    ),
+    each(
+        "HTTPRoute", "outwards", "b",
+        *(f"parentRefs: [{{{HERE}}}], rules: [{{matches: [{{path: {{value: /out}}}}], backendRefs: [{{group: gateway.networking.x-k8s.io, kind: XBackend, name: out{port}}}]}}]" for port in ("", ", port: 80")),
+    ),
     cluster_wide("IngressClass", "ours", INGRESS, "controller: istio.io/ingress-controller", "controller: example.com/other"),
     each(
         "Ingress", "in", "a",

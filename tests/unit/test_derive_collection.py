@@ -57,6 +57,7 @@ def spare_rows(db: World) -> dict[str, Row]:
 
 words: Collection[str, Row] = Collection("word", lambda db: db.words, rows_of_pairs, spare_rows)
 only_table: Collection[str, Row] = Collection("word", lambda db: db.words)
+switched_off: Collection[str, Row] = Collection("word", lambda db: db.words, rows_of_pairs, derives=lambda db: False)
 
 
 @derived
@@ -225,12 +226,13 @@ def test_a_row_of_the_table_is_read_though_a_source_fails() -> None:
         words.get(db, "p0/l")
 
 
-def test_without_sources_the_reads_are_the_tables_own() -> None:
+@pytest.mark.parametrize("collection", [only_table, switched_off])
+def test_without_sources_the_reads_are_the_tables_own(collection: Collection[str, Row]) -> None:
     db = World()
     db.commit([(db.words, "w", ("above", 1))])
-    assert only_table.get(db, "w") == ("above", 1)
-    assert only_table.keys(db, "initial", "a") == ("w",)
-    assert only_table.all_keys(db) == ("w",)
+    assert collection.get(db, "w") == ("above", 1)
+    assert collection.keys(db, "initial", "a") == ("w",)
+    assert collection.all_keys(db) == ("w",)
     assert {node.fn.__name__ for node in db.live_nodes()} == {"word", "word by", "every word"}
     assert len(db) == 3
 

@@ -13,6 +13,7 @@ from pilot.model.checks.sidecar import SIDECARS
 from pilot.model.checks.status import STATUSES
 from pilot.model.checks.telemetry import TELEMETRIES
 from pilot.model.checks.virtual_service import VIRTUAL_SERVICES
+from pilot.model.checks.without_effect import WITHOUT_EFFECT
 from pilot.model.checks.workload_entry import WORKLOAD_ENTRIES
 
 CHECKS = (
@@ -31,5 +32,6 @@ CHECKS = (
     TRAFFIC_EXTENSIONS,
     STATUSES,
     REFUSALS,
+    WITHOUT_EFFECT,
     MESH_CONFIG,
 )

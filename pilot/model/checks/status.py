@@ -14,6 +14,7 @@ from pilot.model.views.ambient.conditions import WAYPOINT_BOUND
 from pilot.model.views.gateway_api.listeners import ROUTES
 from pilot.model.views.gateway_api.status.gateways import GatewayStatus
 from pilot.model.views.gateway_api.status.objects import (
+    BackendStatus,
     ObjectConditions,
     PolicyStatus,
     RouteStatus,
@@ -66,6 +67,8 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Foun
     elif isinstance(status, PolicyStatus):
         for n, ancestor in enumerate(status.ancestors):
             yield from _wrong(f"spec.targetRefs[{n}]" if ancestor.mesh else "spec.targetRefs", ancestor.conditions)
+    elif isinstance(status, BackendStatus):
+        yield from (wrong for of in status.parents for wrong in _wrong("spec", of.conditions))
 
 
 def _wrong(path: str, conditions: Iterable[Condition]) -> Iterator[Found]:

@@ -58,8 +58,8 @@ def auto_addresses(db: Mesh, key: ObjectKey, host: str) -> tuple[str, ...]:
 
 
 def wants_addresses(o: Object[ServiceEntry]) -> bool:
-    """Returns whether an entry has no addresses, could use some, and was not opted out by its label."""
-    return o.spec.resolution != "NONE" and not o.spec.addresses and o.labels.get(OPT_OUT, "").lower() != "false"
+    """Returns whether an entry has no addresses, could use some, has a status to tell of them, and was not opted out by its label."""
+    return o.origin is None and o.spec.resolution != "NONE" and not o.spec.addresses and o.labels.get(OPT_OUT, "").lower() != "false"
 
 
 def allocate(requests: Mapping[ObjectKey, AddressRequest], *prefixes: str) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:

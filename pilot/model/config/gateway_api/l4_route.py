@@ -1,4 +1,4 @@
-"""gateway.networking.k8s.io TCPRoute and TLSRoute. https://gateway-api.sigs.k8s.io/concepts/api-overview/#route-resources"""
+"""gateway.networking.k8s.io TCPRoute, TLSRoute and UDPRoute. https://gateway-api.sigs.k8s.io/concepts/api-overview/#route-resources"""
 from __future__ import annotations
 
 from pilot.model.config.base import Lenient
@@ -22,4 +22,11 @@ class TLSRoute(Lenient, frozen=True):
 
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()
+    rules: tuple[L4RouteRule, ...] = ()
+
+
+class UDPRoute(Lenient, frozen=True):
+    """Datagrams at its parents are for its backends. No listener takes it."""
+
+    parent_refs: tuple[ParentReference, ...] = ()
     rules: tuple[L4RouteRule, ...] = ()

@@ -43,9 +43,9 @@ def service_conditions(db: Mesh, key: ObjectKey) -> tuple[Condition, ...] | None
 
 @derived
 def service_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[Condition, ...] | None:
-    """Returns the conditions of a ServiceEntry; None where it is not there."""
+    """Returns the conditions of a ServiceEntry that a user wrote; None where it is not there."""
     row = service_entries.get(db, key)
-    if row is None or not row.spec.hosts:
+    if row is None or row.origin is not None or not row.spec.hosts:
         return None
     attached = service_attachment(db, ServiceRef(row.spec.hosts[0], key.namespace))
     found = list(_bound(attached))

@@ -8,31 +8,18 @@ import msgspec
 from pilot.derive import derived
 from pilot.model.condition import Fault
 from pilot.model.config.destination_rule import ClientTLSSettings
-from pilot.model.config.gateway_api.backend_policy import BackendTLSPolicy, BackendTLSPolicyValidation
+from pilot.model.config.gateway_api.backend_policy import BackendTLSPolicy
 from pilot.model.config.gateway_api.reference import LocalPolicyTargetReference
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
-from pilot.model.credential_key import CONFIG_MAP, CredentialKey
 from pilot.model.inputs import Mesh
-from pilot.model.key_material import Flaw
 from pilot.model.kind import GroupKind
-from pilot.model.views.credentials import credential
-from pilot.model.views.gateway_api.listener_tls import CONFIG_MAP_KIND, SECRET
 from pilot.model.views.gateway_api.parents import SERVICE, SERVICE_ENTRY
+from pilot.model.views.gateway_api.policy_tls import find_roots, subject_names
 from pilot.model.views.kinds.backend_tls_policies import backend_tls_policies
 from pilot.model.views.kinds.service_entries import service_entries
 from pilot.model.views.kinds.services import services
 
 IGNORED = "istio.io/ignore-policy-attachment"
-NO_CREDENTIAL = "invalid://"
-"""A credential that there is never, so that nothing gets through."""
-
-
-class Roots(NamedTuple):
-    """The credential that servers are verified by, "" for the system's roots, and what is wrong with it."""
-
-    credential: str = ""
-    resolved: Fault | None = None
-    accepted: Fault | None = None
 
 
 class PolicyTarget(NamedTuple):
@@ -70,35 +57,10 @@ def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltPolicy | None:
     if row is None or is_ignored(dict(row.annotations)):
         return None
     validation = row.spec.validation
-    roots = _roots(db, validation, row.namespace)
-    names = tuple(name for one in validation.subject_alt_names if (name := {"Hostname": one.hostname, "URI": one.uri}.get(one.type)))
+    roots, names = find_roots(db, validation, row.namespace), subject_names(validation)
     tls = ClientTLSSettings(mode="SIMPLE", sni=validation.hostname, subject_alt_names=names, credential_name=roots.credential)
     targets = tuple(_target(db, row, ref) for ref in row.spec.target_refs)
     return BuiltPolicy(key, row.created, tls, targets, roots.resolved, roots.accepted)
-
-
-def _roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str) -> Roots:
-    if validation.well_known_ca_certificates is not None:
-        known = validation.well_known_ca_certificates == "System"
-        fault = None if known else Fault("Invalid", f"Unknown wellKnownCACertificates: {validation.well_known_ca_certificates}")
-        return Roots(accepted=fault)
-    if not validation.ca_certificate_refs:
-        return Roots()
-    ref = validation.ca_certificate_refs[0]
-    kind = GroupKind(ref.group, ref.kind)
-    if kind != CONFIG_MAP_KIND:
-        what = f"unsupported reference kind: {ref.kind}" if kind == SECRET else f"unsupported kind {ref.kind}"
-        return _unusable("InvalidKind", f"Certificate reference invalid: {what}")
-    found = credential(db, CredentialKey("ConfigMap", namespace, ref.name), db.settings.registry.cluster_id, True)
-    if found is None:
-        return _unusable("InvalidCACertificateRef", f"Certificate reference not found: {namespace}/{ref.name} (of kind {ref.kind})")
-    if isinstance(found, Flaw):
-        return _unusable("InvalidCACertificateRef", f"Certificate invalid: {found.path} {found.reason}")
-    return Roots(f"{CONFIG_MAP}{namespace}/{ref.name}")
-
-
-def _unusable(reason: str, message: str) -> Roots:
-    return Roots(NO_CREDENTIAL, Fault(reason, message), Fault("NoValidCACertificate", message))
 
 
 # -- targets ---------------------------------------------------------------------------------------------------------------

@@ -7,11 +7,12 @@ from typing import NamedTuple
 from pilot.derive import derived
 from pilot.model.condition import Fault
 from pilot.model.config.gateway_api.reference import BackendObjectReference
-from pilot.model.config.object import RegistryKey
+from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.config.virtual_service import Destination, PortSelector
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.service import ServiceRef
+from pilot.model.views.gateway_api.external_backends import BACKEND, external_backend
 from pilot.model.views.gateway_api.parents import SERVICE
 from pilot.model.views.gateway_api.references import ReferenceKey, may_refer
 from pilot.model.views.kinds.services import services
@@ -54,6 +55,8 @@ def backend(db: Mesh, key: BackendKey) -> Backend:
         return _service(db, to, namespace)
     if kind == HOSTNAME:
         return _hostname(db, to, namespace)
+    if kind == BACKEND:
+        return _external(db, to, namespace)
     return Backend(NOWHERE, Fault("InvalidKind", f'referencing unsupported backendRef: group "{to.group}" kind "{to.kind}"'))
 
 
@@ -69,6 +72,20 @@ def _hostname(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
     if to.namespace is not None:
         return Backend(None, Fault("InvalidDestination", "namespace may not be set with Hostname type"))
     return _at(to, to.name, service(db, ServiceRef(to.name, namespace)) is not None)
+
+
+def _external(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
+    """Returns what an XBackend means, which has its port itself."""
+    if not db.settings.gateway_api.alpha:
+        return Backend(NOWHERE, Fault("InvalidKind", "XBackends are not obeyed; PILOT_ENABLE_ALPHA_GATEWAY_API switches them on"))
+    found = external_backend(db, ObjectKey(namespace, to.name))
+    if found is None:
+        return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) not found"))
+    if not found.host:
+        return Backend(NOWHERE, Fault("InvalidKind", f"backend({to.name}): {found.accepted.message if found.accepted is not None else 'no host'}"))
+    if to.port not in (None, found.port):
+        return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) does not expose port {to.port}, expected {found.port}"))
+    return Backend(Destination(host=found.host, port=PortSelector(number=found.port)))
 
 
 def _at(to: BackendObjectReference, host: str, found: bool) -> Backend:

@@ -1,4 +1,5 @@
-"""The DestinationRules that policies of backends become: one for each host of a target, from all policies that are for it."""
+"""The DestinationRules that policies of backends become: one for each host of a target, from all policies that are for it.
+An XBackend is its own target."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, NETWORKING, 
 from pilot.model.problem import ObjectRef
 from pilot.model.views.gateway_api.backend_tls import backend_tls_policy
 from pilot.model.views.gateway_api.backend_traffic import retry_budget, traffic_policy_targets
+from pilot.model.views.gateway_api.external_backends import BACKEND, backend_keys, external_backend
 from pilot.model.views.gateway_api.names import policy_rule
 from pilot.model.views.gateway_api.parents import SERVICE
 from pilot.model.views.kinds.backend_tls_policies import backend_tls_policies
@@ -85,15 +87,26 @@ def _rule_key(namespace: str, kind: GroupKind, name: str, host: str) -> ObjectKe
     return ObjectKey(namespace, policy_rule(name, "" if kind == SERVICE else host))
 
 
+@derived
+def _said_of_backend(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
+    found = external_backend(db, key)
+    if found is None or found.tls is None:
+        return None
+    rule = _rule_key(key.namespace, BACKEND, key.name, found.host)
+    return (Said((found.created, *key), rule, found.host, ObjectRef(BACKEND, *key), found.port, tls=found.tls),)
+
+
 _tls_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_tls_policies", _tls_keys, _said_of_tls)
 _traffic_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_traffic_policies", _traffic_keys, _said_of_traffic)
+
+_backends: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_backends", backend_keys, _said_of_backend)
 
 
 @hub
 def rules_of_policies(db: Mesh) -> Mapping[ObjectKey, Object[DestinationRule]]:
-    """Returns the DestinationRules of all policies of backends."""
+    """Returns the DestinationRules of all policies of backends, and of XBackends."""
     found: dict[ObjectKey, list[Said]] = {}
-    for said in (*_tls_policies(db).values(), *_traffic_policies(db).values()):
+    for said in (*_tls_policies(db).values(), *_traffic_policies(db).values(), *_backends(db).values()):
         for one in said:
             found.setdefault(one.rule, []).append(one)
     return {key: build_rule(key, sorted(said, key=lambda one: one.age)) for key, said in found.items()}

@@ -30,6 +30,11 @@ def layer4_service(route: ObjectKey, protocol: str, count: int) -> str:
     return f"{route.name}~{protocol}~{count}~{GENERATED}"
 
 
+def backend_entry(name: str) -> str:
+    """Returns the name of the ServiceEntry that an XBackend becomes."""
+    return f"{name}~{GENERATED}"
+
+
 def policy_rule(target: str, host: str) -> str:
     """Returns the name of the DestinationRule that the policies of a target give; `host` is "" for a Service, which has one."""
     return f"{target}~{host.replace('.', '-')}~{GENERATED}" if host else f"{target}~{GENERATED}"

@@ -12,16 +12,18 @@ from pilot.model.inputs import Mesh
 from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, NETWORKING, SECURITY, GroupKind
 from pilot.model.problem import ObjectRef
 from pilot.model.views.ambient.conditions import policy_conditions, service_conditions, service_entry_conditions, workload_entry_conditions
+from pilot.model.views.gateway_api.external_backends import BACKEND
 from pilot.model.views.gateway_api.gateways import GATEWAY, LISTENER_SET
 from pilot.model.views.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE, TLS_ROUTE
 from pilot.model.views.gateway_api.route_objects import RouteKey
 from pilot.model.views.gateway_api.status.gateways import GatewayStatus, class_status, gateway_status, listener_set_status
-from pilot.model.views.gateway_api.status.policies import AncestorStatus, backend_tls_status, traffic_policy_status
+from pilot.model.views.gateway_api.status.policies import AncestorStatus, backend_status, backend_tls_status, traffic_policy_status
 from pilot.model.views.gateway_api.status.routes import ParentStatus, route_status
 from pilot.model.views.ingress.status import ingress_status
 from pilot.model.views.kinds.authorization_policies import authorization_policies
 from pilot.model.views.kinds.backend_tls_policies import backend_tls_policies
 from pilot.model.views.kinds.backend_traffic_policies import backend_traffic_policies
+from pilot.model.views.kinds.backends import backends
 from pilot.model.views.kinds.gateway_classes import gateway_classes
 from pilot.model.views.kinds.grpc_routes import grpc_routes
 from pilot.model.views.kinds.http_routes import http_routes
@@ -79,6 +81,12 @@ class PolicyStatus(NamedTuple):
     ancestors: tuple[AncestorStatus, ...] = ()
 
 
+class BackendStatus(NamedTuple):
+    """The status of an XBackend."""
+
+    parents: tuple[AncestorStatus, ...] = ()
+
+
 class ObjectConditions(NamedTuple):
     """The conditions of an object of an ambient mesh."""
 
@@ -91,7 +99,7 @@ class IngressStatus(NamedTuple):
     addresses: tuple[str, ...] = ()
 
 
-Status = ClassStatus | GatewayStatus | RouteStatus | PolicyStatus | IngressStatus | ObjectConditions
+Status = ClassStatus | GatewayStatus | RouteStatus | PolicyStatus | BackendStatus | IngressStatus | ObjectConditions
 
 
 def _class(db: Mesh, key: ObjectKey) -> Status | None:
@@ -102,6 +110,11 @@ def _class(db: Mesh, key: ObjectKey) -> Status | None:
 def _ingress(db: Mesh, key: ObjectKey) -> Status | None:
     found = ingress_status(db, key)
     return IngressStatus(found) if found is not None else None
+
+
+def _backend(db: Mesh, key: ObjectKey) -> Status | None:
+    found = backend_status(db, key)
+    return BackendStatus(found) if found is not None else None
 
 
 def _route(kind: GroupKind) -> Callable[[Mesh, ObjectKey], Status | None]:
@@ -118,6 +131,7 @@ _STATUS: Mapping[GroupKind, tuple[KindView[Any], Callable[[Mesh, ObjectKey], Sta
     TLS_ROUTE: (tls_routes, _route(TLS_ROUTE)),
     TLS_POLICY: (backend_tls_policies, lambda db, key: PolicyStatus(backend_tls_status(db, key))),
     TRAFFIC_POLICY: (backend_traffic_policies, lambda db, key: PolicyStatus(traffic_policy_status(db, key))),
+    BACKEND: (backends, _backend),
     INGRESS: (ingresses, _ingress),
 }
 KINDS = tuple(_STATUS)

@@ -1,4 +1,4 @@
-"""The status of policies of backends: one entry for each target, and for each Gateway before it."""
+"""The status of policies of backends and of XBackends: one entry for each target, and for each Gateway before it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -13,11 +13,12 @@ from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef
 from pilot.model.views.gateway_api.backend_tls import backend_tls_policy, is_ignored
 from pilot.model.views.gateway_api.backend_traffic import traffic_policy_targets
+from pilot.model.views.gateway_api.external_backends import BACKEND, external_backend
 from pilot.model.views.gateway_api.status.ancestors import gateways_before
 from pilot.model.views.kinds.backend_tls_policies import backend_tls_policies
 from pilot.model.views.kinds.backend_traffic_policies import backend_traffic_policies
 
-MOST_ANCESTORS = 16
+MOST_ANCESTORS, MOST_PARENTS = 16, 32
 _IGNORED = Condition("Accepted", False, "Ignored", "Policy is ignored: it has the annotation istio.io/ignore-policy-attachment")
 
 
@@ -64,6 +65,19 @@ def traffic_policy_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...
     if row.spec.session_persistence is not None:
         message += ", but Istio does not support the following fields: sessionPersistence"
     return tuple(AncestorStatus(_as_parent(t.ref), (_accepted(t.fault, message),)) for t in traffic_policy_targets(db, key))[:MOST_ANCESTORS]
+
+
+@derived
+def backend_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...] | None:
+    """Returns the status of an XBackend: for clients in the mesh, and behind that for each Gateway that has a route to it. None while alpha
+    kinds are off."""
+    found = external_backend(db, key)
+    if found is None:
+        return None
+    told = _accepted(found.accepted), condition("ResolvedRefs", found.resolved, "ResolvedRefs", "Configuration is valid")
+    itself = AncestorStatus(ParentReference(group=BACKEND.group, kind=BACKEND.name, name=key.name), told)
+    ways = (ParentReference(name=at.name, namespace=at.namespace) for at in gateways_before(db, ObjectRef(BACKEND, *key)))
+    return (itself, *(AncestorStatus(way, told, mesh=False) for way in ways))[:MOST_PARENTS]
 
 
 def _accepted(fault: Fault | None, message: str = "Configuration is valid") -> Condition:

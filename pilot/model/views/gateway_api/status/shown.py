@@ -11,7 +11,16 @@ from pilot.model.config.gateway_api.reference import ParentReference
 from pilot.model.kind import GroupKind
 from pilot.model.views.gateway_api.gateways import LISTENER_SET
 from pilot.model.views.gateway_api.status.gateways import GatewayStatus, ListenerStatus
-from pilot.model.views.gateway_api.status.objects import ClassStatus, IngressStatus, ObjectConditions, PolicyStatus, RouteStatus, Status
+from pilot.model.views.gateway_api.status.objects import (
+    BackendStatus,
+    ClassStatus,
+    IngressStatus,
+    ObjectConditions,
+    PolicyStatus,
+    RouteStatus,
+    Status,
+)
+from pilot.model.views.gateway_api.status.policies import AncestorStatus
 
 Plain = dict[str, Any]
 MESH_CONTROLLER = "istio.io/mesh-controller"
@@ -66,15 +75,17 @@ def _(status: RouteStatus, kind: GroupKind, controller: str) -> Plain:
 
 @_show.register
 def _(status: PolicyStatus, kind: GroupKind, controller: str) -> Plain:
-    ancestors = [
-        {
-            "ancestorRef": show_parent(one.ancestor),
-            "controllerName": MESH_CONTROLLER if one.mesh else controller,
-            "conditions": show_conditions(one.conditions),
-        }
-        for one in status.ancestors
-    ]
-    return {"ancestors": ancestors}
+    return {"ancestors": [_ancestor("ancestorRef", one, controller) for one in status.ancestors]}
+
+
+@_show.register
+def _(status: BackendStatus, kind: GroupKind, controller: str) -> Plain:
+    return {"parents": [_ancestor("parentRef", one, controller) for one in status.parents]}
+
+
+def _ancestor(field: str, one: AncestorStatus, controller: str) -> Plain:
+    by = MESH_CONTROLLER if one.mesh else controller
+    return {field: show_parent(one.ancestor), "controllerName": by, "conditions": show_conditions(one.conditions)}
 
 
 @_show.register

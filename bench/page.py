@@ -86,7 +86,8 @@ async def look(options: argparse.Namespace, folder: pathlib.Path) -> None:
     from playwright.async_api import async_playwright
 
     async with async_playwright() as played:
-        browser = await played.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
+        arguments = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"]
+        browser = await played.chromium.launch(executable_path=options.chromium, args=arguments)
         for width in (1280, 390):
             for scheme in ("light", "dark"):
                 page = await browser.new_page(viewport={"width": width, "height": 1400}, color_scheme=scheme, bypass_csp=True)

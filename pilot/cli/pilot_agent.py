@@ -40,6 +40,16 @@ pilot-agent proxy: run beside an Envoy until SIGTERM
 """
 WAIT_FLAGS = {"timeoutSeconds": "60", "requestTimeoutMillis": "500", "periodMillis": "500", "url": "http://localhost:15021/healthz/ready"}
 ADMIN_PORT = "15000"
+WAIT_USAGE = f"""\
+pilot-agent wait: return once the proxy of this machine is ready
+
+  pilot-agent wait {" ".join(f"[--{name} {default}]" for name, default in WAIT_FLAGS.items())}
+"""
+REQUEST_USAGE = f"""\
+pilot-agent request: ask Envoy's admin port
+
+  pilot-agent request METHOD PATH [--debug-port {ADMIN_PORT}]
+"""
 HELP = frozenset({"--help", "-h"})
 REQUEST_SECONDS = 60
 _log = log.scope("default")
@@ -74,6 +84,9 @@ def wait(argv: Sequence[str]) -> int:
     import http.client
     import urllib.request
 
+    if not HELP.isdisjoint(argv):
+        print(WAIT_USAGE, end="")
+        return 0
     values, unknown, positional = flags.scan(argv, WAIT_FLAGS.keys(), (), {})
     if unknown or positional:
         raise FlagError(f"wait does not know {', '.join([*(f'--{name}' for name in unknown), *positional])}")
@@ -98,6 +111,9 @@ def request(argv: Sequence[str]) -> int:
     import urllib.error
     import urllib.request
 
+    if not HELP.isdisjoint(argv):
+        print(REQUEST_USAGE, end="")
+        return 0
     values, unknown, positional = flags.scan(argv, ("debug-port",), (), {})
     if unknown or len(positional) != 2:
         raise FlagError("request takes METHOD PATH [--debug-port PORT]")

@@ -143,6 +143,11 @@ async def test_no_page_metric_or_line_of_the_log_has_a_secret(tmp_path: pathlib.
                             looked += response.status == 200
                         assert not marks.found_in(text), f"{path}?{query}"
                         assert not marks.found_in(str(response.headers)), f"{path}?{query}"
+                for path in ("", "/mesh?namespace=edge", "/events"):
+                    async with session.get(f"http://127.0.0.1:{it.plane.ports[port].number}/debug/dashboard{path}", headers=own) as response:
+                        assert response.status == 200
+                        shown = await (response.content.readuntil(b"\n\n") if path == "/events" else response.read())
+                        assert not marks.found_in(shown.decode()), path
     assert looked > 80
     assert len(log.lines) > 5
     assert not marks.found_in("\n".join(log.lines))

@@ -1,6 +1,7 @@
 """What the documents say is so: generated pages are fresh, links lead somewhere, commands exist."""
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 import re
 import shlex
@@ -9,6 +10,8 @@ import sys
 
 import pytest
 
+from pilot.cli.pilot_agent import main as pilot_agent
+from pilot.cli.pilot_discovery import main as pilot_discovery
 from pilot.cli.pilotctl import main as pilotctl
 from pilot.settings.document import document, main
 
@@ -43,10 +46,28 @@ def test_the_readme_starts_with_the_sample_and_the_tests() -> None:
     assert "python3 dev.py test" in COMMANDS
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if "pilotctl" in command])
-def test_commands_of_pilotctl_exist(command: str) -> None:
-    words = re.split(r"\s{2,}", command.partition("pilotctl ")[2])[0].replace("clusters|listeners|routes|endpoints|secrets|all", "clusters")
-    assert pilotctl([*shlex.split(words), "--help"]) == 0  # help is printed once all words were understood
+COMMAND = re.compile(r"^(?:    |\$ )(?:\$ )?(?:python3 dev.py run )?((?:pilotctl|pilot-\w+|python3?|helm|kubectl) .*)$", re.MULTILINE)
+SHOWN = sorted({command.strip() for page in DOCUMENTS for command in COMMAND.findall(page.read_text(encoding="utf-8"))})
+PROGRAMS = {"pilotctl": pilotctl, "pilot-agent": pilot_agent, "pilot-discovery": pilot_discovery}
+
+
+@pytest.mark.parametrize("command", [command for command in SHOWN if command.split()[0] in PROGRAMS])
+def test_commands_of_the_documents_exist(command: str) -> None:
+    """What stands behind two spaces is said of the command; of words between bars the first is taken, and [FLAGS] stands for none."""
+    program, *words = shlex.split(re.sub(r"(?<=\w)\|[\w|]+", "", re.split(r"\s{2,}| \| ", command)[0]).replace("[FLAGS]", ""))
+    assert PROGRAMS[program]([*words, "--help"]) == 0
+
+
+@pytest.mark.parametrize("command", [command for command in SHOWN if command.split()[0] not in PROGRAMS])
+def test_what_commands_of_others_name_is_there(command: str) -> None:
+    words = command.split()
+    assert all((ROOT / word).exists() for word in words if word.startswith("deploy/"))
+    if "-m" in words:
+        assert importlib.util.find_spec(words[words.index("-m") + 1]) is not None
+
+
+def test_the_documents_have_commands() -> None:
+    assert len(SHOWN) > 30
 
 
 def test_the_site_builds_without_a_warning(tmp_path: pathlib.Path) -> None:

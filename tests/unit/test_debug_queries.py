@@ -1,0 +1,44 @@
+"""Debug pages that are asked for with queries that make no sense answer, or say why not; none of them fails."""
+from __future__ import annotations
+
+import random
+import urllib.parse
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient
+
+from pilot.debug.pages import sections
+from pilot.debug.profiles import PREFIX
+from pilot.settings.process import DebugSettings
+from tests.support.debug_pages import client, pages
+
+__all__ = ["client", "pages"]
+PATHS = [
+    *(page.path for of in sections(DebugSettings()).values() for page in of if page.path not in (PREFIX + "profile", PREFIX + "trace")),
+    "/", "/debug", "/metrics", "/version", "/debug/dashboard", "/debug/dashboard/mesh",
+]  # fmt: skip
+NAMES = (
+    "proxyID", "types", "resource", "namespace", "kind", "debug", "pretty", "include_eds", "push", "sizes", "clear", "cert", "x" * 500, "", "[]",
+    "<b>",
+)  # fmt: skip
+VALUES = (
+    "", "tea-1.shop", "cup-1", "~", "*", "..", "/../../etc/passwd", "\0", "\n\r", "é\u2028😀", "\udcff", "<script>", "a,b,,cds", "eds", "kind:name",
+    "|||", "outbound|80||", "outbound|99999999999999999999||x", "-1",
+    "1e999", "NaN", "2", "%s%n{}", "x" * 4000, "kubernetes://", "true", "[", "(?:", "shop",
+)  # fmt: skip
+
+
+def nonsense(chosen: random.Random) -> str:
+    pairs = [(chosen.choice(NAMES), chosen.choice(VALUES)) for _ in range(chosen.randrange(1, 4))]
+    return urllib.parse.urlencode(pairs, errors="surrogateescape")
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_no_query_makes_a_page_fail(client: TestClient[web.Request, web.Application], path: str) -> None:
+    chosen = random.Random(path)
+    for query in ["%", "&&=&", "a=%zz", "=" * 50, *(nonsense(chosen) for _ in range(40))]:
+        async with client.get(f"{path}?{query}") as response:
+            body = await response.read()
+        assert response.status < 500, f"{path}?{query}"
+        assert b"Traceback" not in body, f"{path}?{query}"

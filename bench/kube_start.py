@@ -28,7 +28,8 @@ from tests.support.kube import write_kubeconfig
 from tests.support.kube_world import Servers, address
 from tests.support.objects import at, endpoint_slice, pod
 
-NODE = "sidecar~10.0.0.1~app-0-0.ns-0~ns-0.svc.cluster.local"
+NODE = "sidecar~10.0.1.1~app-1-0.ns-1~ns-1.svc.cluster.local"
+"""A proxy of a namespace without a Sidecar, which sees every service."""
 
 
 class Process:
@@ -111,7 +112,7 @@ async def run(services: int, pods: int, rate: int, seconds: int, core: int | Non
         began = time.monotonic()
         await process.start()
         print(f"ready after {time.monotonic() - began:.1f} s, {process.cpu():.1f} CPU-s, {process.memory('VmHWM')} MB at most", flush=True)
-        async with Client(process, node_id=NODE, NAMESPACE="ns-0") as client:
+        async with Client(process, node_id=NODE, NAMESPACE="ns-1") as client:
             hosts = [f"outbound|{port}||app-{n}.ns-{n % 20}.svc.cluster.local" for n in range(services) for port in (80, 81)]
             await client.ask("eds", *hosts)
             await client.call.read()

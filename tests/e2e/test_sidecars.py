@@ -56,6 +56,12 @@ class Pair:
         """A request of the client application to the service's virtual IP: both sidecars must pass it on."""
         return self.client.run(lambda: ask((VIP, 80), path, host="books", headers=headers))
 
+    def is_ready(self) -> bool:
+        """Whether a request gets through. One that was caught while a listener came up may wait for nothing: it is given up soon."""
+        for envoy in self.envoys.values():
+            envoy.check_alive()
+        return self.client.run(lambda: ask((VIP, 80), "/", host="books", seconds=2)).status == 200
+
     def stats(self, name: str, pattern: str) -> dict[str, int]:
         host = self.client if name == "web" else self.server
         return host.run(lambda: self.envoys[name].stats(pattern))
@@ -74,7 +80,7 @@ class Pair:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     found = Pair(tmp_path_factory.mktemp("pair"))
     try:
-        eventually(lambda: found.ask("/").status == 200, 30, "the server answers through both sidecars")
+        eventually(found.is_ready, 60, "the server answers through both sidecars")
         yield found
         for name in ("web", "books"):
             assert {k: v for k, v in found.stats(name, "update_rejected").items() if v} == {}, found.envoys[name].tail()

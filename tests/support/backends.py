@@ -5,6 +5,7 @@ import dataclasses
 import http.client
 import http.server
 import json
+import socketserver
 import threading
 import time
 from collections.abc import Mapping
@@ -47,6 +48,11 @@ class Backend:
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
 
+            def server_bind(self) -> None:
+                """Takes the address as the name: a resolver that is not there would be asked for another one, for ten seconds."""
+                socketserver.TCPServer.server_bind(self)
+                self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
         self._server = Server((host, port), Handler)
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -72,9 +78,11 @@ class Answer:
         return found
 
 
-def ask(address: tuple[str, int], path: str, host: str = "", headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
-    """One request on a connection of its own; redirects are not followed."""
-    connection = http.client.HTTPConnection(*address, timeout=15)
+def ask(
+    address: tuple[str, int], path: str, host: str = "", headers: Mapping[str, str] | None = None, method: str = "GET", seconds: float = 15.0
+) -> Answer:
+    """One request on a connection of its own; redirects are not followed. `seconds` is how long each step may take."""
+    connection = http.client.HTTPConnection(*address, timeout=seconds)
     try:
         connection.request(method, path, headers={**({"host": host} if host else {}), **(headers or {})})
         response = connection.getresponse()

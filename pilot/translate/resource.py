@@ -26,6 +26,19 @@ def length_delimited(number: int, payload: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Returns the varint at a position, and the position behind it."""
+    behind = _behind_varint(data, at)
+    return sum((byte & 0x7F) << 7 * index for index, byte in enumerate(data[at:behind])), behind
+
+
+def _behind_varint(data: bytes, at: int) -> int:
+    """Returns the position behind the varint at a position."""
+    while data[at] > 0x7F:
+        at += 1
+    return at + 1
+
+
 _ANY_HEADS: dict[str, bytes] = {}
 
 
@@ -73,10 +86,15 @@ class Resource:
     @property
     def any(self) -> bytes:
         """Returns the serialized Any alone."""
-        frame, start = self.frame, 2
-        while frame[start - 1] > 0x7F:
-            start += 1
-        return frame[start:]
+        frame = self.frame
+        return frame[_behind_varint(frame, 1):]
+
+    @property
+    def message(self) -> tuple[bytes, ...]:
+        """Returns the serialized message alone, in its pieces, which are messages of its type too."""
+        first, *more = self.pieces
+        size, at = _read_varint(first, _behind_varint(first, 1) + 1)
+        return (first[_behind_varint(first, at + size + 1):], *more)
 
     @classmethod
     def of(cls, type_url: str, message: Any, name: str | None = None, warms: str = "") -> Resource:

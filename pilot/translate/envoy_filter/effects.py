@@ -1,6 +1,7 @@
 """What became of patches: which of them changed something, and which do not fit what they were to change."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pilot.lib.protobuf.fault import Fault
@@ -29,3 +30,8 @@ class Effects:
     def refuse(self, patch: Patch, fault: Fault) -> None:
         """Notes that a patch is left out."""
         self.misfits[Misfit(patch.key, fault)] = None
+
+    def take(self, applied: Iterable[PatchKey], misfits: Iterable[Misfit]) -> None:
+        """Notes what became of patches elsewhere."""
+        self.applied.update(dict.fromkeys(applied))
+        self.misfits.update(dict.fromkeys(misfits))

@@ -112,6 +112,12 @@ def matches_host(patch: Patch, host: Any) -> bool:
     return match is None or (match.name in ("", host.name) and (not match.domain_name or match.domain_name in host.domains))
 
 
+def host_texts(patch: Patch) -> tuple[bytes, ...]:
+    """Returns what stands in every virtual host that a patch asks for."""
+    match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
+    return (match.name.encode(), match.domain_name.encode()) if match is not None else ()
+
+
 def names_route(patch: Patch) -> bool:
     """Returns whether a patch asks for some route of a virtual host."""
     match = patch.match.route_configuration

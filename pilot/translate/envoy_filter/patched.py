@@ -20,7 +20,7 @@ from pilot.translate.envoy_filter.effects import Effects, Misfit
 from pilot.translate.envoy_filter.listener import patch_listener
 from pilot.translate.envoy_filter.match import can_touch, touched_text
 from pilot.translate.envoy_filter.patch import Patch, patch, patches
-from pilot.translate.envoy_filter.routes import patch_routes
+from pilot.translate.envoy_filter.route_pieces import patch_pieces
 from pilot.translate.resource import Resource
 
 ResourceKey = Any
@@ -95,7 +95,10 @@ def patched_resource(db: Mesh, touched: TouchedKey, items: PatchSourceKey) -> Pa
         return None
     found = [p for name in touched.facet.patches if (p := patch(db, name)) is not None]
     effects = Effects()
-    resource = apply_patches(original, items.type_url, found, touched.facet, effects)
+    if items.type_url == ROUTE:
+        resource: Resource | None = patch_pieces(db, original, found, touched.facet, effects)
+    else:
+        resource = apply_patches(original, items.type_url, found, touched.facet, effects)
     return Patched(resource, tuple(effects.applied), tuple(effects.misfits))
 
 
@@ -123,20 +126,14 @@ def patched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> Mapping[Reso
 
 # -- one resource ----------------------------------------------------------------------------------------------------------
 
-def _route_configuration(config: Any, found: Sequence[Patch], facet: PatchFacet, effects: Effects) -> bool:
-    patch_routes(config, found, facet, effects)
-    return True
-
-
 _PATCHERS: Mapping[str, Callable[[Any, Sequence[Patch], PatchFacet, Effects], bool]] = {
     CLUSTER: patch_cluster,
     LISTENER: patch_listener,
-    ROUTE: _route_configuration,
 }
 
 
 def apply_patches(original: Resource, type_url: str, found: Sequence[Patch], facet: PatchFacet, effects: Effects) -> Resource | None:
-    """Returns the resource with the patches applied to a copy of it: the same one where none changed it, None where one removes it."""
+    """Returns a cluster or listener with the patches applied to a copy of it: the same one where none changed it, None where one removes it."""
     message = unpack(any_pb2.Any.FromString(original.any))
     if not _PATCHERS[type_url](message, found, facet, effects):
         return None

@@ -15,16 +15,31 @@ from pilot.translate.envoy_filter.patch import Patch
 def patch_routes(config: Any, patches: Sequence[Patch], facet: PatchFacet, effects: Effects) -> None:
     """Patches a route configuration in place, from the outside inwards; virtual hosts that are added are not patched."""
     own = [patch for patch in patches if matches_routes(patch.match.route_configuration, config.name, facet)]
-    for patch in own:
+    patch_configuration(config, own, effects)
+    patch_hosts(config.virtual_hosts, own, effects)
+    add_hosts(config, own, effects)
+
+
+def patch_configuration(config: Any, patches: Sequence[Patch], effects: Effects) -> None:
+    """Merges into a route configuration those patches that are for it as a whole."""
+    for patch in patches:
         if patch.apply_to == "ROUTE_CONFIGURATION" and patch.merges and merge_value(config, patch.value, patch, effects):
             effects.apply(patch)
-    hosts = [patch for patch in own if patch.apply_to == "VIRTUAL_HOST"]
-    routes = [patch for patch in own if patch.apply_to == "HTTP_ROUTE"]
-    for index in range(len(config.virtual_hosts) - 1, -1, -1):
-        if not _patch_host(config.virtual_hosts[index], hosts, routes, effects):
-            del config.virtual_hosts[index]
-    for patch in hosts:
-        if patch.operation == "ADD":
+
+
+def patch_hosts(hosts: Any, patches: Sequence[Patch], effects: Effects) -> None:
+    """Patches virtual hosts in place, and the routes in them."""
+    of_hosts = [patch for patch in patches if patch.apply_to == "VIRTUAL_HOST"]
+    of_routes = [patch for patch in patches if patch.apply_to == "HTTP_ROUTE"]
+    for index in range(len(hosts) - 1, -1, -1):
+        if not _patch_host(hosts[index], of_hosts, of_routes, effects):
+            del hosts[index]
+
+
+def add_hosts(config: Any, patches: Sequence[Patch], effects: Effects) -> None:
+    """Adds the virtual hosts of patches to a route configuration."""
+    for patch in patches:
+        if patch.apply_to == "VIRTUAL_HOST" and patch.operation == "ADD":
             config.virtual_hosts.add().CopyFrom(patch.value)
             effects.apply(patch)
 

@@ -32,6 +32,7 @@ class Layout(NamedTuple):
 
 TLS_LAYOUT = Layout("tls.crt", "tls.key", "ca.crt")
 ISTIO_LAYOUT = Layout("ca-cert.pem", "ca-key.pem", "root-cert.pem", "cert-chain.pem")
+LAYOUTS = (TLS_LAYOUT, ISTIO_LAYOUT)
 
 
 class PluggedIn(NamedTuple):
@@ -45,7 +46,7 @@ def read_plugged_in(folder: str) -> PluggedIn | None:
     """Returns the signer of a folder, or None where it holds no signing certificate (it may hold root-cert.pem alone, which adds
     roots to a self-signed one). KeyMaterialError where files are missing, broken, or do not belong together."""
     top = pathlib.Path(folder)
-    for layout in (TLS_LAYOUT, ISTIO_LAYOUT):
+    for layout in LAYOUTS:
         present = [name for name in layout.files if (top / name).is_file()]
         if len(present) == len(layout.files):
             return PluggedIn(_read(top, layout), _read_file(top / CRL) if layout is ISTIO_LAYOUT and (top / CRL).is_file() else b"")

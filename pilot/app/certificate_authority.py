@@ -4,36 +4,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-from collections.abc import Awaitable, Callable, Sequence
+import os
+import pathlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ca.authority import Authority, utc_now
 from ca.errors import KeyMaterialError, SigningError
 from ca.pem import load_bundle
-from ca.plugged_in import PluggedIn, read_extra_roots, read_plugged_in
+from ca.plugged_in import LAYOUTS, PluggedIn, read_extra_roots, read_plugged_in
 from ca.reload import PluggedInReload
 from ca.rotation import Rotation, Store
 from ca.self_signed import make_root
 from ca.signer import Signer
 from ca.store import FolderStore, MemoryStore
+from pilot.app.secret_store import CACERTS, GENERATED
 from pilot.lib.duration import Duration
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
+from pilot.mcp.stream import CannotConnectError
 from pilot.settings.security import AuthoritySettings
 
+ReadSecret = Callable[[str], Awaitable[Mapping[str, bytes]]]
+"""Returns the data of a Secret by its name. CannotConnectError where it cannot be told."""
 _log = scope("ca")
 
 
 class CertificateAuthority:
     """Has its `authority` once it has started. `on_change` functions are called after another signer, or another revocation list, came.
 
-    `kept` returns where a self-signed root is kept, where the settings name no folder.
+    `kept` returns where a self-signed root is kept, where the settings name no folder, and `read_secret` the data of a Secret, none where it is not
+    there; both where there is an API server.
     """
 
     def __init__(
-        self, settings: AuthoritySettings, trust_domain: Callable[[], str], metrics: Metrics, kept: Callable[[], Store] | None = None
-    ) -> None:
-        self._settings, self._trust_domain, self._metrics, self._kept = settings, trust_domain, metrics, kept
+        self, settings: AuthoritySettings, trust_domain: Callable[[], str], metrics: Metrics, kept: Callable[[], Store] | None = None,
+        read_secret: ReadSecret | None = None,
+    ) -> None:  # fmt: skip
+        self._settings, self._trust_domain, self._metrics, self._kept, self._read_secret = settings, trust_domain, metrics, kept, read_secret
         self.authority: Authority | None = None
         self.crl = b""
         self.on_change: list[Callable[[], None]] = []
@@ -48,7 +56,8 @@ class CertificateAuthority:
     async def start(self) -> None:
         """Takes the plugged-in signer where there is one, else a self-signed root. StartError where what is there cannot be used."""
         try:
-            found = read_plugged_in(self._settings.plugged_in_dir)
+            await self._fetch_files()
+            found = self._read_plugged_in()
             await (self._start_plugged_in(found) if found is not None else self._start_self_signed())
         except KeyMaterialError as error:
             raise StartError(f"certificate authority: {error}") from error
@@ -56,6 +65,30 @@ class CertificateAuthority:
     async def stop(self) -> None:
         if self._stop is not None:
             await self._stop()
+
+    def _read_plugged_in(self) -> PluggedIn | None:
+        """Returns the signer that is plugged in; None where the folder has what this authority itself keeps in a Secret that is mounted there."""
+        folder = self._settings.plugged_in_dir
+        if self._settings.self_signed_cacerts and (pathlib.Path(folder) / GENERATED).is_file():
+            return None
+        return read_plugged_in(folder)
+
+    async def _fetch_files(self) -> None:
+        """Writes the files of a Secret into the folder of what is plugged in, where the settings want that and no signing key is there."""
+        top = pathlib.Path(self._settings.plugged_in_dir)
+        if not self._settings.remote_files or self._read_secret is None or any((top / layout.key).is_file() for layout in LAYOUTS):
+            return
+        try:
+            data = await self._read_secret(CACERTS)
+            keys = {layout.key for layout in LAYOUTS}
+            for name in sorted(data, key=lambda name: name in keys):  # a key says to the next start that all is there
+                top.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with open(top / name, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                    file.write(data[name])
+        except (OSError, CannotConnectError) as error:
+            raise StartError(f"the signing certificate of the API server: {error}") from error
+        if data:
+            _log.info("wrote Secret %s into %s", CACERTS, top)
 
     async def _start_plugged_in(self, found: PluggedIn) -> None:
         folder = self._settings.plugged_in_dir

@@ -141,7 +141,8 @@ class ControlPlane:
         target = Target(self.db, self._read, self._batch, ledger, self.problems, self.metrics)
         self.kubernetes = Kubernetes(credentials, settings, target, KUBERNETES_RANK, self._aliases) if credentials is not None else None
         self._config_sources = ConfigSources(settings, target, KUBERNETES_RANK, self.kubernetes.read_secret if self.kubernetes is not None else None)
-        asked = (self.kubernetes.reviewers, self.kubernetes.keep_root, self.kubernetes.client) if self.kubernetes is not None else ()
+        api = self.kubernetes
+        asked = (api.reviewers, api.keep_root, api.read_secret, api.client) if api is not None else ()
         self.security = Security(settings, self._mesh_config, self._aliases, self.metrics, self.db, *asked)
         self.webhooks = Webhooks(settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1"))
         self._writers = Writers(self.kubernetes, settings, self.db, self.security.authority, self.webhooks) if self.kubernetes is not None else None

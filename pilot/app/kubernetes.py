@@ -12,7 +12,7 @@ import msgspec
 
 from pilot.app.authentication import own_names
 from pilot.app.reviewers import ClusterReviewers
-from pilot.app.secret_store import SecretStore
+from pilot.app.secret_store import CACERTS, NAME, SecretStore
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import Origin
 from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
@@ -136,7 +136,8 @@ class Kubernetes:
 
     def keep_root(self) -> SecretStore:
         """Returns where a self-signed root is kept."""
-        return SecretStore(self.client, self._settings.mesh.registry.namespace, asyncio.get_running_loop())
+        names = (NAME, CACERTS) if self._settings.authority.self_signed_cacerts else (NAME,)
+        return SecretStore(self.client, self._settings.mesh.registry.namespace, asyncio.get_running_loop(), names)
 
     async def start(self, reads_configuration: Callable[[], bool]) -> None:
         """Reads everything, and follows it from then on. StartError where the configuration of the access cannot be used.

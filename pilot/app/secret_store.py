@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +16,8 @@ from pilot.kube.client import Client
 from pilot.kube.errors import Conflict, KubeError, NotFound
 
 NAME, TYPE = "istio-ca-secret", "istio.io/ca-root"
+CACERTS, GENERATED = "cacerts", "istio-generated"
+"""The Secret of a signing certificate that operators plug in, and the key that tells a self-signed one from that."""
 CERTIFICATE, KEY = "ca-cert.pem", "ca-key.pem"
 T = TypeVar("T")
 
@@ -30,24 +32,31 @@ class _Secret(msgspec.Struct):
 
 
 class SecretStore:
-    """Keeps one self-signed signer as keys ca-cert.pem and ca-key.pem. It is called from other threads than that of `loop`, in which the client
-    lives."""
+    """Keeps one self-signed signer as keys ca-cert.pem and ca-key.pem of a Secret, the first of `names` that there is, else the last. It is called
+    from other threads than that of `loop`, in which the client lives."""
 
-    def __init__(self, client: Client, namespace: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._client, self._namespace, self._loop = client, namespace, loop
+    def __init__(self, client: Client, namespace: str, loop: asyncio.AbstractEventLoop, names: Sequence[str] = (NAME,)) -> None:
+        self._client, self._namespace, self._loop, self._names = client, namespace, loop, names
         self._collection = f"/api/v1/namespaces/{namespace}/secrets"
-        self._version = ""
+        self._name, self._version = names[-1], ""
 
     def load(self) -> Signer | None:
         """Returns the signer that is kept, or None where nothing is. KeyMaterialError where it is broken or cannot be read."""
-        where = f"Secret {self._namespace}/{NAME}"
-        try:
-            answer = self._wait_for(self._client.call("GET", f"{self._collection}/{NAME}"))
-        except NotFound:
-            return None
-        except KubeError as error:
-            raise KeyMaterialError(f"{where}: {error}") from error
-        secret = msgspec.json.decode(answer, type=_Secret)
+        for name in self._names:
+            where = f"Secret {self._namespace}/{name}"
+            try:
+                answer = self._wait_for(self._client.call("GET", f"{self._collection}/{name}"))
+            except NotFound:
+                continue
+            except KubeError as error:
+                raise KeyMaterialError(f"{where}: {error}") from error
+            self._name = name
+            return self._read(msgspec.json.decode(answer, type=_Secret), where)
+        return None
+
+    def _read(self, secret: _Secret, where: str) -> Signer:
+        if self._name == CACERTS and GENERATED not in secret.data:
+            raise KeyMaterialError(f"{where} is plugged in by somebody: it must be mounted at ROOT_CA_DIR")
         missing = [key for key in (CERTIFICATE, KEY) if not secret.data.get(key)]
         if missing:
             raise KeyMaterialError(f"{where} has no {' and no '.join(missing)}")
@@ -61,16 +70,18 @@ class SecretStore:
         """Keeps a signer in the place of the one that was loaded. KeyMaterialError where that cannot be, as when another replica was faster."""
         certificate = certificate_pem(signer.certificate)
         data = {CERTIFICATE: certificate, KEY: key_pem(signer.key), "cert-chain.pem": b"", "key.pem": b"", "root-cert.pem": bundle_pem(signer.roots)}
-        metadata = {"name": NAME, "namespace": self._namespace, **({"resourceVersion": self._version} if self._version else {})}
+        if self._name == CACERTS:
+            data[GENERATED] = b""
+        metadata = {"name": self._name, "namespace": self._namespace, **({"resourceVersion": self._version} if self._version else {})}
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": TYPE, "data": encoded})
-        method, path = ("PUT", f"{self._collection}/{NAME}") if self._version else ("POST", self._collection)
+        method, path = ("PUT", f"{self._collection}/{self._name}") if self._version else ("POST", self._collection)
         try:
             answer = self._wait_for(self._client.call(method, path, body=body))
         except Conflict as error:
-            raise KeyMaterialError(f"Secret {self._namespace}/{NAME}: another replica has changed it") from error
+            raise KeyMaterialError(f"Secret {self._namespace}/{self._name}: another replica has changed it") from error
         except KubeError as error:
-            raise KeyMaterialError(f"Secret {self._namespace}/{NAME}: {error}") from error
+            raise KeyMaterialError(f"Secret {self._namespace}/{self._name}: {error}") from error
         self._version = msgspec.json.decode(answer, type=_Secret).metadata.resource_version
 
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:

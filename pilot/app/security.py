@@ -16,7 +16,7 @@ from pilot.app.authentication import (
     make_authenticate,
     own_names,
 )
-from pilot.app.certificate_authority import CertificateAuthority
+from pilot.app.certificate_authority import CertificateAuthority, ReadSecret
 from pilot.app.part import Part
 from pilot.app.ports import GrpcServices, SecurePort
 from pilot.app.registration import Registration
@@ -38,18 +38,19 @@ from pilot.settings.security import AuthoritySettings
 
 class Security:
     """`authority` is None where it is switched off. `mesh_config` returns the one of now, `db` has the Pods. `servers` review tokens, by names of
-    clusters, `kept` returns where a self-signed root is kept, and `client` asks the own one, where there are API servers. FlagError where settings
-    cannot be understood."""
+    clusters, `kept` returns where a self-signed root is kept, `read_secret` the data of a Secret, and `client` asks the own one, where there are API
+    servers. FlagError where settings cannot be understood."""
 
     def __init__(
         self, settings: Settings, mesh_config: Callable[[], MeshConfig], aliases: Mapping[str, str], metrics: Metrics, db: Mesh,
-        servers: Mapping[str, Reviewer] = MappingProxyType({}), kept: Callable[[], Store] | None = None, client: Client | None = None,
+        servers: Mapping[str, Reviewer] = MappingProxyType({}), kept: Callable[[], Store] | None = None, read_secret: ReadSecret | None = None,
+        client: Client | None = None,
     ) -> None:  # fmt: skip
         self._settings, self._mesh_config, self._metrics = settings, mesh_config, metrics
         port = settings.secure_port
-        self.authority = CertificateAuthority(settings.authority, self.trust_domain, metrics, kept) if settings.authority.enabled else None
-        external = settings.authority.enabled and settings.authority.external
-        self.registration = _registration(settings.authority, client, mesh_config) if external else None
+        said = settings.authority
+        self.authority = CertificateAuthority(said, self.trust_domain, metrics, kept, read_secret) if said.enabled else None
+        self.registration = _registration(said, client, mesh_config) if said.enabled and said.external else None
         self._rules = rules = parse_rules(port.cipher_suites, port.oldest_version, settings.mesh.tls.compliance_policy)
         self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.authority, registration=self.registration)
         reviewers = find_reviewers(settings.authentication, settings.mesh.registry.cluster_id, aliases, servers)

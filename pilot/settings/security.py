@@ -76,6 +76,12 @@ class AuthoritySettings:
         "./etc/cacerts", "Folder of a plugged-in signing certificate: tls.crt, tls.key, ca.crt, or ca-cert.pem, ca-key.pem, root-cert.pem, "
         "cert-chain.pem.", env="ROOT_CA_DIR",
     )
+    remote_files: bool = setting(
+        False, "Write the files of the Secret cacerts of the API server into that folder first, where it has no signing key.", env="USE_REMOTE_CERTS"
+    )
+    self_signed_cacerts: bool = setting(
+        False, "Keep a self-signed root in the Secret cacerts where there is no istio-ca-secret.", env="USE_CACERTS_FOR_SELF_SIGNED_CA"
+    )
     self_signed_dir: str = setting(
         "", "Folder in which a self-signed root (ca-cert.pem, ca-key.pem) is kept without Kubernetes; empty: every start makes another one.",
         flag="caDir", env="PILOT_SELF_SIGNED_CA_DIR",

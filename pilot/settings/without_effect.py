@@ -13,8 +13,6 @@ VARIABLES: Mapping[str, str] = {
     "ENABLE_LAZY_SIDECAR_EVALUATION": "what a Sidecar selects is worked out when a proxy needs it",
     "PILOT_STATUS_MAX_WORKERS": "statuses are written one after the other, and only where they differ",
     "MUTEX_PROFILE_FRACTION": "there are no profiles of locks",
-    "USE_REMOTE_CERTS": "a signing certificate is plugged in as files, in ROOT_CA_DIR",
-    "USE_CACERTS_FOR_SELF_SIGNED_CA": "a self-signed root is kept in the Secret istio-ca-secret",
     "ENABLE_CLUSTER_TRUST_BUNDLE_API": "roots are written into ConfigMaps",
     "ENABLE_MCS_AUTO_EXPORT": "services are not exported by themselves",
     "ENABLE_MCS_SERVICE_DISCOVERY": "services of all clusters are found without ServiceExports and ServiceImports",

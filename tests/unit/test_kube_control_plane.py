@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 import pathlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
 
 from pilot.app import ControlPlane, StartError
 from pilot.kube.locks import ANNOTATION
@@ -15,8 +18,9 @@ from pilot.model.config.object import RegistryKey
 from pilot.settings.parse import load
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
+from tests.support.certificates import root, write_plugged_in
 from tests.support.kube import kubeconfig, until, write_kubeconfig
-from tests.support.kube_plane import ADDRESSES, running
+from tests.support.kube_plane import ADDRESSES, Plane, running
 
 ENTRY = """
 apiVersion: networking.istio.io/v1
@@ -166,3 +170,52 @@ async def test_configuration_is_read_from_the_api_server_where_the_mesh_config_n
         assert it.plane.kubernetes is not None
         assert any(kind.name == "ServiceEntry" for kind in it.plane.kubernetes.source.followed) is named
         assert any(kind.name == "Service" for kind in it.plane.kubernetes.source.followed)
+
+
+def cacerts(folder: pathlib.Path, *more: str) -> dict[str, Any]:
+    """A Secret of the files of a folder, and further keys."""
+    files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in folder.iterdir()}
+    return make_secret("cacerts", {**files, **dict.fromkeys(more, "")})
+
+
+def make_secret(name: str, data: dict[str, str]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "istio-system"}, "data": data}
+
+
+async def test_a_signing_certificate_of_the_api_server_is_plugged_in(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    signer = root(4, now=datetime.datetime.now(datetime.UTC))
+    (tmp_path / "made").mkdir()
+    write_plugged_in(tmp_path / "made", signer)
+    server.put(cacerts(tmp_path / "made"))
+    folder = tmp_path / "etc" / "cacerts"
+    environ, config = {"ROOT_CA_DIR": str(folder), "USE_REMOTE_CERTS": "true"}, str(write_kubeconfig(server, tmp_path / "config"))
+    for _ in range(2):  # the second one finds the files and asks nobody
+        async with running(environ, kubeconfig=config) as it:
+            await until(lambda: it.plane.ready or it.task.done())
+            assert issuing(it) == signer.certificate
+        server.put(make_secret("cacerts", {"ca-cert.pem": "", "ca-key.pem": ""}))
+    assert (folder / "ca-key.pem").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_root_that_is_kept_in_a_mounted_secret_is_no_plugged_in_one(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "cacerts"
+    environ, config = {"ROOT_CA_DIR": str(folder), "USE_CACERTS_FOR_SELF_SIGNED_CA": "true"}, str(write_kubeconfig(server, tmp_path / "config"))
+    issued = []
+    for _ in range(2):
+        async with running(environ, kubeconfig=config) as it:
+            await until(lambda: it.plane.ready or it.task.done())
+            issued.append(issuing(it))
+        kept = server.get("", "secrets", "istio-system", "cacerts")
+        assert kept is not None
+        folder.mkdir(exist_ok=True)
+        for name, content in kept["data"].items():  # as the kubelet mounts it
+            (folder / name).write_bytes(base64.b64decode(content))
+    assert issued[0] == issued[1]
+    assert server.get("", "secrets", "istio-system", "istio-ca-secret") is None
+
+
+def issuing(it: Plane) -> x509.Certificate:
+    """The signing certificate of a control plane."""
+    assert it.plane.security.authority is not None
+    assert it.plane.security.authority.authority is not None
+    return it.plane.security.authority.authority.signer.certificate

@@ -15,7 +15,7 @@ from ca.authority import utc_now
 from ca.errors import KeyMaterialError
 from ca.self_signed import make_root
 from ca.signer import Signer
-from pilot.app.secret_store import SecretStore
+from pilot.app.secret_store import CACERTS, GENERATED, NAME, SecretStore
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.kube.tasks import end_tasks
 from pilot.model.config.object import ObjectKey
@@ -187,6 +187,31 @@ async def test_of_two_that_hold_one_address_the_older_keeps_it(server: ApiServer
 
 def certificate(signer: Signer | None) -> x509.Certificate | None:
     return signer.certificate if signer is not None else None
+
+
+async def test_a_root_is_kept_in_the_secret_of_plugged_in_ones_where_it_has_no_other_place(server: ApiServer) -> None:
+    client = client_of(server)
+    loop = asyncio.get_running_loop()
+
+    def store() -> SecretStore:
+        return SecretStore(client, "istio-system", loop, (NAME, CACERTS))
+
+    one = store()
+    assert await asyncio.to_thread(one.load) is None
+    first, second = (make_root("cluster.local", datetime.timedelta(days=1), utc_now()) for _ in range(2))
+    await asyncio.to_thread(one.save, first)
+    kept = server.get("", "secrets", "istio-system", CACERTS)
+    assert kept is not None
+    assert kept["data"][GENERATED] == ""
+    assert server.get("", "secrets", "istio-system", NAME) is None
+    assert certificate(await asyncio.to_thread(store().load)) == first.certificate
+    await asyncio.to_thread(SecretStore(client, "istio-system", loop).save, second)
+    assert certificate(await asyncio.to_thread(store().load)) == second.certificate, "a root in its own Secret comes first"
+    server.delete(server.get("", "secrets", "istio-system", NAME) or {})
+    server.put({**kept, "data": {key: value for key, value in kept["data"].items() if key != GENERATED}})
+    with pytest.raises(KeyMaterialError, match="cacerts is plugged in by somebody: it must be mounted at ROOT_CA_DIR"):
+        await asyncio.to_thread(store().load)
+    await client.close()
 
 
 async def test_replicas_share_the_root_in_a_secret(server: ApiServer) -> None:

@@ -51,7 +51,7 @@ def build_proxy_bootstrap(facts: Facts, settings: AgentSettings) -> dict[str, An
     resources = built["static_resources"]
     resources["listeners"] = [
         build_statistics_listener(anywhere, settings.envoy.prometheus_port),
-        build_readiness_listener(anywhere, settings.envoy.status_port),
+        build_readiness_listener(anywhere, settings.envoy.status_port, settings.envoy.status_proxy_protocol),
     ]
     resources["clusters"] += _service_clusters(config)
     for annotation, field in INTERVALS.items():

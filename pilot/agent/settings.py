@@ -39,6 +39,9 @@ class EnvoySettings:
     outlier_log: str = setting("", "File for events of outlier detection.", flag="outlierLogPath")
     disable: bool = setting(False, "Serve certificates and configuration without an Envoy.", env="DISABLE_ENVOY")
     status_port: int = setting(15021, "Port of Envoy's /healthz/ready.", env="ENVOY_STATUS_PORT")
+    status_proxy_protocol: bool = setting(
+        False, "Take the PROXY protocol on that port too, for load balancers that look there.", env="ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL"
+    )
     prometheus_port: int = setting(15090, "Port of Envoy's own /stats/prometheus.", env="ENVOY_PROMETHEUS_PORT")
     minimum_drain: Duration = setting(
         parse_duration("5s"), "Time that the end waits before it counts connections.", env="MINIMUM_DRAIN_DURATION"

@@ -6,12 +6,18 @@ from typing import Any
 
 _MANAGER = "envoy.filters.network.http_connection_manager"
 _MANAGER_TYPE = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_PROXY_PROTOCOL_TYPE = "type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"
 _ROUTER_TYPE = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
 
 
-def build_readiness_listener(host: str, port: int) -> dict[str, Any]:
-    """Returns the listener that sends /healthz/ready on to the agent, so that a ready answer means that Envoy answers too."""
-    return _build_listener(host, port, "agent", {"path": "/healthz/ready"}, "agent")
+def build_readiness_listener(host: str, port: int, proxy_protocol: bool = False) -> dict[str, Any]:
+    """Returns the listener that sends /healthz/ready on to the agent, so that a ready answer means that Envoy answers too. With `proxy_protocol` a
+    connection may begin with that; those of the kubelet do not."""
+    listener = _build_listener(host, port, "agent", {"path": "/healthz/ready"}, "agent")
+    if proxy_protocol:
+        taken = {"@type": _PROXY_PROTOCOL_TYPE, "allow_requests_without_proxy_protocol": True}
+        listener["listener_filters"] = [{"name": "envoy.filters.listener.proxy_protocol", "typed_config": taken}]
+    return listener
 
 
 def build_statistics_listener(host: str, port: int) -> dict[str, Any]:

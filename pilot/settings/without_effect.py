@@ -22,7 +22,7 @@ VARIABLES: Mapping[str, str] = {
     "MCS_API_VERSION": "ServiceExports and ServiceImports are not read",
     "ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "InferencePools are not read",
     "PILOT_ENABLE_AGENTGATEWAY": "there is no configuration for agentgateway",
-    "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "the port of a proxy's status is the agent's, which speaks HTTP alone",
+    "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "it is a variable of proxies: their agents read it",
 }
 
 

@@ -82,6 +82,14 @@ def test_readiness_and_statistics_are_listeners_of_envoy() -> None:
     assert routes == {16021: ({"path": "/healthz/ready"}, "agent"), 15090: ({"prefix": "/stats/prometheus"}, "prometheus_stats")}
 
 
+def test_readiness_may_be_asked_for_with_the_proxy_protocol() -> None:
+    for text, expected in (("true", ["envoy.filters.listener.proxy_protocol"]), ("false", [])):
+        settings = load_sections(AgentSettings(), (), {"ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": text}).settings
+        listeners = build_proxy_bootstrap(facts(), settings)["static_resources"]["listeners"]
+        found = {at["address"]["socket_address"]["port_value"]: [f["name"] for f in at.get("listener_filters", ())] for at in listeners}
+        assert found == {15021: expected, 15090: []}
+
+
 def test_a_pod_of_ipv6_listens_on_ipv6() -> None:
     built = build_proxy_bootstrap(facts(addresses=("fd00::1",)), SETTINGS)
     assert built["admin"]["address"]["socket_address"]["address"] == "::1"

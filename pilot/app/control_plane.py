@@ -234,7 +234,7 @@ class ControlPlane:
         if self._gateway_names is not None:
             yield Part("the host names of gateways", self._gateway_names.start, self._gateway_names.stop)
         access = (self._secret_access.sweep,) if self._secret_access is not None else ()
-        sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep, self.refusals.sweep, self.pusher.sweep, *access))
+        sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep_in_steps, self.refusals.sweep, self.pusher.sweep, *access))
         yield Part("the sweeper", sweeper.start, sweeper.stop)
         patches = (PatchStatus(self.db, self.metrics).check,) if self.settings.debug.patch_metrics else ()
         looks = Sweeper(self._clock, HEALTH_SECONDS, (self._health.check, *patches))

@@ -14,6 +14,7 @@ give the push candidates of a commit without visiting what did not change.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -345,10 +346,11 @@ class Database:
         if node in self._parked:
             self.refresh(node)
 
-    def _park_orphans(self) -> None:
-        """Takes every node that nothing watched reaches out of the readers of its inputs."""
+    def _park_orphans(self, most: float = math.inf) -> float:
+        """Takes the nodes that nothing watched reaches out of the readers of their inputs, at most so many; returns how many fewer those were."""
         orphans = self._orphans
-        while orphans:
+        while orphans and most > 0:
+            most -= 1
             node = orphans.pop()
             if node.readers or node.watchers or node in self._parked:
                 continue
@@ -358,6 +360,7 @@ class Database:
                 self.unread(dep, node)
             if node.gathered is not None:
                 node.gathered = Gathered()
+        return most
 
     def _unpark(self, node: Node) -> None:
         """Enters a parked node among the readers of its inputs again, because it is read; its reader enters itself later."""
@@ -368,14 +371,25 @@ class Database:
 
     def collect(self) -> int:
         """Frees every node that nothing watched reaches; returns the number of nodes freed."""
-        self._park_orphans()
-        freed = len(self._parked)
-        for node in self._parked:
-            del self._nodes[node.fn][node.args]
-        self._parked.clear()
-        return freed + (self._free_cycles() if self._cyclic else 0)
+        before = len(self)
+        self.collect_some(math.inf)
+        return before - len(self)
 
-    def _free_cycles(self) -> int:
+    def collect_some(self, most: float) -> bool:
+        """Frees nodes that nothing watched reaches, in at most so many steps; returns whether that were too few. What goes around in circles is
+        freed in the last one."""
+        left = self._park_orphans(most)
+        while self._parked and left > 0:
+            node, _ = self._parked.popitem()
+            del self._nodes[node.fn][node.args]
+            left -= 1
+        if self._orphans or self._parked:
+            return True
+        if self._cyclic:
+            self._free_cycles()
+        return False
+
+    def _free_cycles(self) -> None:
         """Frees by reachability what reads itself in a circle, after a derivation did."""
         live: set[Node] = set()
         todo = [node for node in self.live_nodes() if node.watchers]
@@ -390,7 +404,6 @@ class Database:
             for dep in node.inputs():
                 dep.left_by(node)
         self._cyclic = any(isinstance(node.error, CycleError) for node in live)
-        return len(dead)
 
     def find_node(self, fn: Derivation[..., Any], *args: Any) -> Node | None:
         """Returns the node of a derived value where it exists now; creates and computes nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from pilot.derive import Derived, Node, Table
@@ -22,6 +22,8 @@ from pilot.serve.session import Response, Session
 from pilot.translate.profile.plan import Plan
 from pilot.translate.resource import Resource
 
+COLLECTED = 500
+"""Values that are given up in one step of a sweep: some milliseconds of it."""
 LINGER = 30.0
 _log = scope("ads")
 
@@ -183,10 +185,18 @@ class Discovery:
 
     def sweep(self) -> int:
         """Forgets the proxies that have been gone for long, and what was derived for nobody else; returns the number of proxies."""
-        return self._forget_gone(time.monotonic() - self._linger)
+        forgotten = self._forget_gone(time.monotonic() - self._linger)
+        self.db.collect()
+        return forgotten
+
+    def sweep_in_steps(self) -> Iterator[None]:
+        """Does the same; others may have their turns between two steps."""
+        self._forget_gone(time.monotonic() - self._linger)
+        while self.db.collect_some(COLLECTED):
+            yield
 
     def _forget_gone(self, limit: float) -> int:
-        """Forgets the proxies that went before `limit`, monotonic; returns their number."""
+        """Forgets the proxies that went before `limit`, monotonic; returns their number. What was derived for them is there until it is collected."""
         gone = [key for key, since in self._gone.items() if since <= limit]
         for key in gone:
             del self._gone[key], self._known[key]
@@ -198,7 +208,6 @@ class Discovery:
         while self._held and self._held[0][0] <= limit:
             for node in self._held.popleft()[1]:
                 self.db.unwatch(node)
-        self.db.collect()
         return len(gone)
 
     def _put(self, rows: Iterable[tuple[str, Proxy | None]]) -> None:
@@ -243,6 +252,7 @@ class Discovery:
     def forget(self) -> None:
         """Gives up what is kept for proxies that are gone."""
         self._forget_gone(time.monotonic())
+        self.db.collect()
         if self.counts_cache:
             self.metrics.cache_evicted("clear")
 

@@ -136,6 +136,27 @@ def test_reads_from_outside_are_freed() -> None:
     assert len(db) == 0
 
 
+def test_what_is_freed_in_steps_may_be_read_and_changed_in_between() -> None:
+    db = World()
+    watched = db.watch(sentence, "n00001")
+    numbers(db)
+    sentence(db, "n00002")
+    every, steps = len(db), 0
+    while db.collect_some(1):
+        steps += 1
+        if steps == 3:
+            assert sentence(db, "n00002") == "n00002 is +"
+        if steps == 5:
+            db.set("n00001", -1)
+            db.refresh(watched)
+    assert steps > 6
+    assert watched.value == "n00001 is -"
+    assert len(db) < every
+    assert db.collect() == 0
+    assert numbers(db) == {"n00000": 0, "n00001": -1, "n00002": 2}
+    assert sentence(db, "n00002") == "n00002 is +"
+
+
 @hub
 def total(db: World) -> int:
     return sum(number(db, key) or 0 for key in db.numbers.all_keys())

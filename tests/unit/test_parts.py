@@ -5,7 +5,7 @@ import asyncio
 import logging
 import platform
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -124,6 +124,26 @@ async def test_a_job_that_fails_is_logged_and_keeps_no_sweep_from_coming(caplog:
     await sweeper.stop()
     clock.advance(100)
     assert len(calls) == 6
+
+
+async def test_others_have_their_turn_between_the_steps_of_a_sweep() -> None:
+    clock, calls = VirtualClock(), []
+
+    def in_steps() -> Iterator[None]:
+        for step in range(3):
+            calls.append(f"step {step}")
+            clock.call_later(0, lambda: calls.append("other"))
+            yield
+
+    sweeper = Sweeper(clock, 10.0, (in_steps, lambda: calls.append("next")))
+    await sweeper.start()
+    clock.advance(10)
+    assert calls == ["step 0", "other", "step 1", "other", "step 2", "other", "next"]
+    clock.advance(10)
+    assert len(calls) == 14
+    await sweeper.stop()
+    clock.advance(100)
+    assert len(calls) == 14
 
 
 async def test_memory_goes_back_beside_the_event_loop() -> None:

@@ -70,6 +70,7 @@ SIGNING = (
     Request("certificates.k8s.io", "certificatesigningrequests", ("create", "get", "watch", "delete"), "certificates of signers of the API server"),
     Request("certificates.k8s.io", "certificatesigningrequests/approval", ("update",), "their approval"),
 )
+BUNDLES = (Request("certificates.k8s.io", "clustertrustbundles", (*FOLLOW, "create", "update"), "the root certificate for pods of any namespace"),)
 OF_OTHER_CLUSTERS = (
     Request("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
     Request("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy of that cluster has"),
@@ -105,8 +106,8 @@ def rules(requests: Iterable[Request]) -> list[Plain]:
 
 
 def roles() -> dict[str, list[Plain]]:
-    """Returns the rules of each role of the chart: `cluster`, `namespace`, `reader` (of another cluster), `gateways` (to deploy them), and two that
-    `cluster` has too: `analysis` where that is switched on, and `signing` where signers of the API server issue certificates."""
+    """Returns the rules of each role of the chart: `cluster`, `namespace`, `reader` (of another cluster), `gateways` (to deploy them), and those that
+    `cluster` has too where that is switched on: `analysis`, `signing` by signers of the API server, and `bundles` of roots."""
     return {
         "cluster": rules([*read(), *ANYWHERE]),
         "namespace": rules(OWN_NAMESPACE),
@@ -114,4 +115,5 @@ def roles() -> dict[str, list[Plain]]:
         "gateways": rules(GATEWAYS),
         "analysis": rules(statuses()),
         "signing": rules(SIGNING),
+        "bundles": rules(BUNDLES),
     }

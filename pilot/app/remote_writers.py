@@ -14,7 +14,7 @@ from pilot.kube.errors import KubeError, NotFound
 from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
 from pilot.writers.ca_bundles import CaBundles
-from pilot.writers.root_certificates import RootCertificates
+from pilot.writers.trust_bundle import Writer
 
 CONTROL_PLANES = "topology.istio.io/controlPlaneClusters"
 _log = scope("secretcontroller")
@@ -31,11 +31,11 @@ class _Namespace(msgspec.Struct):
 class Written(NamedTuple):
     """What is written into one cluster: roots by whoever leads there, and those in webhooks by every control plane, where it has any."""
 
-    roots: RootCertificates
+    roots: Writer
     bundles: CaBundles | None
 
 
-Lead = Callable[[Client, RootCertificates], Coroutine[Any, Any, None]]
+Lead = Callable[[Client, Writer], Coroutine[Any, Any, None]]
 
 
 class RemoteWriters:

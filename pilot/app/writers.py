@@ -32,6 +32,7 @@ from pilot.writers.ca_bundles import MUTATING, VALIDATING, CaBundles
 from pilot.writers.node_taints import NodeTaints
 from pilot.writers.precedence import OUTSIDE, Precedence
 from pilot.writers.root_certificates import RootCertificates
+from pilot.writers.trust_bundle import Together, TrustBundle, Writer
 from pilot.writers.workload_entries import Terms as EntryTerms
 from pilot.writers.workload_entries import WorkloadEntries
 
@@ -55,7 +56,7 @@ class Writers:
         self._settings, self._db, self._authority = settings, db, authority
         self._terms, self._choose = terms, random.Random()
         self._replica = settings.process.pod_name or f"pyistiod-{self._choose.getrandbits(48):012x}"
-        self._roots = RootCertificates(self._client, self._wanted_roots, self._selected, pace, self._choose) if authority is not None else None
+        self._roots = self._make_roots(self._client, pace) if authority is not None else None
         owns_configuration = not settings.ingest.config_dirs
         allocates = settings.mesh.registry.ip_autoallocate and owns_configuration
         self._addresses = AutoAddresses(self._client, db, self._path_of_entry, pace.backoff, self._choose) if allocates else None
@@ -93,9 +94,16 @@ class Writers:
         namespace, has_webhooks = self._settings.mesh.registry.namespace, bool(self._settings.kubernetes.injection_webhook)
         common = (self._pace, self._choose)
         bundles = CaBundles(client, self._settings.ingest.revision, namespace, self._roots_pem, [MUTATING], *common, self._counts)
-        return Written(RootCertificates(client, self._wanted_roots, self._selected, *common), bundles if has_webhooks else None)
+        return Written(self._make_roots(client, self._pace), bundles if has_webhooks else None)
 
-    async def _leading_remote(self, client: Client, roots: RootCertificates) -> None:
+    def _make_roots(self, client: Client, pace: Pace) -> Writer:
+        """Returns what writes the roots into a cluster, where pods find them."""
+        maps = RootCertificates(client, self._wanted_roots, self._selected, pace, self._choose)
+        if not self._settings.kubernetes.trust_bundle:
+            return maps
+        return Together(maps, TrustBundle(client, self._roots_pem, pace, self._choose))
+
+    async def _leading_remote(self, client: Client, roots: Writer) -> None:
         """Has the roots written into another cluster while we lead there."""
         if not self._settings.kubernetes.leader_election:
             await roots.run()
@@ -201,7 +209,7 @@ class Writers:
         kubernetes, authority = self._settings.kubernetes, self._authority
         if authority is None or authority.authority is None:
             return {}
-        wanted = {kubernetes.roots_map: {"root-cert.pem": authority.authority.signer.roots_pem.decode()}}
+        wanted = {} if kubernetes.trust_bundle else {kubernetes.roots_map: {"root-cert.pem": self._roots_pem()}}
         return wanted | ({kubernetes.crl_map: {"ca-crl.pem": authority.crl.decode()}} if kubernetes.crl else {})
 
     def _selected(self, namespace: str, labels: Mapping[str, str]) -> bool:

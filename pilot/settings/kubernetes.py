@@ -55,6 +55,10 @@ class KubernetesSettings:
     taint: str = setting("cni.istio.io/not-ready", "Key of that taint.", env="PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME")
     cni_namespace: str = setting("", "Namespace of the pods of the network plugin; empty for the control plane's.", flag="cniNamespace")
     leader_election: bool = setting(True, "Of several replicas only a leader writes. Without it every one does.", env="ENABLE_LEADER_ELECTION")
+    trust_bundle: bool = setting(
+        False, "Write the root certificates into the ClusterTrustBundle istio.io:istiod-ca:root-cert, and into no ConfigMap.",
+        env="ENABLE_CLUSTER_TRUST_BUNDLE_API",
+    )
     roots_map: str = setting("istio-ca-root-cert", "ConfigMap with the root certificates in every namespace.", env="PILOT_CA_CERT_CONFIGMAP")
     crl: bool = setting(True, "Write a ConfigMap with revoked certificates into every namespace.", env="PILOT_ENABLE_CA_CRL")
     crl_map: str = setting("istio-ca-crl", "ConfigMap with revoked certificates in every namespace.", env="PILOT_CRL_CONFIGMAP")

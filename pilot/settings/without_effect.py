@@ -13,7 +13,6 @@ VARIABLES: Mapping[str, str] = {
     "ENABLE_LAZY_SIDECAR_EVALUATION": "what a Sidecar selects is worked out when a proxy needs it",
     "PILOT_STATUS_MAX_WORKERS": "statuses are written one after the other, and only where they differ",
     "MUTEX_PROFILE_FRACTION": "there are no profiles of locks",
-    "ENABLE_CLUSTER_TRUST_BUNDLE_API": "roots are written into ConfigMaps",
     "ENABLE_MCS_AUTO_EXPORT": "services are not exported by themselves",
     "ENABLE_MCS_SERVICE_DISCOVERY": "services of all clusters are found without ServiceExports and ServiceImports",
     "ENABLE_MCS_HOST": "there are no names in clusterset.local",

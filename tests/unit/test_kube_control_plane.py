@@ -219,3 +219,15 @@ def issuing(it: Plane) -> x509.Certificate:
     assert it.plane.security.authority is not None
     assert it.plane.security.authority.authority is not None
     return it.plane.security.authority.authority.signer.certificate
+
+
+async def test_roots_are_in_a_trust_bundle_where_the_settings_say_so(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    environ = {"ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"}
+    async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
+        await until(lambda: server.get("certificates.k8s.io", "clustertrustbundles", "", "istio.io:istiod-ca:root-cert") is not None)
+        await until(lambda: server.get("", "configmaps", "shop", "istio-ca-crl") is not None)
+        found = server.get("certificates.k8s.io", "clustertrustbundles", "", "istio.io:istiod-ca:root-cert")
+        assert found is not None
+        assert x509.load_pem_x509_certificate(found["spec"]["trustBundle"].encode()) == issuing(it)
+    assert server.get("", "configmaps", "shop", "istio-ca-root-cert") is None

@@ -20,8 +20,10 @@ from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.kube.tasks import end_tasks
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
+from pilot.writers import trust_bundle
 from pilot.writers.auto_addresses import AutoAddresses
 from pilot.writers.root_certificates import RootCertificates
+from pilot.writers.trust_bundle import TrustBundle
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import QUICK, client_of, pace, until
@@ -94,6 +96,35 @@ async def test_every_namespace_has_the_roots_and_keeps_them(server: ApiServer) -
         it.writer.changed()
         two = {"root-cert.pem": "two"}
         await until(lambda: it.there() == dict.fromkeys("abc", two) | {"kube-system": two})
+
+
+async def test_a_trust_bundle_has_the_roots_and_keeps_them(server: ApiServer) -> None:
+    def there() -> dict[str, str]:
+        found = server.get("certificates.k8s.io", "clustertrustbundles", "", trust_bundle.NAME)
+        return found["spec"] if found is not None else {}
+
+    roots, client = ["one"], client_of(server)
+    writer = TrustBundle(client, lambda: roots[0], pace(), random.Random(1))
+    server.faults.refuse(503, times=3, concerns=lambda asked: asked.verb == "create")
+    task = asyncio.create_task(writer.run())
+    await until(lambda: there() == {"signerName": "istio.io/istiod-ca", "trustBundle": "one"})
+    assert server.faults.spent
+    kept = server.get("certificates.k8s.io", "clustertrustbundles", "", trust_bundle.NAME) or {}
+    server.put({**kept, "spec": {**kept["spec"], "trustBundle": "evil"}})
+    await until(lambda: there().get("trustBundle") == "one")
+    server.delete(kept)
+    await until(lambda: there().get("trustBundle") == "one")
+    roots[0] = "two"
+    writer.changed()
+    await until(lambda: there().get("trustBundle") == "two")
+    roots[0] = ""
+    server.delete(kept)
+    server.faults.bookmark()
+    roots[0] = "three"
+    writer.changed()
+    await until(lambda: there().get("trustBundle") == "three")
+    await end_tasks(task)
+    await client.close()
 
 
 async def test_a_write_that_fails_is_tried_again_and_one_that_is_forbidden_is_not(server: ApiServer) -> None:

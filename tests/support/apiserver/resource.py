@@ -80,6 +80,7 @@ BUILT_IN = (
     _cluster(ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
     _cluster("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", status=True, short_names=("crd",)),
     _cluster("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", status=True, short_names=("csr",)),
+    _cluster("certificates.k8s.io", "v1beta1", "clustertrustbundles", "ClusterTrustBundle"),
     _cluster("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", create_only=True),
     _cluster("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", create_only=True),
     _cluster("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", create_only=True),

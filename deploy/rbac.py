@@ -59,6 +59,7 @@ GATEWAYS = (
         )
     ),
     Request(GATEWAY_API, "gateways", ("patch",), "which version of control planes deploys a Gateway"),
+    Request("", "services", ("create", "patch"), "the Service of an InferencePool"),
 )
 OWN_NAMESPACE = (
     Request("", "secrets", ("get", "create", "update"), "the key of the authority"),

@@ -17,17 +17,19 @@ from pilot.model.config.proxy_config import ProxyConfig
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GroupKind
 from pilot.model.views.gateway_api.gateways import GATEWAY
+from pilot.model.views.gateway_api.inference_pools import POOL
 from pilot.model.views.gateway_api.status.objects import AMBIENT_KINDS, GATEWAY_CLASS, INGRESS, KINDS
 from pilot.settings import Settings
 from pilot.writers.default_classes import DefaultClasses
 from pilot.writers.deployments import Deployments
 from pilot.writers.deployments import Surroundings as RenderedWith
 from pilot.writers.revision_tags import DEFAULT, RevisionTags
+from pilot.writers.shadow_services import ShadowServices
 from pilot.writers.statuses import Statuses
 from webhook.inject.proxy_config import effective
 
 STATUS_LEASE, INGRESS_LOCK, AMBIENT_LEASE = "istio-gateway-status-leader", "istio-leader", "istio-status-leader"
-DEPLOYMENT_LEASE = "istio-gateway-deployment"
+DEPLOYMENT_LEASE, POOL_LEASE = "istio-gateway-deployment", "istio-gateway-inferencepool"
 Lead = Callable[[], Awaitable[None]]
 
 
@@ -51,6 +53,7 @@ class GatewayWriters:
         self._webhooks, self._injector = webhooks, webhooks.injector
         deploys = enabled and settings.kubernetes.gateway_deployments and self._injector is not None
         self._deployments = self._make_deployments() if deploys else None
+        self._shadows = self._make_shadows() if enabled and settings.mesh.gateway_api.inference else None
         self._tasks: list[asyncio.Task[None]] = []
 
     def _make_deployments(self) -> Deployments:
@@ -69,6 +72,10 @@ class GatewayWriters:
         path = lambda: self._source.path_of(GATEWAY, "", "x").removesuffix("/x")  # noqa: E731
         controller = self._settings.mesh.gateway_api.controller
         return Deployments(self._client, self._db, path, surroundings, controller, self._pace, self._choose)
+
+    def _make_shadows(self) -> ShadowServices:
+        path = lambda key: self._source.path_of(POOL, *key)  # noqa: E731
+        return ShadowServices(self._client, self._db, path, self.is_ours, self._pace.backoff, self._choose)
 
     def _proxy_config(self, namespace: str, labels: Mapping[str, str]) -> ProxyConfig:
         """Returns the proxy config of pods of a namespace with some labels."""
@@ -96,6 +103,8 @@ class GatewayWriters:
         if self._deployments is not None and self._injector is not None:
             self.tags.on_change.append(self._deployments.changed)
             self._injector.on_take.append(self._deployments.changed)
+        if self._shadows is not None:
+            self.tags.on_change.append(self._shadows.changed)
         await self.tags.start()
         if self._classes is not None:
             self._source.on_follow.append(self._followed)
@@ -121,6 +130,9 @@ class GatewayWriters:
             if tables & {"namespaces", "mesh", "proxy_configs"}:
                 self._deployments.changed()
 
+        if self._shadows is not None:
+            self._shadows.committed(commit.hit)
+
     def reached(self, nodes: Iterable[Node]) -> None:
         """Called when rows that follow from streams are in the tables."""
         if self._statuses is not None:
@@ -135,6 +147,8 @@ class GatewayWriters:
             yield AMBIENT_LEASE, self._after_tags(self._of_ambient.run)
         if self._deployments is not None:
             yield f"{DEPLOYMENT_LEASE}-{self._revision}", self._after_tags(self._deployments.run)
+        if self._shadows is not None:
+            yield f"{POOL_LEASE}-{self._revision}", self._after_tags(self._shadows.run)
 
     def _after_tags(self, lead: Lead) -> Lead:
         """Returns what begins once the tags are known, by which revisions tell objects apart."""

@@ -18,6 +18,7 @@ from pilot.model.config.gateway_api.gateway import Gateway as KubernetesGateway
 from pilot.model.config.gateway_api.gateway_class import GatewayClass
 from pilot.model.config.gateway_api.grpc_route import GRPCRoute
 from pilot.model.config.gateway_api.http_route import HTTPRoute
+from pilot.model.config.gateway_api.inference_pool import InferencePool
 from pilot.model.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
 from pilot.model.config.gateway_api.listener_set import ListenerSet
 from pilot.model.config.gateway_api.reference_grant import ReferenceGrant
@@ -39,7 +40,7 @@ from pilot.model.config.virtual_service import VirtualService
 from pilot.model.config.wasm_plugin import WasmPlugin
 from pilot.model.config.workload_entry import WorkloadEntryObject
 from pilot.model.config.workload_group import WorkloadGroup
-from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, EXTENSIONS, GATEWAY_API, NETWORKING, SECURITY, TELEMETRY, GroupKind
+from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, EXTENSIONS, GATEWAY_API, INFERENCE, NETWORKING, SECURITY, TELEMETRY, GroupKind
 from pilot.model.problem import Problem
 from pilot.model.validate.authentication import validate_peer_authentication, validate_request_authentication
 from pilot.model.validate.authorization import validate_authorization_policy
@@ -231,6 +232,7 @@ CATALOGUE = Catalogue(
             indexes={"target": indexes.policy_targets},
         ),
         Kind(GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackend"), ("v1alpha1",), "backends", XBackend),
+        Kind(GroupKind(INFERENCE, "InferencePool"), ("v1",), "inference_pools", InferencePool),
         # Ingress
         Kind(GroupKind("networking.k8s.io", "Ingress"), ("v1",), "ingresses", Ingress),
         Kind(GroupKind("networking.k8s.io", "IngressClass"), ("v1",), "ingress_classes", IngressClass, namespaced=False),
@@ -240,4 +242,4 @@ CATALOGUE = Catalogue(
 
 def is_ours(group: str) -> bool:
     """Returns whether users could expect a mesh to obey kinds of that group, so that one that is not in the catalogue is told of."""
-    return group.endswith(".istio.io") or group in (GATEWAY_API, EXPERIMENTAL_GATEWAY_API, "networking.k8s.io", "discovery.k8s.io")
+    return group.endswith(".istio.io") or group in (GATEWAY_API, EXPERIMENTAL_GATEWAY_API, INFERENCE, "networking.k8s.io", "discovery.k8s.io")

@@ -230,7 +230,7 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     `policies` are those that change the filters of this side, `reserved_ports` those that the listeners of its bootstrap hold.
     `http_proxy_port` is the side's own, None for the mesh's. `lacks` is what telemetry may need and the proxy's build does not have
     (`model.telemetry_features`). `tunnelled`: connections come out of tunnels, so that the state of a connection, and not its certificate, says
-    who makes it; `tells_client`: it tells the next one who that is.
+    who makes it; `tells_client`: it tells the next one who that is. `picks`: its Gateway has routes to InferencePools.
     """
 
     side: Literal["inbound", "outbound", "gateway", "waypoint"] = "outbound"
@@ -253,6 +253,7 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     connections: ConnectionSettings = ConnectionSettings()
     tracing: TracingFacet = TracingFacet(default=False)
     lacks: frozenset[str] = frozenset()
+    picks: bool = False
 
 
 class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):

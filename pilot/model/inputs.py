@@ -19,6 +19,7 @@ from pilot.model.config.gateway_api.gateway import Gateway as KubernetesGateway
 from pilot.model.config.gateway_api.gateway_class import GatewayClass
 from pilot.model.config.gateway_api.grpc_route import GRPCRoute
 from pilot.model.config.gateway_api.http_route import HTTPRoute
+from pilot.model.config.gateway_api.inference_pool import InferencePool
 from pilot.model.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
 from pilot.model.config.gateway_api.listener_set import ListenerSet
 from pilot.model.config.gateway_api.reference_grant import ReferenceGrant
@@ -103,6 +104,7 @@ class Mesh(Database):
     backend_traffic_policies: Rows[XBackendTrafficPolicy]
     backends: Rows[XBackend]
     udp_routes: Rows[UDPRoute]
+    inference_pools: Rows[InferencePool]
     ingresses: Rows[Ingress]
     ingress_classes: Rows[IngressClass]
 

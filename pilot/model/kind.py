@@ -9,6 +9,7 @@ SECURITY = "security.istio.io"
 TELEMETRY = "telemetry.istio.io"
 GATEWAY_API = "gateway.networking.k8s.io"
 EXPERIMENTAL_GATEWAY_API = "gateway.networking.x-k8s.io"
+INFERENCE = "inference.networking.k8s.io"
 
 
 class GroupKind(NamedTuple):

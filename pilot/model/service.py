@@ -80,6 +80,8 @@ class Port(msgspec.Struct, frozen=True):
     target: int | str = 0
 
 
+SEMANTICS, POOL_SEMANTICS = "internal.istio.io/service-semantics", "inferencepool"
+"""The label of a Service that stands for an InferencePool."""
 PUBLIC = frozenset({"*"})
 
 
@@ -119,6 +121,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ref(self) -> ServiceRef:
         return ServiceRef(self.hostname, self.namespace)
+
+    @property
+    def is_pool(self) -> bool:
+        """Returns whether the service stands for an InferencePool: its first port is for the endpoints of all of them."""
+        return (SEMANTICS, POOL_SEMANTICS) in self.labels
 
     def port(self, number: int) -> Port | None:
         """Returns the port of that number, the first where UDP and TCP share it."""

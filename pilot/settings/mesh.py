@@ -182,6 +182,7 @@ class GatewayApiSettings:
 
     enabled: bool = setting(True, "Obey objects of the Gateway API.", env="PILOT_ENABLE_GATEWAY_API")
     alpha: bool = setting(False, "Obey its alpha kinds too.", env="PILOT_ENABLE_ALPHA_GATEWAY_API")
+    inference: bool = setting(False, "Obey InferencePools.", env="ENABLE_GATEWAY_API_INFERENCE_EXTENSION")
     default_class: str = setting("istio", "The GatewayClass that exists without any object.", env="PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME")
     controller: str = setting("istio.io/gateway-controller", "The controller that GatewayClasses name.", env="PILOT_GATEWAY_API_CONTROLLER_NAME")
     manual_deployment: bool = setting(

@@ -19,7 +19,6 @@ VARIABLES: Mapping[str, str] = {
     "ENABLE_MCS_CLUSTER_LOCAL": "there are no names in clusterset.local",
     "MCS_API_GROUP": "ServiceExports and ServiceImports are not read",
     "MCS_API_VERSION": "ServiceExports and ServiceImports are not read",
-    "ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "InferencePools are not read",
     "PILOT_ENABLE_AGENTGATEWAY": "there is no configuration for agentgateway",
     "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "it is a variable of proxies: their agents read it",
 }

@@ -24,6 +24,7 @@ class Phase(enum.IntEnum):
     AUTHZ = enum.auto()
     EXTENSION_STATS = enum.auto()
     EXTENSION = enum.auto()
+    ENDPOINT_PICKER = enum.auto()  # asks who is to get a request
     CODEC = enum.auto()  # gRPC-Web, and counts of gRPC messages
     ALPN = enum.auto()
     FAULT = enum.auto()

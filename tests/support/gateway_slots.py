@@ -50,6 +50,10 @@ CHOSEN_SETS = "allowedListeners: {namespaces: {from: Selector, selector: {matchL
 SAFE, ALIKE = tls("safe", "{name: c}"), tls("alike", "{name: c, namespace: a}", "x.example.com")
 VERIFIED = "tls: {frontend: {default: {validation: {caCertificateRefs: [{group: '', kind: ConfigMap, name: c}]}}}}"
 INGRESS = "networking.k8s.io/v1"
+POOLED = (
+    "internal.istio.io/service-semantics: inferencepool, istio.io/inferencepool-name: llm, istio.io/inferencepool-extension-service: api, "
+    "istio.io/inferencepool-extension-failure-mode: FailClose"
+)
 
 
 def path(text: str, port: str = "number: 80", kind: str = "Prefix") -> str:
@@ -146,6 +150,21 @@ GATEWAYS = [
     each(
         "HTTPRoute", "outwards", "b",
         *(f"parentRefs: [{{{HERE}}}], rules: [{{matches: [{{path: {{value: /out}}}}], backendRefs: [{{group: gateway.networking.x-k8s.io, kind: XBackend, name: out{port}}}]}}]" for port in ("", ", port: 80")),
+    ),
+    each(
+        "InferencePool", "llm", "b",
+        *(f"selector: {{matchLabels: {{app: {app}}}}}, targetPorts: [{{number: 8000}}], endpointPickerRef: {{name: api, port: {{number: 80}}}}" for app in ("llm", "other")),
+        api="inference.networking.k8s.io/v1",
+    ),
+    one_of(
+        *(
+            make("Service", "llm-ip-487b9104", "{clusterIP: None, selector: {app: llm}, ports: [{name: http-0, port: 54321, targetPort: 8000}]}", "b", labels=labels)
+            for labels in (f"{{{POOLED}, istio.io/inferencepool-extension-port: '80'}}", f"{{{POOLED}, istio.io/inferencepool-extension-port: '81'}}", "{}")
+        )
+    ),
+    each(
+        "HTTPRoute", "chat", "b",
+        *(f"parentRefs: [{{{HERE}}}], rules: [{{matches: [{{path: {{value: {at}}}}}], backendRefs: [{{group: inference.networking.k8s.io, kind: InferencePool, name: llm}}]}}]" for at in ("/chat", "/talk")),
     ),
     cluster_wide("IngressClass", "ours", INGRESS, "controller: istio.io/ingress-controller", "controller: example.com/other"),
     each(

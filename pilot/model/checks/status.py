@@ -17,6 +17,7 @@ from pilot.model.views.gateway_api.status.objects import (
     BackendStatus,
     ObjectConditions,
     PolicyStatus,
+    PoolStatus,
     RouteStatus,
     Status,
     object_with_status,
@@ -67,8 +68,9 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Foun
     elif isinstance(status, PolicyStatus):
         for n, ancestor in enumerate(status.ancestors):
             yield from _wrong(f"spec.targetRefs[{n}]" if ancestor.mesh else "spec.targetRefs", ancestor.conditions)
-    elif isinstance(status, BackendStatus):
-        yield from (wrong for of in status.parents for wrong in _wrong("spec", of.conditions))
+    elif isinstance(status, BackendStatus | PoolStatus):
+        for conditions in (of.conditions for of in status.parents):
+            yield from _wrong("spec.endpointPickerRef" if isinstance(status, PoolStatus) else "spec", conditions)
 
 
 def _wrong(path: str, conditions: Iterable[Condition]) -> Iterator[Found]:

@@ -6,8 +6,10 @@ from pilot.model.checks.check import Check
 from pilot.model.inputs import Mesh
 from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity
+from pilot.model.views.gateway_api.inference_pools import POOL
 from pilot.model.views.kinds.backend_traffic_policies import backend_traffic_policies
 from pilot.model.views.kinds.backends import backends
+from pilot.model.views.kinds.inference_pools import inference_pools
 from pilot.model.views.kinds.udp_routes import udp_routes
 
 _UDP_ROUTE = GroupKind(GATEWAY_API, "UDPRoute")
@@ -16,18 +18,20 @@ _ALPHA = (
     (GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy"), backend_traffic_policies),
 )
 
+_WHY = {_UDP_ROUTE: "no listener takes UDP", POOL: "ENABLE_GATEWAY_API_INFERENCE_EXTENSION is off"}
+
 
 @derived
 def _refs(db: Mesh) -> tuple[ObjectRef, ...]:
     routes = tuple(ObjectRef(_UDP_ROUTE, *key) for key in udp_routes.all_keys(db))
-    if db.settings.gateway_api.alpha:
-        return routes
-    return (*routes, *(ObjectRef(kind, *key) for kind, listed in _ALPHA for key in listed.all_keys(db)))
+    alpha = () if db.settings.gateway_api.alpha else tuple(ObjectRef(kind, *key) for kind, listed in _ALPHA for key in listed.all_keys(db))
+    pools = () if db.settings.gateway_api.inference else tuple(ObjectRef(POOL, *key) for key in inference_pools.all_keys(db))
+    return (*routes, *alpha, *pools)
 
 
 @derived
 def _problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
-    why = "no listener takes UDP" if ref.kind == _UDP_ROUTE else "kinds in alpha are obeyed with PILOT_ENABLE_ALPHA_GATEWAY_API alone"
+    why = _WHY.get(ref.kind, "kinds in alpha are obeyed with PILOT_ENABLE_ALPHA_GATEWAY_API alone")
     return (Problem(code="no-effect", object=ref, path="kind", message=f"{ref.kind.name} has no effect: {why}", severity=Severity.NOTICE),)
 
 

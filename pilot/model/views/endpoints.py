@@ -24,7 +24,7 @@ _DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)
 
 @derived
 def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ...]:
-    """Returns the endpoints of a service's port, whatever their health; () where there is no such port."""
+    """Returns the endpoints of a service's port, of a pool those of all ports, whatever their health; () where there is no such port."""
     found = service(db, ref)
     ports = [p for p in found.ports if p.number == port_number] if found is not None else []
     if found is None or not ports:
@@ -32,6 +32,8 @@ def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ..
     port = next((p for p in ports if p.protocol is not Protocol.UDP), ports[0])
     if found.registry is not Registry.KUBERNETES:
         return _declared_endpoints(db, found, port)
+    if found.is_pool:
+        return tuple(endpoint for one in found.ports for endpoint in slice_endpoints(db, found, one))
     declared = _declared_endpoints(db, found, port) if ref.hostname in claimed_hosts(db, ref.namespace) else ()
     return (*declared, *slice_endpoints(db, found, port), *_selected_entries(db, found, port))
 

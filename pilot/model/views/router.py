@@ -11,9 +11,10 @@ from pilot.model.config.proxy_config import ConnectionSettings, ProxyConfig
 from pilot.model.facets import Labels, ListeningFacet, ScopeFacet, SecretServersFacet, SpanTagsFacet, TlsFilesFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.classify import listening_facet, outbound_facet, span_tags_facet
+from pilot.model.views.gateway_api.pool_gateways import picks_endpoints
 from pilot.model.views.gateway_servers import GatewaySelectionKey
 from pilot.model.views.gateways import gateway_selection_key
-from pilot.model.views.policies import TELEMETRY, in_scope, proxy_policies
+from pilot.model.views.policies import GATEWAY_NAME, TELEMETRY, in_scope, proxy_policies
 from pilot.model.views.proxy_config import proxy_config
 from pilot.model.views.telemetry import telemetry_facet
 from pilot.model.views.virtual_services import virtual_service, virtual_services_for
@@ -98,6 +99,7 @@ def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
             policies=in_scope(policies, "gateway"),
             telemetry=telemetry_facet(db, policies.of(TELEMETRY), "CLIENT"),
             connections=at_the_edge(listens.connections),
+            picks=picks_endpoints(db, ObjectKey(outbound.scope.namespace, proxy_labels(db, node_id).get(GATEWAY_NAME, ""))),
         ),
         tags=span_tags_facet(db, node_id),
         labels=outbound.labels,

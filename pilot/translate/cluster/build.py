@@ -22,6 +22,7 @@ from pilot.translate.cluster.draft import ClusterDraft
 from pilot.translate.cluster.dynamic_forward_proxy import build_dynamic
 from pilot.translate.cluster.load_balancing import apply_load_balancing, forces_unhealthy
 from pilot.translate.cluster.outlier_detection import apply_outlier_detection
+from pilot.translate.cluster.override_host import apply_override_host
 from pilot.translate.cluster.proxy_protocol import apply_proxy_protocol
 from pilot.translate.cluster.resolution import INLINE, apply_eds, discovery_type, is_dynamic, type_by_policy
 from pilot.translate.cluster.stat_name import build_stat_name, delimited
@@ -97,6 +98,8 @@ def build_outbound(
         draft = _start(to, shape.start, traits, defaults, endpoints)
     _apply_policy(draft, to, shape.policy, accounts, mtls, traits, defaults)
     apply_eds(draft.cluster)
+    if to.service.is_pool and traits.type is NodeType.ROUTER and to.subset is None:
+        apply_override_host(draft.cluster)
     if defaults.metadata_exchange and traits.metadata_exchange:
         draft.cluster.filters.add().CopyFrom(exchange_filter(defaults.metadata_exchange_labels))
     _describe(draft.cluster, to, shape.policy)

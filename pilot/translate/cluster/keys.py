@@ -107,6 +107,8 @@ def _keys_of_service(db: Mesh, seen: ServiceViewKey) -> ServiceKeys | None:
     if found is None:
         return None
     ports = dict.fromkeys(p.number for p in seen.imported.visible_ports(found) if has_cluster(found, p))
+    if found.is_pool:  # whose endpoints are all behind its first port
+        ports = {number: None for number in ports if number == found.ports[0].number}
     if not ports:
         return None
     rule_key = merged_rule_seen(db, seen.namespace, seen.labels, ref)

@@ -11,6 +11,7 @@ from pilot.model.facets import FeaturesFacet
 from pilot.translate.filter_phase import Phase, in_order
 from pilot.translate.http_filter.alpn import ALPN
 from pilot.translate.http_filter.cors import CORS
+from pilot.translate.http_filter.endpoint_picker import ENDPOINT_PICKER
 from pilot.translate.http_filter.fault import FAULT
 from pilot.translate.http_filter.grpc_stats import GRPC_STATS
 from pilot.translate.http_filter.grpc_web import GRPC_WEB
@@ -23,7 +24,8 @@ class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Says what a chain of filters depends on.
 
     `metadata_exchange`, `alpn`, `sessions`: what the settings allow; `labels`: more labels to exchange; `mesh_only`: metadata
-    headers only within the mesh. `exchanges`: the peers may exchange metadata, which they do not through a tunnel.
+    headers only within the mesh. `exchanges`: the peers may exchange metadata, which they do not through a tunnel. `picks`: some routes lead to
+    pools, whose endpoint pickers are asked.
     """
 
     side: Literal["inbound", "outbound", "gateway", "waypoint"]
@@ -37,6 +39,7 @@ class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     start_child_span: bool = False
     suppress_envoy_headers: bool = False
     exchanges: bool = True
+    picks: bool = False
 
 
 def build_http_filters(options: FilterOptions, added: Iterable[tuple[Phase, hcm_pb2.HttpFilter]] = ()) -> list[hcm_pb2.HttpFilter]:
@@ -53,6 +56,8 @@ def _own_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFi
     elif not waypoint and options.exchanges and options.metadata_exchange and options.features.peer_metadata:
         metadata = build_outbound_peer_metadata(options.labels, options.mesh_only) if outgoing else build_inbound_peer_metadata(options.labels)
         yield Phase.PEER_METADATA, metadata
+    if options.picks:
+        yield Phase.ENDPOINT_PICKER, ENDPOINT_PICKER
     if options.grpc_web:
         yield Phase.CODEC, GRPC_WEB
     yield Phase.CODEC, GRPC_STATS

@@ -6,10 +6,11 @@ from envoy.config.route.v3 import route_components_pb2
 from google.protobuf import struct_pb2
 
 from pilot.model.config.object import Object, ObjectKey
+from pilot.model.config.origin import EndpointPicker
 from pilot.model.config.virtual_service import HTTPMatchRequest, HTTPRoute, VirtualService
 from pilot.translate.http_filter import cors as cors_filter
+from pilot.translate.http_filter import endpoint_picker, stateful_session
 from pilot.translate.http_filter import fault as fault_filter
-from pilot.translate.http_filter import stateful_session
 from pilot.translate.names import config_path
 from pilot.translate.route.action import build_action, destinations
 from pilot.translate.route.context import RouteContext
@@ -82,6 +83,8 @@ def build_route(
         set_gateway_semantics(route)
     route.decorator.operation = operation_of(route, service.name, context.port)
     _set_filters(route, rule, context)
+    if service.origin is not None and service.origin.pickers:
+        _set_picker(route, dict(service.origin.pickers).get(rule.name))
     if context.alt_svc:
         route.response_headers_to_add.append(build_value("alt-svc", f'h3=":{context.port}"; ma={ALT_SVC_SECONDS}'))
     return route
@@ -123,6 +126,11 @@ def _set_filters(route: route_components_pb2.Route, rule: HTTPRoute, context: Ro
     session = _session(rule, context) if route.HasField("route") else None
     if session is not None:
         route.typed_per_filter_config[stateful_session.NAME].CopyFrom(build_session(session))
+
+
+def _set_picker(route: route_components_pb2.Route, picker: EndpointPicker | None) -> None:
+    if picker is not None:
+        route.typed_per_filter_config[endpoint_picker.NAME].CopyFrom(endpoint_picker.build_override(picker))
 
 
 def _session(rule: HTTPRoute, context: RouteContext) -> StickySession | None:

@@ -8,13 +8,16 @@ from pilot.derive import derived
 from pilot.model.condition import Fault
 from pilot.model.config.gateway_api.reference import BackendObjectReference
 from pilot.model.config.object import ObjectKey, RegistryKey
+from pilot.model.config.origin import EndpointPicker
 from pilot.model.config.virtual_service import Destination, PortSelector
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.service import ServiceRef
 from pilot.model.views.gateway_api.external_backends import BACKEND, external_backend
+from pilot.model.views.gateway_api.inference_pools import POOL, picker_of, shadow_ref
 from pilot.model.views.gateway_api.parents import SERVICE
 from pilot.model.views.gateway_api.references import ReferenceKey, may_refer
+from pilot.model.views.kinds.inference_pools import inference_pools
 from pilot.model.views.kinds.services import services
 from pilot.model.views.services import service
 
@@ -29,6 +32,7 @@ class Backend(NamedTuple):
 
     destination: Destination | None = None
     fault: Fault | None = None
+    picker: EndpointPicker | None = None
 
 
 class BackendKey(NamedTuple):
@@ -55,6 +59,8 @@ def backend(db: Mesh, key: BackendKey) -> Backend:
         return _service(db, to, namespace)
     if kind == HOSTNAME:
         return _hostname(db, to, namespace)
+    if kind == POOL:
+        return _pool(db, to, namespace)
     if kind == BACKEND:
         return _external(db, to, namespace)
     return Backend(NOWHERE, Fault("InvalidKind", f'referencing unsupported backendRef: group "{to.group}" kind "{to.kind}"'))
@@ -86,6 +92,24 @@ def _external(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
     if to.port not in (None, found.port):
         return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) does not expose port {to.port}, expected {found.port}"))
     return Backend(Destination(host=found.host, port=PortSelector(number=found.port)))
+
+
+def _pool(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
+    """Returns what an InferencePool means: its first port, behind which are the endpoints of all of them."""
+    if not db.settings.gateway_api.inference:
+        return Backend(NOWHERE, Fault("InvalidKind", "InferencePool is not enabled; ENABLE_GATEWAY_API_INFERENCE_EXTENSION switches it on"))
+    if "." in to.name:
+        return Backend(None, Fault("InvalidDestination", "the name of the InferencePool must be used, not the hostname."))
+    if inference_pools.get(db, ObjectKey(namespace, to.name)) is None:
+        return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) not found"))
+    ref = shadow_ref(db, namespace, to.name)
+    found = service(db, ref)
+    if found is None or not found.ports:
+        return Backend(NOWHERE, Fault("BackendNotFound", f"backend({ref.hostname}) not found"))
+    picker = picker_of(db, found)
+    if picker is None:
+        return Backend(NOWHERE, Fault("InvalidDestination", "the labels of the InferencePool's service do not say who picks its endpoints"))
+    return Backend(Destination(host=ref.hostname, port=PortSelector(number=found.ports[0].number)), picker=picker)
 
 
 def _at(to: BackendObjectReference, host: str, found: bool) -> Backend:

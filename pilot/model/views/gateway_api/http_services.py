@@ -104,6 +104,7 @@ def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     if not parts:
         return None
     rules = [rule for part in parts for rule in _rules_of(db, part)]
+    pickers = (picker for part in parts for picker in converted_rules(db, part.route, part.mesh).pickers)
     first, routes = parts[0], dict.fromkeys(part.route for part in parts)
     return Object(
         VIRTUAL_SERVICE,
@@ -111,7 +112,7 @@ def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
         key.name,
         VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=tuple(sorted(rules, key=by_specificity))),
         created=first.age[0],
-        origin=Origin(semantics="gateway", parents=tuple(ObjectRef(*route) for route in routes)),
+        origin=Origin(semantics="gateway", parents=tuple(ObjectRef(*route) for route in routes), pickers=tuple(dict(pickers).items())),
     )
 
 

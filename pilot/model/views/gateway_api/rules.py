@@ -10,6 +10,7 @@ from pilot.model.condition import Fault
 from pilot.model.config.gateway_api.grpc_route import GRPCMethodMatch, GRPCRouteMatch, GRPCRouteRule
 from pilot.model.config.gateway_api.http_route import HTTPBackendRef, HTTPRouteFilter, HTTPRouteMatch, HTTPRouteRule, NameMatch
 from pilot.model.config.gateway_api.reference import BackendObjectReference
+from pilot.model.config.origin import EndpointPicker
 from pilot.model.config.virtual_service import (
     HTTPDirectResponse,
     HTTPMatchRequest,
@@ -29,10 +30,12 @@ _INVALID_BACKEND = ("RefNotPermitted", "BackendNotFound", "InvalidKind")
 
 
 class Converted(NamedTuple):
-    """The rules of a route, in its order, and what is wrong with it. Without rules the route as a whole cannot be."""
+    """The rules of a route, in its order, and what is wrong with it. Without rules the route as a whole cannot be. `pickers`: by the name of a
+    rule, who chooses the endpoints of its requests."""
 
     rules: tuple[HTTPRoute, ...] = ()
     fault: Fault | None = None
+    pickers: tuple[tuple[str, EndpointPicker], ...] = ()
 
 
 def target_of(ref: BackendObjectReference) -> BackendObjectReference:
@@ -70,18 +73,22 @@ def convert_grpc(name: str, rules: Sequence[GRPCRouteRule], backends: Backends) 
 class _Rule(NamedTuple):
     rule: HTTPRoute | None
     fault: Fault | None = None
+    picker: EndpointPicker | None = None
 
 
 def _convert(rules: Iterable[_Rule], matches: Iterable[list[HTTPMatchRequest]]) -> Converted:
     """Returns each rule once for each of its matches."""
     out: list[HTTPRoute] = []
+    pickers: dict[str, EndpointPicker] = {}
     fault: Fault | None = None
     for made, conditions in zip(rules, matches, strict=True):
         if made.rule is None:
             return Converted((), made.fault)
         fault = made.fault or fault
+        if made.picker is not None:
+            pickers[made.rule.name] = made.picker
         out += (replace(made.rule, match=(one,)) for one in conditions) if conditions else (made.rule,)
-    return Converted(tuple(out), fault)
+    return Converted(tuple(out), fault, tuple(pickers.items()))
 
 
 def _http_rule(said: HTTPRouteRule, name: str, backends: Backends) -> _Rule:
@@ -142,17 +149,18 @@ def _timed(rule: HTTPRoute, said: HTTPRouteRule) -> HTTPRoute:
 
 
 def _routed(rule: HTTPRoute, refs: Sequence[HTTPBackendRef], backends: Backends, fault: Fault | None) -> _Rule:
-    """Returns a rule with its destinations; without any that gets requests it answers them with an error."""
+    """Returns a rule with its destinations; without any that gets requests it answers them with an error. The last of them says who picks."""
     weighed = [ref for ref in refs if ref.weight]
     if sum(ref.weight for ref in refs) == 0 and rule.redirect is None:
         return _Rule(replace(rule, direct_response=HTTPDirectResponse(status=500)), fault)
     out: list[HTTPRouteDestination] = []
     wrong: Fault | None = None
+    picker: EndpointPicker | None = None
     for ref in weighed:
         backend = backends[target_of(ref)]
         if backend.fault is not None and backend.fault.reason not in _INVALID_BACKEND:
             return _Rule(None, backend.fault)
-        wrong = backend.fault or wrong
+        wrong, picker = backend.fault or wrong, backend.picker
         unknown = next((one.type for one in ref.filters if one.type not in HEADERS), None)
         if unknown is not None:
             return _Rule(None, Fault("InvalidFilter", f'unsupported filter type "{unknown}"'))
@@ -160,7 +168,7 @@ def _routed(rule: HTTPRoute, refs: Sequence[HTTPBackendRef], backends: Backends,
         if isinstance(headers, Fault):
             return _Rule(None, headers)
         out.append(HTTPRouteDestination(destination=backend.destination, weight=ref.weight if len(weighed) > 1 else 0, headers=headers))
-    return _Rule(replace(rule, route=tuple(out)), joined(wrong, fault))
+    return _Rule(replace(rule, route=tuple(out)), joined(wrong, fault), picker)
 
 
 def joined(first: Fault | None, second: Fault | None) -> Fault | None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pilot.derive import Gather, derived, hub
 from pilot.model.config.gateway_api.grpc_route import GRPCRoute
@@ -41,16 +42,34 @@ def _ancestry(db: Mesh, route: RouteKey) -> tuple[tuple[ObjectKey, ...], Backend
 _by_route: Gather[RouteKey, [], tuple[tuple[ObjectKey, ...], Backends]] = Gather("ancestry_of_routes", _routes, _ancestry)
 
 
+class Before(NamedTuple):
+    """The Gateways that routes to a backend name, and these routes."""
+
+    gateways: frozenset[ObjectKey]
+    routes: tuple[RouteKey, ...]
+
+
 @hub
-def _by_backend(db: Mesh) -> Mapping[ObjectRef, frozenset[ObjectKey]]:
-    found: dict[ObjectRef, set[ObjectKey]] = {}
-    for gateways, backends in _by_route(db).values():
+def _by_backend(db: Mesh) -> Mapping[ObjectRef, Before]:
+    found: dict[ObjectRef, tuple[set[ObjectKey], list[RouteKey]]] = {}
+    for route, (gateways, backends) in _by_route(db).items():
         for backend in backends:
-            found.setdefault(backend, set()).update(gateways)
-    return {backend: frozenset(gateways) for backend, gateways in found.items()}
+            named, routes = found.setdefault(backend, (set(), []))
+            named.update(gateways)
+            routes.append(route)
+    return {backend: Before(frozenset(gateways), tuple(routes)) for backend, (gateways, routes) in found.items()}
+
+
+_NOTHING = Before(frozenset(), ())
+
+
+@derived
+def routes_before(db: Mesh, backend: ObjectRef) -> tuple[RouteKey, ...]:
+    """Returns the routes that name a backend and some Gateway."""
+    return _by_backend(db).get(backend, _NOTHING).routes
 
 
 @derived
 def gateways_before(db: Mesh, backend: ObjectRef) -> tuple[ObjectKey, ...]:
     """Returns the Gateways of this control plane that have a route to a backend."""
-    return tuple(sorted(key for key in _by_backend(db).get(backend, ()) if class_of(db, key) is not None))
+    return tuple(sorted(key for key in _by_backend(db).get(backend, _NOTHING).gateways if class_of(db, key) is not None))

@@ -14,10 +14,12 @@ from pilot.model.problem import ObjectRef
 from pilot.model.views.ambient.conditions import policy_conditions, service_conditions, service_entry_conditions, workload_entry_conditions
 from pilot.model.views.gateway_api.external_backends import BACKEND
 from pilot.model.views.gateway_api.gateways import GATEWAY, LISTENER_SET
+from pilot.model.views.gateway_api.inference_pools import POOL
 from pilot.model.views.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE, TLS_ROUTE
 from pilot.model.views.gateway_api.route_objects import RouteKey
 from pilot.model.views.gateway_api.status.gateways import GatewayStatus, class_status, gateway_status, listener_set_status
 from pilot.model.views.gateway_api.status.policies import AncestorStatus, backend_status, backend_tls_status, traffic_policy_status
+from pilot.model.views.gateway_api.status.pools import pool_status
 from pilot.model.views.gateway_api.status.routes import ParentStatus, route_status
 from pilot.model.views.ingress.status import ingress_status
 from pilot.model.views.kinds.authorization_policies import authorization_policies
@@ -27,6 +29,7 @@ from pilot.model.views.kinds.backends import backends
 from pilot.model.views.kinds.gateway_classes import gateway_classes
 from pilot.model.views.kinds.grpc_routes import grpc_routes
 from pilot.model.views.kinds.http_routes import http_routes
+from pilot.model.views.kinds.inference_pools import inference_pools
 from pilot.model.views.kinds.ingresses import ingresses
 from pilot.model.views.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.model.views.kinds.listener_sets import listener_sets
@@ -75,6 +78,12 @@ class RouteStatus(NamedTuple):
     parents: tuple[ParentStatus, ...] = ()
 
 
+class PoolStatus(NamedTuple):
+    """The status of an InferencePool, for those of its Gateways that are this control plane's."""
+
+    parents: tuple[ParentStatus, ...] = ()
+
+
 class PolicyStatus(NamedTuple):
     """The status of a policy."""
 
@@ -99,7 +108,7 @@ class IngressStatus(NamedTuple):
     addresses: tuple[str, ...] = ()
 
 
-Status = ClassStatus | GatewayStatus | RouteStatus | PolicyStatus | BackendStatus | IngressStatus | ObjectConditions
+Status = ClassStatus | GatewayStatus | RouteStatus | PoolStatus | PolicyStatus | BackendStatus | IngressStatus | ObjectConditions
 
 
 def _class(db: Mesh, key: ObjectKey) -> Status | None:
@@ -117,6 +126,11 @@ def _backend(db: Mesh, key: ObjectKey) -> Status | None:
     return BackendStatus(found) if found is not None else None
 
 
+def _pool(db: Mesh, key: ObjectKey) -> Status | None:
+    found = pool_status(db, key)
+    return PoolStatus(found) if found is not None else None
+
+
 def _route(kind: GroupKind) -> Callable[[Mesh, ObjectKey], Status | None]:
     return lambda db, key: RouteStatus(route_status(db, RouteKey(kind, *key)))
 
@@ -132,6 +146,7 @@ _STATUS: Mapping[GroupKind, tuple[KindView[Any], Callable[[Mesh, ObjectKey], Sta
     TLS_POLICY: (backend_tls_policies, lambda db, key: PolicyStatus(backend_tls_status(db, key))),
     TRAFFIC_POLICY: (backend_traffic_policies, lambda db, key: PolicyStatus(traffic_policy_status(db, key))),
     BACKEND: (backends, _backend),
+    POOL: (inference_pools, _pool),
     INGRESS: (ingresses, _ingress),
 }
 KINDS = tuple(_STATUS)

@@ -17,6 +17,7 @@ from pilot.model.views.gateway_api.status.objects import (
     IngressStatus,
     ObjectConditions,
     PolicyStatus,
+    PoolStatus,
     RouteStatus,
     Status,
 )
@@ -67,8 +68,9 @@ def _listener(one: ListenerStatus, numbered: bool) -> Plain:
     return {"name": one.name, **port, "supportedKinds": kinds, "attachedRoutes": one.attached, "conditions": show_conditions(one.conditions)}
 
 
-@_show.register
-def _(status: RouteStatus, kind: GroupKind, controller: str) -> Plain:
+@_show.register(RouteStatus)
+@_show.register(PoolStatus)
+def _(status: RouteStatus | PoolStatus, kind: GroupKind, controller: str) -> Plain:
     parents = ((one.parent, one.conditions) for one in status.parents)
     return {"parents": [{"parentRef": show_parent(ref), "controllerName": controller, "conditions": show_conditions(told)} for ref, told in parents]}
 

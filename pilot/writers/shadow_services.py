@@ -1,0 +1,125 @@
+"""The Services of InferencePools: each pool that a Gateway has a route to has one, by which its pods are found.
+
+It belongs to the pool, with which the API server takes it away. A Service of its name that nobody made for a pool is left as it is.
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from pilot.derive import UNSET, Node
+from pilot.kube.backoff import Backoff
+from pilot.kube.client import Client
+from pilot.kube.errors import NotFound
+from pilot.model.config.object import Object, ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.views.gateway_api.inference_pools import FIRST_PORT, POOL
+from pilot.model.views.gateway_api.pool_gateways import ShadowService, pool_keys, shadow_service
+from pilot.writers.deployed_objects import APPLY_PATCH
+from pilot.writers.upkeep import Upkeep
+
+MANAGER = "istio.io/inference-pool-controller"
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
+class _Head(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class ShadowServices:
+    """Keeps them while it runs. `path` returns the path of a pool at the API server, "" while pools are not read there; `is_ours` tells the
+    pools of this revision.
+
+    `committed` is told of every commit; `changed` says that other pools may be ours now.
+    """
+
+    def __init__(
+        self, client: Client, db: Mesh, path: Callable[[ObjectKey], str], is_ours: Callable[[Object[Any]], bool], backoff: Backoff,
+        choose: random.Random,
+    ) -> None:  # fmt: skip
+        self._client, self._db, self._path, self._is_ours = client, db, path, is_ours
+        self._upkeep: Upkeep[ObjectKey] = Upkeep("Service of InferencePool", self._settle, backoff, choose)
+        self._nodes: dict[ObjectKey, Node] = {}
+        self._keys: dict[Node, ObjectKey] = {}
+        self._listed: Node | None = None
+
+    def committed(self, hit: Iterable[Node]) -> None:
+        """Marks the pools whose Services may not be as they should."""
+        if self._listed is None:
+            return
+        for node in hit:
+            if node is self._listed:
+                self._list()
+            elif node in self._keys:
+                self._upkeep.look_at((self._keys[node],))
+
+    def changed(self) -> None:
+        """Marks all pools."""
+        self._upkeep.look_at(list(self._nodes))
+
+    def _list(self) -> None:
+        assert self._listed is not None
+        self._db.refresh(self._listed)
+        listed: set[ObjectKey] = set() if self._listed.value is UNSET else set(self._listed.value)
+        for key in self._nodes.keys() - listed:
+            node = self._nodes.pop(key)
+            del self._keys[node]
+            self._db.unwatch(node)
+        for key in sorted(listed - self._nodes.keys()):
+            node = self._nodes[key] = self._db.watch(shadow_service, key)
+            self._keys[node] = key
+            self._upkeep.look_at((key,))
+
+    async def run(self) -> None:
+        """Keeps the Services as they should be until it is cancelled."""
+        self._listed = self._db.watch(pool_keys)
+        try:
+            self._list()
+            await self._upkeep.run()
+        finally:
+            listed, self._listed = self._listed, None
+            for node in (listed, *self._keys):
+                self._db.unwatch(node)
+            self._nodes, self._keys = {}, {}
+
+    async def _settle(self, key: ObjectKey) -> None:
+        node, path, row = self._nodes.get(key), self._path(key), self._db.inference_pools.peek(key)
+        if node is None or not path or row is None or not self._is_ours(row):
+            return
+        self._db.refresh(node)
+        wanted: ShadowService | None = None if node.value is UNSET else node.value
+        if wanted is None or wanted.stands:
+            return
+        try:
+            head = msgspec.json.decode(await self._client.call("GET", path), type=_Head)
+        except NotFound:  # it has just gone
+            return
+        at = f"/api/v1/namespaces/{key.namespace}/services/{wanted.name}"
+        body = msgspec.json.encode(build_service(key, wanted, head.metadata.uid, path.split("/")[3]))
+        await self._client.call("PATCH", at, {"fieldManager": MANAGER, "force": "true"}, body, APPLY_PATCH)
+
+
+def build_service(pool: ObjectKey, wanted: ShadowService, uid: str, version: str) -> dict[str, Any]:
+    """Returns the Service of a pool, which has no address of its own."""
+    protocol = {"appProtocol": wanted.app_protocol} if wanted.app_protocol else {}
+    owner = {"apiVersion": f"{POOL.group}/{version}", "kind": POOL.name, "name": pool.name, "uid": uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": wanted.name, "namespace": pool.namespace, "labels": dict(wanted.labels), "ownerReferences": [owner]},
+        "spec": {
+            "clusterIP": "None",
+            "type": "ClusterIP",
+            "selector": dict(wanted.selector),
+            "ports": [
+                {"name": f"http-{n}", "protocol": "TCP", "port": FIRST_PORT + n, "targetPort": port, **protocol}
+                for n, port in enumerate(wanted.ports)
+            ],
+        },
+    }

@@ -1,12 +1,13 @@
 """What a proxy sees of the mesh: sidecarz."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 from pilot.debug.page import Later, Query, asked_connection
 from pilot.debug.plain_json import Fields
-from pilot.debug.registry import ZERO_TIME, look_up, show_service
+from pilot.debug.registry import ZERO_TIME, LookedUp, look_up, show_service
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
 from pilot.model.config.destination_rule import DestinationRule
@@ -32,10 +33,18 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
     connection = asked_connection(sources, query)
     node_id, is_gateway = connection.proxy_key, connection.proxy.type is NodeType.ROUTER
     scope, labels = scope_of(db, node_id), outbound_facet(db, node_id).labels
-    listeners = [[i.ref for i in egress_services(db, scope, index)] for index in range(len(egress_listeners(db, scope)))]
-    refs = [imported.ref for imported in scope_services(db, scope).values()]
-    every = dict.fromkeys((*refs, *(r for refs in listeners for r in refs)))
-    known = dict(await all_of((ref, look_up(db, s)) for ref in every if (s := service(db, ref)) is not None))
+    indexes = range(len(egress_listeners(db, scope)))
+    listeners = [await all_of(i.ref for i in tuple(egress_services(db, scope, index))) for index in indexes]
+    refs = await all_of(imported.ref for imported in tuple(scope_services(db, scope).values()))
+    known: dict[ServiceRef, LookedUp] = {}
+
+    def look_up_all() -> Iterator[None]:
+        for ref in itertools.chain(refs, *listeners):
+            if ref not in known and (s := service(db, ref)) is not None:
+                known[ref] = look_up(db, s)
+            yield
+
+    await all_of(look_up_all())
     merged = dict(await all_of((ref.hostname, merged_rule(db, merged_rule_key(db, scope.namespace, ref, labels))) for ref in refs))
     rules = {host: (rule, first) for host, rule in merged.items() if rule is not None and (first := _first_source(db, rule)) is not None}
     mode = outbound_traffic_policy(db, scope).mode

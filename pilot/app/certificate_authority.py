@@ -15,6 +15,7 @@ from ca.plugged_in import LAYOUTS, PluggedIn, read_extra_roots, read_plugged_in
 from ca.reload import PluggedInReload
 from ca.rotation import Rotation, Store
 from ca.self_signed import make_root
+from ca.server_certificate import issue_server_certificates
 from ca.signer import Signer
 from ca.store import FolderStore, MemoryStore
 from pilot.app.secret_store import CACERTS, GENERATED
@@ -23,6 +24,7 @@ from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp.stream import CannotConnectError
+from pilot.serve.tls.context import Pair
 from pilot.settings.security import AuthoritySettings
 
 ReadSecret = Callable[[str], Awaitable[Mapping[str, bytes]]]
@@ -52,6 +54,15 @@ class CertificateAuthority:
         if self.authority is None:
             raise SigningError("CA_NOT_READY", "the authority has not started")
         return await self.authority.answer(csr, identities, seconds, signer)
+
+    def roots_pem(self) -> bytes:
+        """Returns the roots; none before the start."""
+        return self.authority.signer.roots_pem if self.authority is not None else b""
+
+    def pairs(self, names: Sequence[str]) -> Sequence[Pair]:
+        """Returns new certificates of the control plane for DNS names. SigningError where the signer has ended."""
+        assert self.authority is not None
+        return [Pair(*one) for one in issue_server_certificates(self.authority.signer, names, utc_now())]
 
     async def start(self) -> None:
         """Takes the plugged-in signer where there is one, else a self-signed root. StartError where what is there cannot be used."""

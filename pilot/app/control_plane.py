@@ -145,7 +145,7 @@ class ControlPlane:
         asked = (api.reviewers, api.keep_root, api.read_secret, api.client) if api is not None else ()
         self.security = Security(settings, self._mesh_config, self._aliases, self.metrics, self.db, *asked)
         self.webhooks = Webhooks(settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1"))
-        self._writers = Writers(self.kubernetes, settings, self.db, self.security.authority, self.webhooks) if self.kubernetes is not None else None
+        self._writers = Writers(self.kubernetes, settings, self.db, self.security.trust, self.webhooks) if self.kubernetes is not None else None
         self._entries = self._make_entries(ledger)
         if self._writers is not None and self._writers.entries is not None:
             self.discovery.lifecycle = self._writers.entries

@@ -10,7 +10,7 @@ from cryptography import x509
 from ca.errors import KeyMaterialError, SigningError
 from ca.pem import bundle_pem, load_bundle
 from ca.registration import RegistrationAuthority
-from pilot.kube.certificate_requests import request_certificate
+from pilot.kube.certificate_requests import OF_SERVERS, OF_WORKLOADS, request_certificate
 from pilot.kube.client import Client
 from pilot.kube.errors import KubeError
 from pilot.lib.flags import FlagError
@@ -22,7 +22,7 @@ from pilot.settings.security import AuthoritySettings
 KUBERNETES = "ISTIOD_RA_KUBERNETES_API"
 ROOTS = "./etc/external-ca-cert/root-cert.pem"
 ROOTS_OF_SERVER = "./var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
-PREFIX = "csr-workload-"
+PREFIX, SERVER_PREFIX = "csr-workload-", "csr-istiod-"
 _log = scope("ca")
 
 
@@ -41,7 +41,7 @@ class Registration:
         self.roots: Sequence[x509.Certificate] = ()
         self._told: tuple[CertificateData, ...] = ()
         longest = datetime.timedelta(seconds=settings.longest_ttl.seconds)
-        self.sign = RegistrationAuthority(self._ask, settings.external_signer, settings.external_domain, longest, self._roots_of).sign
+        self.sign = RegistrationAuthority(self._ask, settings.external_signer, settings.external_domain, longest, self.roots_of).sign
         self.on_change: list[Callable[[], None]] = []
 
     async def start(self) -> None:
@@ -68,13 +68,21 @@ class Registration:
         named = [one for one in self._mesh_config().ca_certificates if one.cert_signers]
         return bundle_pem(dict.fromkeys((*self.roots, *(root for one in named for root in _roots(one)))))
 
-    def _roots_of(self, signer: str) -> Sequence[x509.Certificate]:
+    def roots_of(self, signer: str) -> Sequence[x509.Certificate]:
+        """Returns the roots that a signer is known to have."""
         told = [one for one in self._mesh_config().ca_certificates if signer in one.cert_signers]
         return self.roots or tuple(root for one in told for root in _roots(one))
 
     async def _ask(self, csr: bytes, signer: str, seconds: int) -> bytes:
         try:
-            return await request_certificate(self._client, PREFIX, csr, signer, seconds)
+            return await request_certificate(self._client, PREFIX, csr, signer, seconds, OF_WORKLOADS)
+        except KubeError as error:
+            raise SigningError("CERT_GEN_ERROR", str(error)) from error
+
+    async def ask_for_server(self, csr: bytes, signer: str) -> bytes:
+        """Returns the chain of a certificate of the control plane itself, in PEM. SigningError where there is none."""
+        try:
+            return await request_certificate(self._client, SERVER_PREFIX, csr, signer, 0, OF_SERVERS)
         except KubeError as error:
             raise SigningError("CERT_GEN_ERROR", str(error)) from error
 

@@ -21,6 +21,7 @@ from pilot.app.part import Part
 from pilot.app.ports import GrpcServices, SecurePort
 from pilot.app.registration import Registration
 from pilot.app.server_certificate import PortCertificate, dns_names
+from pilot.app.signed_certificate import PROVIDER, SignedCertificate, Trust
 from pilot.kube.client import Client
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
@@ -37,7 +38,8 @@ from pilot.settings.security import AuthoritySettings
 
 
 class Security:
-    """`authority` is None where it is switched off. `mesh_config` returns the one of now, `db` has the Pods. `servers` review tokens, by names of
+    """`authority` is None where it is switched off, or signers of the API server are all that is needed; `trust` is what proxies trust the control
+    plane by. `mesh_config` returns the one of now, `db` has the Pods. `servers` review tokens, by names of
     clusters, `kept` returns where a self-signed root is kept, `read_secret` the data of a Secret, and `client` asks the own one, where there are API
     servers. FlagError where settings cannot be understood."""
 
@@ -49,10 +51,13 @@ class Security:
         self._settings, self._mesh_config, self._metrics = settings, mesh_config, metrics
         port = settings.secure_port
         said = settings.authority
-        self.authority = CertificateAuthority(said, self.trust_domain, metrics, kept, read_secret) if said.enabled else None
         self.registration = _registration(said, client, mesh_config) if said.enabled and said.external else None
+        self._signed = self._make_signed(port.certificate_provider)
+        own = said.enabled and self._signed is None
+        self.authority = CertificateAuthority(said, self.trust_domain, metrics, kept, read_secret) if own else None
+        self.trust: Trust | None = self._signed or self.authority
         self._rules = rules = parse_rules(port.cipher_suites, port.oldest_version, settings.mesh.tls.compliance_policy)
-        self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.authority, registration=self.registration)
+        self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.trust, registration=self.registration)
         reviewers = find_reviewers(settings.authentication, settings.mesh.registry.cluster_id, aliases, servers)
         known = make_authenticate(settings.authentication, reviewers, self.trust_domain)
         self._provider = find_provider(settings.authentication, bool(settings.kubernetes.service_host))
@@ -62,7 +67,13 @@ class Security:
 
     def make_certificate(self, protocol: str) -> PortCertificate:
         """Returns the certificate of a further port with TLS on which a protocol is spoken."""
-        return PortCertificate(self._settings.secure_port, self._rules, self._dns_names, self.authority, protocol)
+        return PortCertificate(self._settings.secure_port, self._rules, self._dns_names, self.trust, protocol)
+
+    def _make_signed(self, provider: str) -> SignedCertificate | None:
+        """Returns the certificate of the control plane that a signer of the API server issues; None where that is not to be."""
+        if self.registration is None or not provider.startswith(PROVIDER):
+            return None
+        return SignedCertificate(self.registration, provider.removeprefix(PROVIDER), self._dns_names)
 
     @property
     def authorize(self) -> Authorize:
@@ -84,6 +95,8 @@ class Security:
             yield Part("the certificate authority", self.authority.start, self.authority.stop)
         if self.registration is not None:
             yield Part("the signers of the API server", self.registration.start)
+        if self._signed is not None:
+            yield Part("the certificate of the control plane", self._signed.start, self._signed.stop)
         if self._settings.secure_port.address:
             yield Part("the certificate of the port with TLS", self._certificate.start, self._certificate.stop)
 
@@ -91,12 +104,12 @@ class Security:
         """Returns the service that issues certificates to callers of an entrance: that with TLS, or the other one where there is none. None where
         certificates are not issued there."""
         chosen = self.secure if self._settings.secure_port.address else self.plain
-        if self.authority is None or entrance is not chosen:
+        issuer = self.registration or self.authority
+        if issuer is None or entrance is not chosen:
             return None
         authenticate = also_by_provider(entrance.authenticate, self._provider, self.trust_domain)
         identify, impersonate = for_certificates(entrance.meet, authenticate), for_impersonation(entrance.meet, self._node_proxies)
-        sign = self.authority.sign if self.registration is None else self.registration.sign
-        return CertificateService(sign, identify, self._metrics, impersonate)
+        return CertificateService(issuer.sign, identify, self._metrics, impersonate)
 
     def make_port(self, services: GrpcServices) -> SecurePort:
         """Returns the port with TLS."""

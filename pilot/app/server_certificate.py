@@ -7,11 +7,9 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ca.authority import utc_now
 from ca.errors import SigningError
-from ca.server_certificate import issue_server_certificates
-from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.registration import Registration
+from pilot.app.signed_certificate import PROVIDER, Trust
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
@@ -42,12 +40,12 @@ class PortCertificate:
         settings: SecurePortSettings,
         rules: TlsRules,
         names: Callable[[], Sequence[str]],
-        authority: CertificateAuthority | None,
+        issuer: Trust | None,
         protocol: str = "h2",
         registration: Registration | None = None,
     ) -> None:
         self._protocol, self._registration = protocol, registration
-        self._settings, self._rules, self._names, self._authority = settings, rules, names, authority
+        self._settings, self._rules, self._names, self._issuer = settings, rules, names, issuer
         self.context: ssl.SSLContext | None = None
         self.on_change: Callable[[ssl.SSLContext], None] = lambda _: None
         self._files: CertificateFiles | None = None
@@ -58,11 +56,12 @@ class PortCertificate:
     async def start(self) -> None:
         """Takes the first certificate. StartError where files are named that cannot be used."""
         self._files = find_files(self._settings)
-        if self._authority is not None:
-            self._authority.on_change.append(self._soon)
+        if self._issuer is not None:
+            self._issuer.on_change.append(self._soon)
         if self._registration is not None:
             self._registration.on_change.append(self._soon)
-        if self._files is None and (self._authority is None or self._settings.certificate_provider != "istiod"):
+        provider = self._settings.certificate_provider
+        if self._files is None and (self._issuer is None or not (provider == "istiod" or provider.startswith(PROVIDER))):
             _log.warning("nobody issues a certificate for the port with TLS, so that it is not served")
             return
         try:
@@ -103,16 +102,14 @@ class PortCertificate:
         self.on_change(self.context)
 
     def _make(self) -> ssl.SSLContext:
-        authority = self._authority.authority if self._authority is not None else None
-        roots = authority.signer.roots_pem if authority is not None else b""
+        roots = self._issuer.roots_pem() if self._issuer is not None else b""
         if self._registration is not None:
             roots += self._registration.roots_pem()
         if self._files is not None:
             chain, key, more = map(_read, self._files)
             return make_context((Pair(chain, key),), roots + more, self._rules, self._protocol)
-        assert authority is not None
-        issued = issue_server_certificates(authority.signer, self._names(), utc_now())
-        return make_context([Pair(*one) for one in issued], roots, self._rules, self._protocol)
+        assert self._issuer is not None
+        return make_context(self._issuer.pairs(self._names()), roots, self._rules, self._protocol)
 
 
 def find_files(settings: SecurePortSettings) -> CertificateFiles | None:

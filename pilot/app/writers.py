@@ -6,10 +6,10 @@ import functools
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-from pilot.app.certificate_authority import CertificateAuthority
 from pilot.app.gateway_writers import INGRESS_LOCK, GatewayWriters
 from pilot.app.kubernetes import Kubernetes
 from pilot.app.remote_writers import RemoteWriters, Written
+from pilot.app.signed_certificate import Trust
 from pilot.app.webhooks import Webhooks
 from pilot.derive import Node
 from pilot.ingest.batch import Commit
@@ -49,7 +49,7 @@ class Writers:
     configurations always. `start` and `stop` once."""
 
     def __init__(
-        self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: CertificateAuthority | None, webhooks: Webhooks,
+        self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: Trust | None, webhooks: Webhooks,
         terms: Terms = Terms(),  # noqa: B008
     ) -> None:  # fmt: skip
         self._client, self._source, pace, self._counts = kubernetes.client, kubernetes.source, kubernetes.pace, kubernetes.counts
@@ -126,9 +126,8 @@ class Writers:
         return CaBundles(self._client, self._settings.ingest.revision, namespace, self._roots_pem, kinds, pace, self._choose, self._counts)
 
     def _roots_pem(self) -> str:
-        """Returns the roots of the authority, "" before there is one."""
-        authority = self._authority.authority if self._authority is not None else None
-        return authority.signer.roots_pem.decode() if authority is not None else ""
+        """Returns the roots by which proxies trust the control plane, "" before there are any."""
+        return self._authority.roots_pem().decode() if self._authority is not None else ""
 
     def _make_entries(self, backoff: Backoff) -> WorkloadEntries:
         kubernetes = self._settings.kubernetes
@@ -205,9 +204,9 @@ class Writers:
         await Election(lock, self._replica, self._terms, precedence.key, precedence.outranks).run(lead)
 
     def _wanted_roots(self) -> Mapping[str, Mapping[str, str]]:
-        """Returns the data of each ConfigMap that every namespace is to have, by its name; none before there is an authority."""
+        """Returns the data of each ConfigMap that every namespace is to have, by its name; none before there are roots."""
         kubernetes, authority = self._settings.kubernetes, self._authority
-        if authority is None or authority.authority is None:
+        if authority is None or not authority.roots_pem():
             return {}
         wanted = {} if kubernetes.trust_bundle else {kubernetes.roots_map: {"root-cert.pem": self._roots_pem()}}
         return wanted | ({kubernetes.crl_map: {"ca-crl.pem": authority.crl.decode()}} if kubernetes.crl else {})

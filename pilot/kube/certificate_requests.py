@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +17,8 @@ from pilot.kube.errors import Conflict, KubeError, Status, refusal
 from pilot.kube.wire import read_event
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-USAGES = ("digital signature", "key encipherment", "server auth", "client auth")
+OF_SERVERS = ("digital signature", "key encipherment", "server auth")
+OF_WORKLOADS = (*OF_SERVERS, "client auth")
 SECONDS = 60.0
 """Time in which a signer must have issued a certificate."""
 AGAIN = 0.1
@@ -50,11 +52,11 @@ class _SigningRequest(msgspec.Struct):
     status: _Decision = msgspec.field(default_factory=_Decision)
 
 
-async def request_certificate(client: Client, prefix: str, csr: bytes, signer: str, seconds: int) -> bytes:
+async def request_certificate(client: Client, prefix: str, csr: bytes, signer: str, seconds: int, usages: Sequence[str]) -> bytes:
     """Returns the chain in PEM that a signer issues for a request in PEM, which is approved here; `seconds` of life, 0 for as many as the signer
     likes. NotIssued or another KubeError where there is none. The object, whose name begins with `prefix`, is taken away in the end."""
     life = {"expirationSeconds": seconds} if seconds > 0 else {}
-    spec = {"request": base64.b64encode(csr).decode(), "signerName": signer, "usages": USAGES, **life}
+    spec = {"request": base64.b64encode(csr).decode(), "signerName": signer, "usages": usages, **life}
     made = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"generateName": prefix}, "spec": spec}
     answer = await client.call("POST", PATH, body=msgspec.json.encode(made))
     name = msgspec.json.decode(answer, type=_SigningRequest).metadata.name

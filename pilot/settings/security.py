@@ -20,7 +20,8 @@ class SecurePortSettings:
     key_file: str = setting("", "Private key of this port.", flag="tlsKeyFile")
     roots_file: str = setting("", "Roots that client certificates are verified with.", flag="caCertFile")
     certificate_provider: str = setting(
-        "istiod", "Who issues the certificate of this port: istiod, the authority itself; none, nobody, and there is no TLS without files.",
+        "istiod", "Who issues the certificate of this port: istiod, the authority itself; k8s.io/SIGNER, with EXTERNAL_CA, that signer of the API "
+        "server, and there is no authority; none, nobody, and there is no TLS without files.",
         env="PILOT_CERT_PROVIDER",
     )
     custom_hosts: tuple[str, ...] = setting((), "Further DNS names in the certificate of this port.", env="ISTIOD_CUSTOM_HOST")

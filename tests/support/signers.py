@@ -43,6 +43,6 @@ class Signers:
         signer, pem = self._signers[spec["signerName"]], base64.b64decode(spec["request"])
         names = x509.load_pem_x509_csr(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         life = datetime.timedelta(seconds=spec["expirationSeconds"]) if "expirationSeconds" in spec else DAY
-        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
-        leaf = signer.issue(decode_csr(pem), uris, life, datetime.datetime.now(datetime.UTC))
+        asked = [*names.get_values_for_type(x509.UniformResourceIdentifier), *names.get_values_for_type(x509.DNSName)]
+        leaf = signer.issue(decode_csr(pem), asked, life, datetime.datetime.now(datetime.UTC))
         return base64.b64encode(bundle_pem((leaf, *signer.intermediates))).decode()

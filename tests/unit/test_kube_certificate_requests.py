@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 import pathlib
 from collections.abc import AsyncIterator
@@ -11,10 +12,15 @@ import pytest
 from cryptography import x509
 
 from ca.pem import bundle_pem, key_pem
+from pilot.app.registration import Registration
+from pilot.app.signed_certificate import SignedCertificate
 from pilot.kube import certificate_requests
-from pilot.kube.certificate_requests import NotIssued, request_certificate
+from pilot.kube.certificate_requests import OF_WORKLOADS, NotIssued, request_certificate
 from pilot.kube.errors import KubeError
 from pilot.lib.flags import FlagError
+from pilot.lib.start_error import StartError
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.settings.security import AuthoritySettings
 from tests.support.apiserver.asked import Asked
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
@@ -43,7 +49,7 @@ async def server() -> AsyncIterator[ApiServer]:
 async def ask(server: ApiServer, seconds: int = 3600) -> bytes:
     client = client_of(server)
     try:
-        return await request_certificate(client, "csr-workload-", REQUEST, NAME, seconds)
+        return await request_certificate(client, "csr-workload-", REQUEST, NAME, seconds, OF_WORKLOADS)
     finally:
         await client.close()
         assert not server.store.collection(REQUESTS).objects, "it is taken away whatever comes of it"
@@ -94,7 +100,7 @@ async def test_a_watch_that_ends_is_begun_again(server: ApiServer) -> None:
     server.faults.refuse(500, concerns=issue_late)
     client = client_of(server)
     try:
-        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0))
+        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, OF_WORKLOADS))
         while not asking.done():
             server.faults.end_watches("close")
             await asyncio.sleep(0.005)
@@ -120,7 +126,7 @@ async def test_a_signer_that_does_not_answer_is_not_waited_for_forever(server: A
 async def test_a_request_that_somebody_deletes_is_not_waited_for(server: ApiServer) -> None:
     client = client_of(server)
     try:
-        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0))
+        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, OF_WORKLOADS))
         await until(lambda: any(asked.verb == "watch" for asked in server.requests))
         await until(lambda: bool(server.store.collection(REQUESTS).watchers))
         server.delete(next(iter(server.store.collection(REQUESTS).objects.values())).plain)
@@ -167,6 +173,56 @@ async def test_workloads_have_certificates_of_the_signer_and_are_known_by_them(s
             await client.ask("cds")
             assert (await client.take()).resources
             assert [connection.proxy.identity for connection in it.plane.discovery.connections()] == [IDENTITY]
+
+
+async def test_the_control_plane_itself_has_a_certificate_of_a_signer_and_no_authority(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    pem = "".join(f"        {line}\n" for line in SIGNER.roots_pem.decode().splitlines())
+    server.apply(MESH.replace("PEM", pem))
+    server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    server.tokens.service_account("shop", "web", "token-of-web")
+    signers = Signers(server, {NAME: SIGNER})
+    environ = {**EXTERNAL, "K8S_SIGNER": NAME, "PILOT_CERT_PROVIDER": f"k8s.io/{NAME}"}
+    async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
+        await until(lambda: it.plane.ready or it.task.done())
+        assert it.plane.security.authority is None
+        async with secure_channel(it.plane.ports["secure xDS"].number, SIGNER.roots_pem) as channel:
+            chain = await create_certificate(channel, "token-of-web", names=(IDENTITY,))
+        assert uris(chain[0]) == [IDENTITY]
+        await until(lambda: server.get("", "configmaps", "shop", "istio-ca-root-cert") is not None)
+    assert (server.get("", "configmaps", "shop", "istio-ca-root-cert") or {})["data"] == {"root-cert.pem": SIGNER.roots_pem.decode()}
+    assert [spec["usages"] for spec in signers.asked] == [USAGES[:3], USAGES]
+    assert server.get("", "secrets", "istio-system", "istio-ca-secret") is None
+
+
+async def test_the_control_planes_certificate_is_another_one_at_half_its_life(server: ApiServer) -> None:
+    settings = dataclasses.replace(AuthoritySettings(), external="ISTIOD_RA_KUBERNETES_API", external_signer=NAME)
+    client, slept, wakes = client_of(server), list[float](), asyncio.Queue[None]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await wakes.get()
+
+    registration = Registration(settings, client, MeshConfig)
+    made = SignedCertificate(registration, NAME, lambda: ["istiod.istio-system.svc"], sleep=sleep)
+    server.faults.refuse(503)
+    with pytest.raises(StartError, match="the certificate of the control plane: 503"):
+        await made.start()
+    signers, told = Signers(server, {NAME: SIGNER}), list[bytes]()
+    await made.start()
+    made.on_change.append(lambda: told.append(made.pairs(())[0].chain))
+    [first] = made.pairs(())
+    await until(lambda: len(slept) == 1)
+    assert DAY.total_seconds() / 2 - 600 < slept[0] < DAY.total_seconds() / 2
+    server.faults.refuse(503)
+    wakes.put_nowait(None)
+    await until(lambda: len(slept) == 2)
+    assert made.pairs(()) == (first,), "the one of before stays"
+    wakes.put_nowait(None)
+    await until(lambda: len(told) == 1)
+    assert made.pairs(())[0] != first
+    assert len(signers.asked) == 2
+    await made.stop()
+    await client.close()
 
 
 @pytest.mark.parametrize(

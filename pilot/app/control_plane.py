@@ -55,6 +55,7 @@ from pilot.model.catalogue import Catalogue
 from pilot.model.checks.listed import CHECKS
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.inputs import EVERY_ACCOUNT, Mesh
+from pilot.model.kind import MULTICLUSTER
 from pilot.serve.address import Address
 from pilot.serve.admission import Admission
 from pilot.serve.ads import Ads
@@ -112,7 +113,8 @@ class ControlPlane:
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
         self.db = Mesh(settings.mesh, environment=os.environ)
-        self._read = Catalogue(read_kinds(self.db.catalogue, settings.kubernetes.ignored, settings.kubernetes.included))
+        ignored = (*settings.kubernetes.ignored, *(() if settings.mesh.registry.mcs_discovery else (f"*.{MULTICLUSTER}",)))
+        self._read = Catalogue(read_kinds(self.db.catalogue, ignored, settings.kubernetes.included))
         self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
         self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)

@@ -33,6 +33,7 @@ from pilot.model.config.request_authentication import RequestAuthentication
 from pilot.model.config.secret import Secret, secret_data
 from pilot.model.config.service import Service
 from pilot.model.config.service_entry import ServiceEntry, lower_case_hosts
+from pilot.model.config.service_export import ServiceExport, ServiceImport
 from pilot.model.config.sidecar import Sidecar
 from pilot.model.config.telemetry import Telemetry
 from pilot.model.config.traffic_extension import TrafficExtension
@@ -40,7 +41,7 @@ from pilot.model.config.virtual_service import VirtualService
 from pilot.model.config.wasm_plugin import WasmPlugin
 from pilot.model.config.workload_entry import WorkloadEntryObject
 from pilot.model.config.workload_group import WorkloadGroup
-from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, EXTENSIONS, GATEWAY_API, INFERENCE, NETWORKING, SECURITY, TELEMETRY, GroupKind
+from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, EXTENSIONS, GATEWAY_API, INFERENCE, MULTICLUSTER, NETWORKING, SECURITY, TELEMETRY, GroupKind
 from pilot.model.problem import Problem
 from pilot.model.validate.authentication import validate_peer_authentication, validate_request_authentication
 from pilot.model.validate.authorization import validate_authorization_policy
@@ -233,6 +234,14 @@ CATALOGUE = Catalogue(
         ),
         Kind(GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackend"), ("v1alpha1",), "backends", XBackend),
         Kind(GroupKind(INFERENCE, "InferencePool"), ("v1",), "inference_pools", InferencePool),
+        # Multi-cluster services
+        Kind(
+            GroupKind(MULTICLUSTER, "ServiceExport"), ("v1alpha1",), "service_exports", ServiceExport, per_cluster=True,
+            indexes={"named": indexes.object_name}, push_reason="service",
+        ),
+        Kind(
+            GroupKind(MULTICLUSTER, "ServiceImport"), ("v1alpha1",), "service_imports", ServiceImport, per_cluster=True, push_reason="service",
+        ),
         # Ingress
         Kind(GroupKind("networking.k8s.io", "Ingress"), ("v1",), "ingresses", Ingress),
         Kind(GroupKind("networking.k8s.io", "IngressClass"), ("v1",), "ingress_classes", IngressClass, namespaced=False),

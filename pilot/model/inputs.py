@@ -34,6 +34,7 @@ from pilot.model.config.request_authentication import RequestAuthentication
 from pilot.model.config.secret import Secret
 from pilot.model.config.service import Service
 from pilot.model.config.service_entry import ServiceEntry
+from pilot.model.config.service_export import ServiceExport, ServiceImport
 from pilot.model.config.sidecar import Sidecar
 from pilot.model.config.telemetry import Telemetry
 from pilot.model.config.traffic_extension import TrafficExtension
@@ -107,6 +108,8 @@ class Mesh(Database):
     inference_pools: Rows[InferencePool]
     ingresses: Rows[Ingress]
     ingress_classes: Rows[IngressClass]
+    service_exports: RegistryRows[ServiceExport]
+    service_imports: RegistryRows[ServiceImport]
 
     def __init__(
         self, settings: MeshSettings | None = None, catalogue: Catalogue = CATALOGUE, environment: Mapping[str, str] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 EXTENSIONS = "extensions.istio.io"
+MULTICLUSTER = "multicluster.x-k8s.io"
 NETWORKING = "networking.istio.io"
 SECURITY = "security.istio.io"
 TELEMETRY = "telemetry.istio.io"

@@ -43,6 +43,15 @@ class RegistrySettings:
     entry_health_checks: bool = setting(
         True, "Leave out WorkloadEntries whose health checks have not passed.", env="PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
     )
+    mcs_discovery: bool = setting(
+        False, "Endpoints are seen in other clusters only where a ServiceExport has them be.", env="ENABLE_MCS_SERVICE_DISCOVERY"
+    )
+    mcs_hosts: bool = setting(
+        False, "With that, services that are imported have the host NAME.NAMESPACE.svc.clusterset.local too.", env="ENABLE_MCS_HOST"
+    )
+    mcs_cluster_local: bool = setting(
+        False, "With both, by their other host services are reached in the own cluster alone.", env="ENABLE_MCS_CLUSTER_LOCAL"
+    )
     find_pod_by_ip: bool = setting(False, "Find the pod of a proxy by its address where its id names none.", env="ENABLE_PROXY_FIND_POD_BY_IP")
     label_external_services: bool = setting(
         False, "Name the canonical service of endpoints outside of the mesh.", env="LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES"

@@ -14,11 +14,8 @@ VARIABLES: Mapping[str, str] = {
     "PILOT_STATUS_MAX_WORKERS": "statuses are written one after the other, and only where they differ",
     "MUTEX_PROFILE_FRACTION": "there are no profiles of locks",
     "ENABLE_MCS_AUTO_EXPORT": "services are not exported by themselves",
-    "ENABLE_MCS_SERVICE_DISCOVERY": "services of all clusters are found without ServiceExports and ServiceImports",
-    "ENABLE_MCS_HOST": "there are no names in clusterset.local",
-    "ENABLE_MCS_CLUSTER_LOCAL": "there are no names in clusterset.local",
-    "MCS_API_GROUP": "ServiceExports and ServiceImports are not read",
-    "MCS_API_VERSION": "ServiceExports and ServiceImports are not read",
+    "MCS_API_GROUP": "ServiceExports and ServiceImports are those of multicluster.x-k8s.io",
+    "MCS_API_VERSION": "ServiceExports and ServiceImports are read as v1alpha1",
     "PILOT_ENABLE_AGENTGATEWAY": "there is no configuration for agentgateway",
     "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "it is a variable of proxies: their agents read it",
 }

@@ -39,6 +39,10 @@ def pods(name: str, namespace: str, ip: str, *labels: str) -> Slot:
     )
 
 
+SHARED = [
+    one_of(make("ServiceExport", "web")),
+    one_of(*(make("ServiceImport", "web", f"{{ips: [{ip}]}}") for ip in ("10.99.0.1", "10.99.0.2", ""))),
+]
 KUBERNETES = [
     one_of(
         *service("web", "a", "10.96.0.1", BOTH, HTTP, "ports: [{name: tcp, port: 80, targetPort: 9000}]", "ports: [{port: 80, targetPort: web}]"),
@@ -110,6 +114,7 @@ KUBERNETES = [
         )
         for name in ("a", "b", "istio-system")
     ),
+    *SHARED,
 ]
 
 WEST_KUBERNETES = [
@@ -121,5 +126,6 @@ WEST_KUBERNETES = [
         pods("web-0", "a", "10.2.0.1", f"{{app: web, version: v2, {MESH_LABEL}}}", f"{{app: web, {MESH_LABEL}, topology.istio.io/network: net2}}"),
         one_of(make("Node", "n1", labels="{topology.kubernetes.io/region: r3}"), make("Node", "n1", labels="{topology.kubernetes.io/region: r1}")),
         one_of(make("Namespace", "istio-system", labels="{topology.istio.io/network: net2}"), make("Namespace", "istio-system")),
+        *SHARED,
     )
 ]

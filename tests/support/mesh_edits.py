@@ -30,6 +30,8 @@ FLAGS = {  # settings that make more of the mesh matter
     "PILOT_SCOPE_GATEWAY_TO_NAMESPACE": "true",
     "PILOT_ENABLE_ALPHA_GATEWAY_API": "true",
     "ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true",
+    "ENABLE_MCS_SERVICE_DISCOVERY": "true",
+    "ENABLE_MCS_HOST": "true",
     "K8S_INGRESS_NS": "edge",
     "PILOT_ENABLE_AMBIENT": "true",
     "AMBIENT_ENABLE_MULTI_NETWORK": "true",

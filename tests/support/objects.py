@@ -17,6 +17,7 @@ API = {
     **dict.fromkeys(_SECURITY, "security.istio.io/v1"),
     **dict.fromkeys(_EXTENSIONS, "extensions.istio.io/v1alpha1"),
     "Telemetry": "telemetry.istio.io/v1",
+    **dict.fromkeys(("ServiceExport", "ServiceImport"), "multicluster.x-k8s.io/v1alpha1"),
 }
 CORE = ("Service", "Pod", "Node", "Namespace")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

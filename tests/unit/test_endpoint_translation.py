@@ -12,6 +12,7 @@ from pilot.model.config.destination_rule import Distribute, Failover, LocalityLo
 from pilot.model.endpoint import Endpoint, Health, Locality
 from pilot.model.facets import OutboundFacet, ReachFacet, ScopeFacet
 from pilot.model.proxy import NodeType
+from pilot.model.views.clusterset import Bounds
 from pilot.model.views.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality
 from pilot.model.views.networks import NetworkGateway, NetworkGateways, build_network_gateways
 from pilot.translate.endpoint.balance import Balance, build_balance
@@ -119,7 +120,7 @@ def test_node_cluster_and_network() -> None:
     one, two = endpoint("10.0.0.1", node="n1", network="net1"), endpoint("10.0.0.2", node="n2", network="net2", cluster_id="L")
     assert sent(one, two, node_local=True, vantage=VantageKey(node="n1", cluster_id="K")) == ["10.0.0.1"]
     assert sent(one, two, node_local=True, vantage=VantageKey(node="n2", cluster_id="K")) == []
-    assert sent(one, two, cluster_local=True, vantage=VantageKey(cluster_id="L")) == ["10.0.0.2"]
+    assert sent(one, two, bounds=Bounds(cluster_local=True), vantage=VantageKey(cluster_id="L")) == ["10.0.0.2"]
     assert sent(one, two, endpoint("10.0.0.3"), vantage=VantageKey(networks=frozenset({"net2"}))) == ["10.0.0.2", "10.0.0.3"]
 
 

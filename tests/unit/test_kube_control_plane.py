@@ -231,3 +231,14 @@ async def test_roots_are_in_a_trust_bundle_where_the_settings_say_so(server: Api
         assert found is not None
         assert x509.load_pem_x509_certificate(found["spec"]["trustBundle"].encode()) == issuing(it)
     assert server.get("", "configmaps", "shop", "istio-ca-root-cert") is None
+
+
+@pytest.mark.parametrize("read", [True, False])
+async def test_exports_of_services_are_read_where_the_settings_obey_them(server: ApiServer, tmp_path: pathlib.Path, read: bool) -> None:
+    server.apply(entry("one"))
+    server.put({"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": {"name": "web", "namespace": "shop"}})
+    environ = {"ENABLE_MCS_SERVICE_DISCOVERY": "true"} if read else {}
+    async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
+        await until(lambda: it.plane.ready or it.task.done())
+        assert [key for key, _ in it.plane.db.service_exports.rows()] == ([RegistryKey("Kubernetes", "shop", "web")] if read else [])
+    assert any(asked.resource.group == "multicluster.x-k8s.io" for asked in server.requests) == read

@@ -16,10 +16,13 @@ from pilot.derive import Gather, derived, hub
 from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Service, ServiceRef
+from pilot.model.views import clusterset
 from pilot.model.views.auto_addresses import auto_addresses
 from pilot.model.views.clusters import service_clusters
+from pilot.model.views.clusterset import has_hosts
 from pilot.model.views.entry_services import build_entry_service
 from pilot.model.views.kinds.service_entries import service_entries
+from pilot.model.views.kinds.service_imports import service_imports
 from pilot.model.views.kinds.services import services
 from pilot.model.views.kubernetes_services import build_kubernetes_service, kubernetes_hostname, merge_clusters
 from pilot.model.views.namespaces import namespace_annotations, namespace_labels
@@ -42,6 +45,10 @@ class ServiceSummary(NamedTuple):
 @derived
 def service(db: Mesh, ref: ServiceRef) -> Service | None:
     """Returns the service of that name, None where nothing declares it."""
+    if has_hosts(db) and (key := kubernetes_key(ref, clusterset.DOMAIN)) is not None:
+        imported = (_imported(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
+        if found := [s for s in imported if s is not None]:
+            return merge_clusters(found)
     key = kubernetes_key(ref, db.settings.registry.domain)
     if key is not None:
         declared = (_declared(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
@@ -62,6 +69,15 @@ def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
 def _declared(db: Mesh, key: RegistryKey) -> Service | None:
     row = services.get(db, key)
     return build_kubernetes_service(row, key.cluster, namespace_annotations(db, key.cluster, key.namespace), service_rules(db)) if row else None
+
+
+def _imported(db: Mesh, key: RegistryKey) -> Service | None:
+    """Returns the service that a cluster imports under the name that all clusters share; None where it does not, or has no such Service itself."""
+    row, declared = service_imports.get(db, key), _declared(db, key)
+    if row is None or declared is None or not row.spec.ips:
+        return None
+    hostname = kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN)
+    return msgspec.structs.replace(declared, hostname=hostname, addresses=row.spec.ips, cluster_addresses=((key.cluster, row.spec.ips),))
 
 
 @derived
@@ -151,6 +167,8 @@ _refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_re
 def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     domain = db.settings.registry.domain
     refs = dict.fromkeys(ServiceRef(kubernetes_hostname(k.name, k.namespace, domain), k.namespace) for k in services.all_keys(db))
+    for key in service_imports.all_keys(db) if has_hosts(db) else ():
+        refs[ServiceRef(kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN), key.namespace)] = None
     for declared in _refs_by_entry(db).values():
         refs.update(dict.fromkeys(declared))
     return tuple(refs)
@@ -206,6 +224,9 @@ def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
     """Returns the services that a namespace declares, oldest first. It reads nothing of other namespaces."""
     domain = db.settings.registry.domain
     refs = {ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace) for k in services.keys(db, "namespace", namespace)}
+    if has_hosts(db):
+        imported = service_imports.keys(db, "namespace", namespace)
+        refs |= {ServiceRef(kubernetes_hostname(k.name, namespace, clusterset.DOMAIN), namespace) for k in imported}
     for key in service_entries.keys(db, "namespace", namespace):
         row = service_entries.get(db, key)
         refs.update(ServiceRef(h, namespace) for h in (row.spec.hosts if row is not None else ()))
@@ -218,7 +239,8 @@ def refs_by_hostname(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
     refs = {ServiceRef(hostname, key.namespace) for key in service_entries.keys(db, "host", hostname)}
     name, _, rest = hostname.partition(".")
     namespace = rest.partition(".")[0]
-    if hostname == kubernetes_hostname(name, namespace, db.settings.registry.domain):
+    domains = (db.settings.registry.domain, clusterset.DOMAIN) if has_hosts(db) else (db.settings.registry.domain,)
+    if any(hostname == kubernetes_hostname(name, namespace, domain) for domain in domains):
         refs.add(ServiceRef(hostname, namespace))
     return _oldest_first(db, refs)
 

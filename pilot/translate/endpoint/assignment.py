@@ -14,7 +14,7 @@ from pilot.model.ambient import prefers_hbone
 from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
-from pilot.model.views.cluster_local import is_cluster_local
+from pilot.model.views.clusterset import bounds
 from pilot.model.views.endpoints import endpoints
 from pilot.model.views.networks import NetworkGateways, all_network_gateways, network_gateways
 from pilot.translate import names
@@ -46,7 +46,7 @@ def _build_entry(
     db: Mesh, key: ClusterKey, to: ClusterDestination, seen_from: VantageKey, entry: WaypointEntry
 ) -> endpoint_pb2.ClusterLoadAssignment:
     """Returns the waypoints of a service in the place of its endpoints; none of the rules for these counts."""
-    policy = EndpointPolicy(cluster_local=is_cluster_local(db, to.service.hostname))
+    policy = EndpointPolicy(bounds=bounds(db, to.service))
     host = joined(key.ref.hostname, key.port)
     rules = Rules(policy, seen_from, network_gateways(db), presentation(db, to.service), entered=entry.address, host=host)
     return build_cluster_load_assignment(key.name, entry.endpoints, rules, lambda e: takes_mtls(db, e, policy))

@@ -78,7 +78,7 @@ def is_sent(e: Endpoint, rules: Rules) -> bool:
         return False
     if policy.node_local and (e.node != vantage.node or e.cluster_id != vantage.cluster_id):
         return False
-    if policy.cluster_local and e.cluster_id != vantage.cluster_id:
+    if e.cluster_id != vantage.cluster_id and not policy.bounds.leaves(e.cluster_id):
         return False
     if not policy.sticky and drains(e, rules.show.draining_label):
         return False

@@ -9,7 +9,7 @@ from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.service import Service
-from pilot.model.views.cluster_local import is_cluster_local
+from pilot.model.views.clusterset import bounds
 from pilot.model.views.mesh import mesh_config
 from pilot.model.views.mtls import mtls_mode
 from pilot.model.views.networks import all_network_gateways
@@ -31,7 +31,7 @@ def endpoint_policy(db: Mesh, to: ClusterDestination, inline: bool) -> EndpointP
     """Returns which endpoints a cluster has and how they are arranged. `inline`: it holds them itself. No node of its own."""
     settings = db.settings
     sending = Sending(settings.clusters.send_unhealthy_endpoints, settings.clusters.always_send_unhealthy_endpoints)
-    return build_endpoint_policy(to, mesh_balance(db), inline, sending, is_cluster_local(db, to.service.hostname))
+    return build_endpoint_policy(to, mesh_balance(db), inline, sending, bounds(db, to.service))
 
 
 def begins_tunnels(db: Mesh, outbound: OutboundFacet) -> bool:

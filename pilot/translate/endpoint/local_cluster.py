@@ -15,7 +15,7 @@ from pilot.lib.xds_types import ENDPOINT
 from pilot.model.endpoint import Endpoint
 from pilot.model.facets import SiblingsKey
 from pilot.model.inputs import Mesh
-from pilot.model.views.cluster_local import is_cluster_local
+from pilot.model.views.clusterset import bounds
 from pilot.model.views.endpoints import endpoints
 from pilot.model.views.networks import network_gateways
 from pilot.model.views.services import service
@@ -38,7 +38,7 @@ def local_cluster(db: Mesh, of: SiblingsKey) -> Mapping[str, Resource]:
         unhealthy=settings.clusters.send_unhealthy_endpoints or settings.clusters.always_send_unhealthy_endpoints or bool(found.traffic_distribution),
         sticky=bool(found.session_label),
         node_local=found.node_local,
-        cluster_local=is_cluster_local(db, found.hostname),
+        bounds=bounds(db, found),
     )
     seen_from = VantageKey(cluster_id=of.reach.cluster_id, network=of.reach.network, node=of.reach.node)
     rules = Rules(policy, seen_from, network_gateways(db), presentation(db, found))

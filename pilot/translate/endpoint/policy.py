@@ -12,6 +12,7 @@ from pilot.model.config.destination_rule import (
 )
 from pilot.model.config.mesh_config import DefaultTrafficPolicy
 from pilot.model.facets import Labels
+from pilot.model.views.clusterset import Bounds
 from pilot.model.views.locality_lb import effective_locality
 from pilot.translate.cluster.build import ClusterDestination
 from pilot.translate.cluster.traffic_policy import NOTHING, build_policy, build_subset_policy
@@ -30,7 +31,7 @@ class EndpointPolicy(msgspec.Struct, frozen=True, kw_only=True):
     unhealthy: bool = True
     sticky: bool = False
     node_local: bool = False
-    cluster_local: bool = False
+    bounds: Bounds = Bounds()
     balance: Balance | None = None
 
 
@@ -49,7 +50,7 @@ class Sending(msgspec.Struct, frozen=True):
     always_unhealthy: bool = False
 
 
-def build_endpoint_policy(to: ClusterDestination, mesh: MeshBalance, inline: bool, sending: Sending, cluster_local: bool) -> EndpointPolicy:
+def build_endpoint_policy(to: ClusterDestination, mesh: MeshBalance, inline: bool, sending: Sending, bounds: Bounds) -> EndpointPolicy:
     """Returns the policy of one cluster. `inline`: it holds its endpoints; with EDS the mesh's outlier detection does not count."""
     service, port = to.service, to.port.number
     spec = to.rule.spec if to.rule is not None else None
@@ -66,7 +67,7 @@ def build_endpoint_policy(to: ClusterDestination, mesh: MeshBalance, inline: boo
         unhealthy=always or (sending.unhealthy and not (outlier is not None and outlier.min_health_percent > 0)),
         sticky=bool(service.session_label),
         node_local=service.node_local,
-        cluster_local=cluster_local,
+        bounds=bounds,
         balance=build_balance(effective_locality(policy.load_balancer, service, mesh.locality, mesh.zones), outlier is not None),
     )
 

@@ -18,6 +18,7 @@ ONCE, TRANSITIVE = Value.ONCE, Value.TRANSITIVE
 DESTINATION = "envoy.filters.listener.original_dst.local_ip"
 SOURCE = "envoy.filters.listener.original_dst.remote_ip"
 AUTHORITY = "io.istio.connect_authority"
+REQUEST_SOURCE = "io.istio.source"
 PEER_PRINCIPAL = "io.istio.peer_principal"
 LOCAL_PRINCIPAL = "io.istio.local_principal"
 HBONE_TARGET = "istio.double_hbone.hbone_target_address"

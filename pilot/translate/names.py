@@ -28,6 +28,7 @@ MAIN_INTERNAL = "main_internal"  # the cluster and listener of what comes out of
 CONNECT_ORIGINATE = "connect_originate"  # the cluster and listener where tunnels begin
 INNER_CONNECT_ORIGINATE = "inner_connect_originate"  # those of a tunnel in a tunnel, to another network
 OUTER_CONNECT_ORIGINATE = "outer_connect_originate"
+FORWARD_INNER_CONNECT = "forward_inner_connect"  # at a gateway between networks: hands on the tunnel that came inside of another
 ENCAP_CLUSTER = "encap"  # to a workload that is addressed directly, through a tunnel
 HTTP_PROXY = "http_proxy"  # the listener of mesh.proxyHttpPort and its routes
 

@@ -122,7 +122,16 @@ ALICE, EVE = Client("alice", 8081), Client("eve", 8082)
 
 
 class Mesh:
-    """Two gateways on one host, a waypoint and a sidecar on their own, and a control plane."""
+    """Two gateways on one host, a waypoint and a sidecar on their own, and a control plane.
+
+    `more` objects, labels of the `services`, settings and metadata of nodes are for meshes that have more; `add` adds their Envoys.
+    """
+
+    mesh_config, more, services = "", "", "istio.io/ingress-use-waypoint: 'true'"
+    environ: Mapping[str, str] = {}
+    client_labels: Mapping[str, str] = {}
+    client_metadata: Mapping[str, object] = {}
+    metadata: Mapping[str, object] = {}
 
     def __init__(self, work: pathlib.Path) -> None:
         self.work, self._stack = work, contextlib.ExitStack()
@@ -132,21 +141,28 @@ class Mesh:
         self.config = work / "config"
         self.config.mkdir()
         edges = "".join(EDGE.format(name=c.account, port=c.port) for c in (ALICE, EVE))
-        (self.config / "objects.yaml").write_text(OBJECTS + edges)
-        self.pilot = ControlPlane(work, self.config, host=NODE, join=self.network.node.join, environ={"PILOT_ENABLE_AMBIENT": "true"})
+        (self.config / "objects.yaml").write_text(OBJECTS.replace("istio.io/ingress-use-waypoint: 'true'", self.services) + edges + self.more)
+        environ = {"PILOT_ENABLE_AMBIENT": "true", **self.environ}
+        self.pilot = ControlPlane(work, self.config, self.mesh_config, host=NODE, join=self.network.node.join, environ=environ)
         self._stack.callback(self.pilot.stop)
         self.network.node.run(self.pilot.wait_ready)
         self.backend = self.server.run(lambda: Backend("books", host=BOOKS, port=8080))
         self._stack.callback(self.backend.stop)
         self.root = Root()
         labels = {GATEWAY_NAME: "waypoint", "gateway.istio.io/managed": "istio.io-mesh-controller"}
+        takes_hbone = {"ENABLE_HBONE": "true", **self.metadata}
+        self.hosts = {"waypoint-0": self.waypoint, "books-0": self.server}
         self.envoys = {
-            "waypoint-0": self._envoy("waypoint", "waypoint-0", "shop", WAYPOINT, "waypoint", self.waypoint, labels, {}),
-            "books-0": self._envoy("sidecar", "books-0", "shop", BOOKS, "books", self.server, {"app": "books"}, {"ENABLE_HBONE": "true"}),
+            "waypoint-0": self._envoy("waypoint", "waypoint-0", "shop", WAYPOINT, "waypoint", self.waypoint, labels, self.metadata),
+            "books-0": self._envoy("sidecar", "books-0", "shop", BOOKS, "books", self.server, {"app": "books"}, takes_hbone),
         }
         for client in (ALICE, EVE):
-            name, labels = client.account, {"app": client.account}
-            self.envoys[name] = self._envoy("router", name, "edge", CLIENTS, name, self.clients, labels, {})
+            name, labels = client.account, {"app": client.account, **self.client_labels}
+            self.envoys[name] = self._envoy("router", name, "edge", CLIENTS, name, self.clients, labels, self.client_metadata)
+        self.add()
+
+    def add(self) -> None:
+        """Adds Envoys of other kinds of meshes."""
 
     def _envoy(
         self, kind: str, name: str, namespace: str, ip: str, account: str, host: Host, labels: Mapping[str, str], metadata: Mapping[str, object]
@@ -163,7 +179,7 @@ class Mesh:
         return self.clients.run(lambda: ask((CLIENTS, client.port), path, host="books", method=method))
 
     def host_of(self, name: str) -> Host:
-        return {"waypoint-0": self.waypoint, "books-0": self.server}.get(name, self.clients)
+        return self.hosts.get(name, self.clients)
 
     def stats(self, name: str, pattern: str) -> dict[str, int]:
         return self.host_of(name).run(lambda: self.envoys[name].stats(pattern))

@@ -24,7 +24,7 @@ from pilot.translate import names
 from pilot.translate.cluster.circuit_breakers import apply_circuit_breakers
 from pilot.translate.cluster.defaults import ClusterDefaults, cluster_defaults
 from pilot.translate.cluster.draft import ClusterDraft
-from pilot.translate.cluster.passthrough import IDLE_SECONDS
+from pilot.translate.cluster.passthrough import IDLE_SECONDS, build_black_hole
 from pilot.translate.cluster.stat_name import delimited
 from pilot.translate.durations import build_duration
 from pilot.translate.resource import Resource
@@ -70,8 +70,7 @@ def build_originate(
     cluster.cleanup_interval.CopyFrom(_CLEANUP)
     cluster.original_dst_lb_config.upstream_port_override.value = HBONE_PORT
     if to_waypoints:
-        segment = metadata_pb2.MetadataKey.PathSegment(key=WAYPOINT)
-        cluster.original_dst_lb_config.metadata_key.CopyFrom(metadata_pb2.MetadataKey(key=ORIGINAL_DST, path=[segment]))
+        _lead_to_waypoints(cluster)
     cluster.transport_socket.CopyFrom(socket)
     apply_circuit_breakers(cluster, None)
     return speak_connect(ClusterDraft(cluster), defaults, pooled)
@@ -91,6 +90,24 @@ def speak_connect(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) 
     if defaults.hbone_connection_window:
         http2.initial_connection_window_size.value = defaults.hbone_connection_window
     return draft.build()
+
+
+def build_forwarder(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
+    """Returns the cluster of a gateway between networks that hands on a tunnel as it is, to the workload or waypoint where it ends."""
+    name = names.FORWARD_INNER_CONNECT
+    cluster = _Cluster(name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED, alt_stat_name=delimited(name))
+    cluster.connect_timeout.CopyFrom(build_duration(defaults.connect_timeout))
+    cluster.cleanup_interval.CopyFrom(_CLEANUP)
+    _lead_to_waypoints(cluster)
+    apply_circuit_breakers(cluster, None)
+    return cluster
+
+
+def _lead_to_waypoints(cluster: cluster_pb2.Cluster) -> None:
+    """Sets that an endpoint may name a waypoint as the other end of tunnels."""
+    segment = metadata_pb2.MetadataKey.PathSegment(key=WAYPOINT)
+    cluster.original_dst_lb_config.upstream_port_override.value = HBONE_PORT
+    cluster.original_dst_lb_config.metadata_key.CopyFrom(metadata_pb2.MetadataKey(key=ORIGINAL_DST, path=[segment]))
 
 
 def _named(clusters: Iterable[cluster_pb2.Cluster]) -> Mapping[str, Resource]:
@@ -122,6 +139,18 @@ def waypoint_fixed_clusters(db: Mesh, namespace: str) -> Mapping[str, Resource]:
         build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
         build_decapsulated(names.ENCAP_CLUSTER, names.CONNECT_ORIGINATE),
         build_originate(names.CONNECT_ORIGINATE, _client(db, prefixes), cluster_defaults(db), to_waypoints=True),
+    ))
+
+
+@derived
+def forwarding_clusters(db: Mesh) -> Mapping[str, Resource]:
+    """Returns the clusters that every gateway between networks has."""
+    defaults = cluster_defaults(db)
+    return _named((
+        build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
+        build_to_listener(names.ENCAP_CLUSTER, names.FORWARD_INNER_CONNECT, build_internal()).build(),
+        build_forwarder(defaults),
+        build_black_hole(defaults),
     ))
 
 

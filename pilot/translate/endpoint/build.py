@@ -10,6 +10,7 @@ from pilot.lib.addresses import is_ip, joined
 from pilot.lib.labels import GATEWAY_MANAGED, MESH_CONTROLLER
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.views.networks import NetworkGateways
+from pilot.translate import names
 from pilot.translate.endpoint.group import LocalityGroup, build_assignment, group_by_locality
 from pilot.translate.endpoint.lb_endpoint import Member, Presentation, Tunnel, drains
 from pilot.translate.endpoint.policy import EndpointPolicy
@@ -26,7 +27,7 @@ class Rules(msgspec.Struct, frozen=True):
 
     `hbone_first`: tunnels come before mesh mTLS where an endpoint takes both; `vip`: the cluster is one of a service behind a waypoint, which
     speaks no mesh mTLS. `entered`: the endpoints are waypoints, which are sent connections for this address of the service in their cluster;
-    `host`: the service and its port, as a gateway of another network is asked for it.
+    `host`: the service and its port, as a gateway of another network is asked for it. `forwarded`: what is sent is a tunnel already.
     """
 
     policy: EndpointPolicy
@@ -39,6 +40,7 @@ class Rules(msgspec.Struct, frozen=True):
     vip: bool = False
     entered: Callable[[Endpoint], str] | None = None
     host: str = ""
+    forwarded: bool = False
 
 
 def build_cluster_load_assignment(
@@ -68,7 +70,7 @@ def find_tunnel(e: Endpoint, rules: Rules) -> Tunnel | None:
         return Tunnel(rules.entered(e), waypoint=own)
     if not (e.hbone or _WAYPOINT in e.labels) or (e.tls_mode == "istio" and not rules.hbone_first and not rules.vip):
         return None
-    return Tunnel(own, chosen=not rules.vip)
+    return Tunnel(own, chosen=not rules.vip, listener=names.FORWARD_INNER_CONNECT if rules.forwarded else names.CONNECT_ORIGINATE)
 
 
 def is_sent(e: Endpoint, rules: Rules) -> bool:

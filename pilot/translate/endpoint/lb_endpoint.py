@@ -28,12 +28,13 @@ _STATUS = {
 class Tunnel(NamedTuple):
     """Describes the tunnel by which an endpoint is reached. `destination`: where it leads, "host:port"; `waypoint`: the address that it ends at,
     "" where that is the destination. `chosen`: the cluster has other transport sockets too, so that the endpoint says which one. `within`: the
-    destination of a tunnel inside of it, "host:port", where it only leads to a gateway of another network."""
+    destination of a tunnel inside of it, "host:port", where it only leads to a gateway of another network. `listener`: where it begins."""
 
     destination: str
     waypoint: str = ""
     chosen: bool = True
     within: str = ""
+    listener: str = names.CONNECT_ORIGINATE
 
 
 class Member(NamedTuple):
@@ -90,7 +91,7 @@ def fill_lb_endpoint(message: endpoint_components_pb2.LbEndpoint, member: Member
 def _fill_internal(message: address_pb2.Address, tunnel: Tunnel) -> None:
     """Fills an empty message with the listener where the tunnel begins; what tells endpoints apart is where they lead."""
     internal = message.envoy_internal_address
-    internal.server_listener_name = names.INNER_CONNECT_ORIGINATE if tunnel.within else names.CONNECT_ORIGINATE
+    internal.server_listener_name = names.INNER_CONNECT_ORIGINATE if tunnel.within else tunnel.listener
     internal.endpoint_id = tunnel.waypoint or tunnel.destination
 
 

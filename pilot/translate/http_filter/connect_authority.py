@@ -9,10 +9,11 @@ from envoy.extensions.filters.http.header_mutation.v3 import header_mutation_pb2
 from envoy.extensions.filters.http.set_filter_state.v3 import set_filter_state_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
-from pilot.translate.filter_state import AUTHORITY, DESTINATION, LOCAL_PRINCIPAL, ONCE, PEER_PRINCIPAL, SOURCE, build_value, hashable
+from pilot.translate.filter_state import AUTHORITY, DESTINATION, LOCAL_PRINCIPAL, ONCE, PEER_PRINCIPAL, REQUEST_SOURCE, SOURCE, build_value, hashable
 from pilot.translate.typed import pack
 
 NAME = "connect_authority"
+SOURCE_HEADER = "x-istio-source"
 _AUTHORITY = "%REQ(:AUTHORITY)%"
 
 
@@ -28,6 +29,13 @@ def build_connect_authority(istio: bool) -> hcm_pb2.HttpFilter:
         build_value(LOCAL_PRINCIPAL, "%DOWNSTREAM_LOCAL_URI_SAN%", kind, ONCE),
     ]
     return hcm_pb2.HttpFilter(name=NAME, typed_config=pack(set_filter_state_pb2.Config(on_request_headers=values)))
+
+
+@lru_cache(maxsize=2)
+def build_request_source(istio: bool) -> hcm_pb2.HttpFilter:
+    """Returns the filter that notes what kind of proxy has opened a tunnel: a waypoint has applied the policies of its services already."""
+    value = build_value(REQUEST_SOURCE, f"%REQ({SOURCE_HEADER})%", hashable(istio), ONCE)
+    return hcm_pb2.HttpFilter(name="request_source", typed_config=pack(set_filter_state_pb2.Config(on_request_headers=[value])))
 
 
 _IDENTITY = base_pb2.HeaderValueOption(

@@ -13,6 +13,7 @@ from pilot.model.inputs import Mesh
 from pilot.translate import names
 from pilot.translate.access_log.build import build_listener_access_logs, build_origination_access_logs
 from pilot.translate.filter_state import HBONE_TARGET
+from pilot.translate.http_filter.connect_authority import SOURCE_HEADER
 from pilot.translate.listener.access_logging import access_logs
 from pilot.translate.listener.frame import Frame, build_frame
 from pilot.translate.listener.listener_filter import ORIGINAL_DST
@@ -28,10 +29,10 @@ _SOURCES = {"waypoint": "waypoint", "gateway": "gateway"}
 
 class Originator(NamedTuple):
     """Describes such a listener, which is called as the cluster that connects. `first`: filters before the one that sends on; `redirected`: the
-    client tells it where a connection leads."""
+    client tells it where a connection leads. Without a `tunnel` it sends on what it is given."""
 
     name: str
-    tunnel: Tunnel
+    tunnel: Tunnel | None
     first: tuple[listener_components_pb2.Filter, ...] = ()
     redirected: bool = True
 
@@ -59,6 +60,12 @@ def originating_listeners(db: Mesh, listening: ListeningFacet) -> Mapping[str, R
 
 
 @derived
+def forwarding_listeners(db: Mesh, listening: ListeningFacet) -> Mapping[str, Resource]:
+    """Returns the listener of a gateway between networks that hands on, as it is, the tunnel that came inside of another."""
+    return {names.FORWARD_INNER_CONNECT: _build(db, Originator(names.FORWARD_INNER_CONNECT, None), listening)}
+
+
+@derived
 def crossing_listeners(db: Mesh, listening: ListeningFacet, network: str) -> Mapping[str, Resource]:
     """Returns the listeners where tunnels to gateways of other networks begin, and the tunnels in these. `network`: of the proxy itself."""
     source = _SOURCES.get(listening.side, "")
@@ -68,5 +75,5 @@ def crossing_listeners(db: Mesh, listening: ListeningFacet, network: str) -> Map
         (build_endpoint_metadata(listening.features.hashable_string),),
         redirected=False,
     )
-    outer = Originator(names.OUTER_CONNECT_ORIGINATE, Tunnel(_TARGET, headers=(("x-istio-source", source),) if source else ()))
+    outer = Originator(names.OUTER_CONNECT_ORIGINATE, Tunnel(_TARGET, headers=((SOURCE_HEADER, source),) if source else ()))
     return {one.name: _build(db, one, listening) for one in (inner, outer)}

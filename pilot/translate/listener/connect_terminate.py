@@ -15,7 +15,7 @@ from pilot.model.views.policies import AUTHORIZATION_POLICY
 from pilot.model.views.trust import trust_domains
 from pilot.translate import names
 from pilot.translate.access_log.build import build_listener_access_logs, build_termination_access_logs
-from pilot.translate.http_filter.connect_authority import build_connect_authority
+from pilot.translate.http_filter.connect_authority import build_connect_authority, build_request_source
 from pilot.translate.http_filter.peer_metadata import DOWNSTREAM_OF_WAYPOINT
 from pilot.translate.http_filter.router import build_router
 from pilot.translate.listener.access_logging import access_logs
@@ -41,8 +41,9 @@ _ROUTES = route_pb2.RouteConfiguration(
 
 
 @derived
-def terminating_listeners(db: Mesh, listening: ListeningFacet, policies: PolicyFacet) -> Mapping[str, Resource]:
-    """Returns the listener. `policies`: those that say who may open tunnels at all, whatever is asked for in them."""
+def terminating_listeners(db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool) -> Mapping[str, Resource]:
+    """Returns the listener. `policies`: those that say who may open tunnels at all, whatever is asked for in them. `between_networks`: what comes
+    out of tunnels depends on what kind of proxy has opened them, which says so itself."""
     logs = access_logs(db, listening)
     binds = wildcards(listening.ipv4, listening.ipv6)
     # Clients have few long-lived connections with many tunnels in each, which must not all come to be served by one thread.
@@ -56,7 +57,7 @@ def terminating_listeners(db: Mesh, listening: ListeningFacet, policies: PolicyF
         access_logs=build_listener_access_logs(logs),
     )
     listener = build_frame(frame)
-    filters = list(_filters(db, listening, policies))
+    filters = list(_filters(db, listening, policies, between_networks))
     manager = build_terminating_manager(listening.headers, filters, build_termination_access_logs(logs), _ROUTES)
     chain = listener.filter_chains.add(name="default")
     chain.transport_socket.CopyFrom(build_tunnel_server(build_tunnel_context(trust_domains(db), db.settings.tls.compliance_policy)))
@@ -64,10 +65,12 @@ def terminating_listeners(db: Mesh, listening: ListeningFacet, policies: PolicyF
     return {names.CONNECT_TERMINATE: Resource.of(LISTENER, listener)}
 
 
-def _filters(db: Mesh, listening: ListeningFacet, policies: PolicyFacet) -> Iterator[hcm_pb2.HttpFilter]:
+def _filters(db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool) -> Iterator[hcm_pb2.HttpFilter]:
     yield from tunnel_authorization(db, policies.of(AUTHORIZATION_POLICY))
     if listening.features.peer_metadata:
         yield DOWNSTREAM_OF_WAYPOINT
     yield build_connect_authority(listening.features.hashable_string)
+    if between_networks:
+        yield build_request_source(listening.features.hashable_string)
     headers = listening.headers
     yield build_router(suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled))

@@ -83,22 +83,38 @@ def _range(addresses: Iterable[str], then: matcher_pb2.Matcher.OnMatch) -> ip_pb
     return ip_pb2.IPMatcher.IPRangeMatcher(ranges=ranges, on_match=then)
 
 
+class Case(NamedTuple):
+    """Says what is chosen for a service, by its ports."""
+
+    hostname: str
+    addresses: tuple[str, ...]
+    ports: Mapping[int, matcher_pb2.Matcher.OnMatch]
+
+
 def build_matcher(services: Sequence[ServiceChains], workloads: Sequence[str], by_name: bool, http10: bool) -> matcher_pb2.Matcher:
     """Returns what chooses the chain of a connection. `workloads`: addresses of those behind the waypoint; `by_name`: names of services count, and
     come first."""
+    cases = (Case(s.hostname, s.addresses, {port.number: by_protocol(chains, http10) for port, chains in chain_names(s)}) for s in services)
+    direct = [_range(workloads, by_protocol({TCP: DIRECT_TCP, HTTP: DIRECT_HTTP}, http10))] if workloads else []
+    return match_services(cases, by_name, to_chain(DIRECT_TCP), direct)
+
+
+def match_services(
+    cases: Iterable[Case], by_name: bool, nothing: matcher_pb2.Matcher.OnMatch, others: Iterable[ip_pb2.IPMatcher.IPRangeMatcher] = ()
+) -> matcher_pb2.Matcher:
+    """Returns what chooses by the name of a service, or by its address and port, then by `others`; `nothing` is there, and never chosen, where there
+    is nothing to choose by."""
     addresses = ip_pb2.IPMatcher()
     named: dict[str, matcher_pb2.Matcher.OnMatch] = {}
-    for served in services:
-        if not served.addresses or not served.ports:
+    for case in cases:
+        if not case.addresses or not case.ports:
             continue
-        ports = {port.number: by_protocol(chains, http10) for port, chains in chain_names(served)}
-        then = _OnMatch(matcher=by_map(_PORT, {str(number): case for number, case in ports.items()}))
-        addresses.range_matchers.append(_range(served.addresses, then))
-        named.update({joined(served.hostname, number): case for number, case in ports.items()})
-    if workloads:
-        addresses.range_matchers.append(_range(workloads, by_protocol({TCP: DIRECT_TCP, HTTP: DIRECT_HTTP}, http10)))
+        then = _OnMatch(matcher=by_map(_PORT, {str(number): chosen for number, chosen in case.ports.items()}))
+        addresses.range_matchers.append(_range(case.addresses, then))
+        named.update({joined(case.hostname, number): chosen for number, chosen in case.ports.items()})
+    addresses.range_matchers.extend(others)
     if not addresses.range_matchers:
-        return by_map(_PORT, {_NEVER: to_chain(DIRECT_TCP)})
+        return by_map(_PORT, {_NEVER: nothing})
     matcher = _Matcher()
     matcher.matcher_tree.input.CopyFrom(_ADDRESS)
     matcher.matcher_tree.custom_match.CopyFrom(_input("ip", addresses))

@@ -9,17 +9,19 @@ from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.patches import patch_facet, proxy_patches
 from pilot.model.views.proxies import find_proxy
-from pilot.translate.cluster.hbone import crossing_clusters, originating_clusters, terminating_clusters, waypoint_fixed_clusters
+from pilot.translate.cluster.hbone import crossing_clusters, forwarding_clusters, originating_clusters, terminating_clusters, waypoint_fixed_clusters
 from pilot.translate.cluster.inbound import inbound_clusters
 from pilot.translate.cluster.passthrough import inbound_fixed_clusters
+from pilot.translate.endpoint.passages import passage_clusters
 from pilot.translate.endpoint.vip_assignment import vip_clusters
 from pilot.translate.envoy_filter.added import added, added_extensions
 from pilot.translate.envoy_filter.patched import PatchSourceKey, patched
-from pilot.translate.listener.connect_originate import crossing_listeners, originating_listeners
+from pilot.translate.listener.connect_originate import crossing_listeners, forwarding_listeners, originating_listeners
 from pilot.translate.listener.connect_terminate import terminating_listeners
 from pilot.translate.listener.inbound import inbound_listeners
 from pilot.translate.listener.inbound_hbone import tunnelled_listeners
 from pilot.translate.listener.main_internal import main_internal_listeners
+from pilot.translate.listener.passages import passage_listeners
 from pilot.translate.profile.plan import Group, NamedGroup, Plan
 
 _INBOUND = frozenset((
@@ -29,6 +31,7 @@ _INBOUND = frozenset((
     terminating_listeners,
     tunnelled_listeners,
     main_internal_listeners,
+    passage_listeners,
 ))  # fmt: skip
 _OURS = frozenset((
     originating_clusters,
@@ -38,6 +41,9 @@ _OURS = frozenset((
     vip_clusters,
     originating_listeners,
     crossing_listeners,
+    forwarding_clusters,
+    passage_clusters,
+    forwarding_listeners,
 ))  # fmt: skip
 """What tunnels are made of, and what is behind a waypoint: no context names it."""
 _TYPES: dict[str, str] = {CLUSTER: "clusters", LISTENER: "listeners", ROUTE: "routes"}

@@ -36,4 +36,4 @@ def terminating_listener_groups(db: Mesh, inbound: InboundFacet) -> tuple[Group,
     if not inbound.takes_hbone:
         return ()
     layered = inbound.listening.policies if db.settings.ambient.layered_policies else PolicyFacet()
-    return Group(terminating_listeners, (inbound.listening, layered)), Group(tunnelled_listeners, (inbound,))
+    return Group(terminating_listeners, (inbound.listening, layered, False)), Group(tunnelled_listeners, (inbound,))

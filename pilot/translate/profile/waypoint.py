@@ -5,19 +5,24 @@ from msgspec.structs import replace
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.model.ambient import serves_waypoints
+from pilot.model.config.object import ObjectKey
+from pilot.model.facets import OutboundFacet
 from pilot.model.inputs import Mesh
+from pilot.model.views.ambient.passages import PassageKey, lets_in
 from pilot.model.views.classify import outbound_facet
 from pilot.model.views.waypoint import waypoint_facet, waypoint_of
 from pilot.translate.cluster.defaults import without_place
-from pilot.translate.cluster.hbone import crossing_clusters, waypoint_fixed_clusters
+from pilot.translate.cluster.hbone import crossing_clusters, forwarding_clusters, waypoint_fixed_clusters
 from pilot.translate.cluster.outbound import outbound_clusters
 from pilot.translate.cluster.passthrough import credential_server_clusters
 from pilot.translate.endpoint.assignment import endpoints_of
 from pilot.translate.endpoint.inline_clusters import inline_clusters
+from pilot.translate.endpoint.passages import passage_clusters, passage_endpoints
 from pilot.translate.endpoint.vip_assignment import VipListKey, vip_clusters, vip_endpoints
-from pilot.translate.listener.connect_originate import crossing_listeners, originating_listeners, originator_key
+from pilot.translate.listener.connect_originate import crossing_listeners, forwarding_listeners, originating_listeners, originator_key
 from pilot.translate.listener.connect_terminate import terminating_listeners
 from pilot.translate.listener.main_internal import main_internal_listeners
+from pilot.translate.listener.passages import passage_listeners
 from pilot.translate.profile.companion import companion_groups
 from pilot.translate.profile.extensions import extension_groups
 from pilot.translate.profile.patches import patched_plan
@@ -31,6 +36,8 @@ def waypoint_plan(db: Mesh, node_id: str) -> Plan:
     if not (serves_waypoints(db.settings.ambient) and whole.features.internal_listeners):
         return Plan(dict.fromkeys((CLUSTER, ENDPOINT, LISTENER, ROUTE), ()))
     waypoint = waypoint_of(db, node_id)
+    if lets_in(db, node_id):
+        return _between_networks(db, node_id, waypoint, whole)
     facet, served = waypoint_facet(db, node_id, waypoint), VipListKey(waypoint, whole)
     onward = replace(whole, scope=replace(whole.scope, waypoint=waypoint))
     key = originator_key(facet.listening)
@@ -45,10 +52,26 @@ def waypoint_plan(db: Mesh, node_id: str) -> Plan:
         ),
         ENDPOINT: (Group(vip_endpoints, (served,)), Group(endpoints_of, (onward,))),
         LISTENER: (
-            Group(terminating_listeners, (facet.listening, facet.terminating)),
+            Group(terminating_listeners, (facet.listening, facet.terminating, False)),
             Group(main_internal_listeners, (facet,)),
             Group(originating_listeners, (key,)),
             *((Group(crossing_listeners, (key, facet.network)),) if facet.crosses else ()),
+        ),
+        ROUTE: (),
+        **companion_groups(db),
+    }, named={**secret_groups(db, node_id), **extension_groups(db, node_id)}))
+
+
+def _between_networks(db: Mesh, node_id: str, gateway: ObjectKey, whole: OutboundFacet) -> Plan:
+    """Returns the groups of a gateway between networks, at which tunnels that came through others go on."""
+    facet = waypoint_facet(db, node_id, gateway)
+    return patched_plan(db, node_id, Plan({
+        CLUSTER: (Group(forwarding_clusters, ()), Group(passage_clusters, (whole,))),
+        ENDPOINT: (Group(passage_endpoints, (whole,)),),
+        LISTENER: (
+            Group(terminating_listeners, (facet.listening, facet.terminating, True)),
+            Group(passage_listeners, (PassageKey(facet.listening, facet.families),)),
+            Group(forwarding_listeners, (originator_key(facet.listening),)),
         ),
         ROUTE: (),
         **companion_groups(db),

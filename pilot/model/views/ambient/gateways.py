@@ -109,7 +109,7 @@ def remote_ids(db: Mesh) -> tuple[AddressKey, ...]:
 def remotes_of(db: Mesh, name: str) -> tuple[AddressKey, ...]:
     """Returns what stands for the workloads of one service, named `namespace/hostname`."""
     namespace, _, hostname = name.partition("/")
-    found = remote_services(db).get(name, {}) if _is_global(db, ServiceRef(hostname, namespace)) else {}
+    found = remote_services(db).get(name, {}) if is_global_service(db, ServiceRef(hostname, namespace)) else {}
     ways = ((network, next(iter(tunnel_gateways(db).get(network, ())), None)) for network in found)
     return tuple(AddressKey("SplitHorizonWorkload", network, namespace, hostname, _part(way)) for network, way in ways if way is not None)
 
@@ -118,7 +118,8 @@ def _part(way: TunnelGateway) -> str:
     return f"{way.source.namespace}/{way.source.name}/{way.address}"
 
 
-def _is_global(db: Mesh, ref: ServiceRef) -> bool:
+def is_global_service(db: Mesh, ref: ServiceRef) -> bool:
+    """Returns whether a service is one with those of its name in other clusters. No node of its own."""
     key = kubernetes_key(ref, db.settings.registry.domain)
     return key is not None and any(is_global(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
 
@@ -147,5 +148,5 @@ def remote_address(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
 @derived
 def remote_identities(db: Mesh, ref: ServiceRef) -> frozenset[str]:
     """Returns the identities that serve a global service in other networks."""
-    found = remote_services(db).get(f"{ref.namespace}/{ref.hostname}", {}) if _is_global(db, ref) else {}
+    found = remote_services(db).get(f"{ref.namespace}/{ref.hostname}", {}) if is_global_service(db, ref) else {}
     return frozenset(identity for one in found.values() for identity in one.identities)

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from pilot.model.catalogue import CATALOGUE, Catalogue
-from pilot.model.kind import GATEWAY_API, plural_of
+from pilot.model.kind import GATEWAY_API, MULTICLUSTER, plural_of
 from pilot.model.views.gateway_api.status.objects import AMBIENT_KINDS, KINDS
 
 Plain = dict[str, Any]
@@ -72,6 +72,7 @@ SIGNING = (
     Request("certificates.k8s.io", "certificatesigningrequests/approval", ("update",), "their approval"),
 )
 BUNDLES = (Request("certificates.k8s.io", "clustertrustbundles", (*FOLLOW, "create", "update"), "the root certificate for pods of any namespace"),)
+EXPORTS = (Request(MULTICLUSTER, "serviceexports", ("create",), "Services that all clusters are to see"),)
 OF_OTHER_CLUSTERS = (
     Request("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
     Request("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy of that cluster has"),
@@ -108,7 +109,8 @@ def rules(requests: Iterable[Request]) -> list[Plain]:
 
 def roles() -> dict[str, list[Plain]]:
     """Returns the rules of each role of the chart: `cluster`, `namespace`, `reader` (of another cluster), `gateways` (to deploy them), and those that
-    `cluster` has too where that is switched on: `analysis`, `signing` by signers of the API server, and `bundles` of roots."""
+    `cluster` has too where that is switched on: `analysis`, `signing` by signers of the API server, `bundles` of roots,
+    and `exports` of Services."""
     return {
         "cluster": rules([*read(), *ANYWHERE]),
         "namespace": rules(OWN_NAMESPACE),
@@ -117,4 +119,5 @@ def roles() -> dict[str, list[Plain]]:
         "analysis": rules(statuses()),
         "signing": rules(SIGNING),
         "bundles": rules(BUNDLES),
+        "exports": rules(EXPORTS),
     }

@@ -24,6 +24,8 @@ from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
+from pilot.model.views.cluster_local import cluster_local_hosts, is_local
+from pilot.model.views.kubernetes_services import kubernetes_hostname
 from pilot.model.views.visibility import NAMESPACE_NAME_LABEL, selects
 from pilot.settings import Settings
 from pilot.writers.analysis import Analysis
@@ -32,6 +34,7 @@ from pilot.writers.ca_bundles import MUTATING, VALIDATING, CaBundles
 from pilot.writers.node_taints import NodeTaints
 from pilot.writers.precedence import OUTSIDE, Precedence
 from pilot.writers.root_certificates import RootCertificates
+from pilot.writers.service_exports import ServiceExports
 from pilot.writers.trust_bundle import Together, TrustBundle, Writer
 from pilot.writers.workload_entries import Terms as EntryTerms
 from pilot.writers.workload_entries import WorkloadEntries
@@ -39,7 +42,8 @@ from pilot.writers.workload_entries import WorkloadEntries
 SERVICE_ENTRY = GroupKind(NETWORKING, "ServiceEntry")
 ROOTS_LOCK, ADDRESSES_LOCK = "istio-namespace-controller-election", "istio-ip-autoallocate"
 ANALYSIS_LOCK, TAINTS_LOCK = "istio-analyze-leader", "istio-node-untaint"
-OF_ALL_REVISIONS = frozenset({ROOTS_LOCK, ADDRESSES_LOCK, ANALYSIS_LOCK, TAINTS_LOCK, INGRESS_LOCK})
+EXPORTS_LOCK = "istio-serviceexport-controller-election"
+OF_ALL_REVISIONS = frozenset({ROOTS_LOCK, ADDRESSES_LOCK, ANALYSIS_LOCK, TAINTS_LOCK, EXPORTS_LOCK, INGRESS_LOCK})
 """Locks that are ConfigMaps, for which the default revision has precedence. The others are Leases."""
 SHORTEST_INTERVAL, USUAL_INTERVAL = 1.0, 10.0
 
@@ -67,6 +71,7 @@ class Writers:
         self._revision = settings.ingest.revision or "default"
         self._precedence = Precedence(self._client, self._revision, pace, self._choose)
         self._pace, self._has_started = pace, asyncio.Event()
+        self._exports = self._make_exports() if settings.kubernetes.auto_export else None
         self._taints = self._make_taints() if settings.kubernetes.untaint_nodes else None
         self._remote = self._make_remote() if settings.kubernetes.external and authority is not None else None
         if self._remote is not None:
@@ -83,6 +88,15 @@ class Writers:
         kubernetes = self._settings.kubernetes
         namespace = kubernetes.cni_namespace or self._settings.mesh.registry.namespace
         return NodeTaints(self._client, namespace, kubernetes.taint, self._pace, self._choose)
+
+    def _make_exports(self) -> ServiceExports:
+        db, domain, node = self._db, self._settings.mesh.registry.domain, self._db.watch(cluster_local_hosts)
+
+        def stays(namespace: str, name: str) -> bool:
+            db.refresh(node)
+            return is_local(node.value, kubernetes_hostname(name, namespace, domain))
+
+        return ServiceExports(self._client, stays, self._pace, self._choose)
 
     def _make_remote(self) -> RemoteWriters:
         registry = self._settings.mesh.registry
@@ -187,6 +201,8 @@ class Writers:
             yield ADDRESSES_LOCK, self._addresses.run
         if self._analysis is not None:
             yield ANALYSIS_LOCK, self._analysis.run
+        if self._exports is not None:
+            yield EXPORTS_LOCK, self._exports.run
         if self._taints is not None:
             yield TAINTS_LOCK, self._taints.run
         if self._gateways is not None:

@@ -59,6 +59,10 @@ class KubernetesSettings:
         False, "Write the root certificates into the ClusterTrustBundle istio.io:istiod-ca:root-cert, and into no ConfigMap.",
         env="ENABLE_CLUSTER_TRUST_BUNDLE_API",
     )
+    auto_export: bool = setting(
+        False, "Make a ServiceExport, whose kind must be defined by then, for each Service that the mesh config does not keep in its cluster.",
+        env="ENABLE_MCS_AUTO_EXPORT",
+    )
     roots_map: str = setting("istio-ca-root-cert", "ConfigMap with the root certificates in every namespace.", env="PILOT_CA_CERT_CONFIGMAP")
     crl: bool = setting(True, "Write a ConfigMap with revoked certificates into every namespace.", env="PILOT_ENABLE_CA_CRL")
     crl_map: str = setting("istio-ca-crl", "ConfigMap with revoked certificates in every namespace.", env="PILOT_CRL_CONFIGMAP")

@@ -13,7 +13,6 @@ VARIABLES: Mapping[str, str] = {
     "ENABLE_LAZY_SIDECAR_EVALUATION": "what a Sidecar selects is worked out when a proxy needs it",
     "PILOT_STATUS_MAX_WORKERS": "statuses are written one after the other, and only where they differ",
     "MUTEX_PROFILE_FRACTION": "there are no profiles of locks",
-    "ENABLE_MCS_AUTO_EXPORT": "services are not exported by themselves",
     "MCS_API_GROUP": "ServiceExports and ServiceImports are those of multicluster.x-k8s.io",
     "MCS_API_VERSION": "ServiceExports and ServiceImports are read as v1alpha1",
     "PILOT_ENABLE_AGENTGATEWAY": "there is no configuration for agentgateway",

@@ -230,6 +230,11 @@ def test_requests_of_workloads_may_be_approved_for_the_signers_of_an_installatio
         assert found["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [*roles()["cluster"], *more]
 
 
+def test_services_may_be_exported_where_that_is_switched_on() -> None:
+    found = rendered("istiod", {"env": {"ENABLE_MCS_AUTO_EXPORT": "true"}})
+    assert found["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [*roles()["cluster"], *roles()["exports"]]
+
+
 def test_a_trust_bundle_may_be_written_where_it_is_switched_on() -> None:
     attests = {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": ["istio.io/istiod-ca"], "verbs": ["attest"]}
     found = rendered("istiod", {"env": {"ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"}})

@@ -242,3 +242,32 @@ async def test_exports_of_services_are_read_where_the_settings_obey_them(server:
         await until(lambda: it.plane.ready or it.task.done())
         assert [key for key, _ in it.plane.db.service_exports.rows()] == ([RegistryKey("Kubernetes", "shop", "web")] if read else [])
     assert any(asked.resource.group == "multicluster.x-k8s.io" for asked in server.requests) == read
+
+
+async def test_services_are_exported_but_those_that_stay_in_their_cluster(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    def exported() -> set[str]:
+        return {f"{namespace}/{name}" for namespace, name in server.store.collection(EXPORTS).objects}
+
+    def service(name: str, namespace: str) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}, "spec": {"ports": [{"port": 80}]}}
+
+    local = "{serviceSettings: [{settings: {clusterLocal: true}, hosts: [own.shop.svc.cluster.local]}]}"
+    server.apply(MESH.replace("trustDomain: from.the.map", local))
+    for name, namespace in (("kept", "kube-system"), ("own", "shop"), ("web", "shop")):
+        server.put(service(name, namespace))
+    server.put({"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": {"name": "there", "namespace": "shop"}})
+    server.put(service("there", "shop"))
+    server.faults.refuse(503, times=2, concerns=lambda asked: asked.resource.id == EXPORTS and asked.verb == "create")
+    async with running({"ENABLE_MCS_AUTO_EXPORT": "true"}, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
+        await until(lambda: exported() == {"shop/web", "shop/there"} or it.task.done())
+        server.put(service("later", "shop"))
+        await until(lambda: "shop/later" in exported())
+    owner = (server.get(*EXPORTS, "shop", "web") or {})["metadata"]["ownerReferences"]
+    web = server.get("", "services", "shop", "web")
+    assert web is not None
+    assert [(one["kind"], one["name"], one["uid"]) for one in owner] == [("Service", "web", web["metadata"]["uid"])]
+    assert exported() == {"shop/web", "shop/there", "shop/later"}
+    assert server.faults.spent
+
+
+EXPORTS = ("multicluster.x-k8s.io", "serviceexports")

@@ -39,7 +39,11 @@ def build_cluster_local_hosts(settings: Iterable[ServiceSettings], defaults: Ite
 
 def is_cluster_local(db: Mesh, hostname: str) -> bool:
     """Returns whether a service is local to its cluster. No node of its own."""
-    hosts = cluster_local_hosts(db)
+    return is_local(cluster_local_hosts(db), hostname)
+
+
+def is_local(hosts: Mapping[str, bool], hostname: str) -> bool:
+    """Returns what the most specific of these hosts says of one."""
     if hostname in hosts:
         return hosts[hostname]
     best = most_specific(hostname, [h for h in hosts if is_wildcard(h)])

@@ -33,7 +33,7 @@ from tests.support.fleet import envoy_node
 from tests.support.processes import ControlPlane
 from tests.support.world import proxy
 
-SCRAPE_SECONDS, PICTURE_SECONDS = 5.0, 1.5
+SCRAPE_SECONDS, PICTURE_SECONDS = 5.0, 3.0
 ADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 TYPES = tuple(f"type.googleapis.com/envoy.config.{name}" for name in ("cluster.v3.Cluster", "listener.v3.Listener"))
 Plain = dict[str, Any]

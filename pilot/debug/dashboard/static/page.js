@@ -3,7 +3,7 @@ import { drawPicture, describe } from "./picture.js";
 import { drawProblems, drawProxies } from "./lists.js";
 import { drawCertificates, drawChanges, drawPlots, remember } from "./plots.js";
 
-const PICTURE_MS = 1500; // between two looks at the whole mesh
+const PICTURE_MS = 3000; // between two looks at the whole mesh
 const by = (id) => document.getElementById(id);
 const state = {
   proxies: new Map(), problems: [], certificates: [], points: [], changes: [], mesh: null, expanded: new Set(), chosen: "", query: "", build: "", width: 0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 from typing import Any
 
 from pilot.debug import (
-    absent,
     ambient,
     authz,
     caches,
@@ -13,6 +12,7 @@ from pilot.debug import (
     describe,
     explain,
     fleet,
+    mcs,
     push_context,
     push_status,
     registry,
@@ -71,7 +71,7 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
         Page("/debug/instancesz", "Which services each connected proxy serves", registry.instancesz),
         Page("/debug/networkz", "Gateways between networks", registry.networkz),
         Page("/debug/clusterz", "Clusters whose services are known", registry.clusterz),
-        Page("/debug/mcsz", "Services of several clusters (MCS): none", absent.mcsz),
+        Page("/debug/mcsz", "Services that clusters export and import (MCS)", mcs.mcsz),
         Page("/debug/ambientz", "What ztunnels are told", ambient.ambientz, ("pretty",)),
     ),
     "This process": (

@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
+from pilot.debug.application import application
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, NAME_TABLE, ROUTE
 from pilot.model.service import ServiceRef
 from pilot.model.views.services import refs_by_hostname, refs_in_namespace, service, service_refs
+from tests.support.debug import sources
 from tests.support.objects import Plain, make
 from tests.support.world import World, proxy, rows_of
 from tests.unit.test_clusters import ALPHA, HOME, WEST, mesh
@@ -81,6 +84,18 @@ def test_a_service_that_is_imported_has_a_name_that_all_clusters_share() -> None
     (names,) = sent[NAME_TABLE].values()
     assert SHARED.hostname.encode() in names.any
     assert not made.failures
+
+
+async def test_the_page_of_shared_services() -> None:
+    made = mesh([*HOME, EXPORT, imported("10.99.0.1")], [*WEST, imported()], **HOSTS)
+    async with TestClient(TestServer(application(sources(made.mesh)))) as client, client.get("/debug/mcsz") as response:
+        found = await response.json()
+    everywhere, at_home = (dict.fromkeys([ALPHA.hostname, SHARED.hostname], way) for way in ("AlwaysDiscoverable", "DiscoverableFromSameCluster"))
+    common = {"Name": "alpha", "Namespace": "a", "Imported": True}
+    assert found == [
+        {**common, "Cluster": "Kubernetes", "Exported": True, "ClusterSetVIP": "10.99.0.1", "Discoverability": everywhere},
+        {**common, "Cluster": "west", "Exported": False, "ClusterSetVIP": "", "Discoverability": at_home},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+"""The page of services that clusters share by ServiceExports and ServiceImports. Field names are those of istiod's page."""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.debug.page import Query
+from pilot.debug.sources import Sources
+from pilot.model.config.object import RegistryKey
+from pilot.model.inputs import Mesh
+from pilot.model.service import ServiceRef
+from pilot.model.views.clusterset import DOMAIN, bounds
+from pilot.model.views.kubernetes_services import kubernetes_hostname
+from pilot.model.views.services import service
+
+
+def mcsz(sources: Sources, query: Query) -> Any:
+    """Returns every service that a cluster exports or imports; None where there is none."""
+    db = sources.db
+    keys = {key for table in (db.service_exports, db.service_imports) for key, _ in table.rows()}
+    return [_shared(db, key) for key in sorted(keys)] or None
+
+
+def _shared(db: Mesh, key: RegistryKey) -> dict[str, Any]:
+    imported = db.service_imports.peek(key)
+    return {
+        "Cluster": key.cluster,
+        "Name": key.name,
+        "Namespace": key.namespace,
+        "Exported": db.service_exports.peek(key) is not None,
+        "Imported": imported is not None,
+        "ClusterSetVIP": imported.spec.ips[0] if imported is not None and imported.spec.ips else "",
+        "Discoverability": _discoverability(db, key),
+    }
+
+
+def _discoverability(db: Mesh, key: RegistryKey) -> dict[str, str]:
+    """Returns from where the endpoints of a service in a cluster are seen, by its hosts."""
+    found = {}
+    for domain in (db.settings.registry.domain, DOMAIN):
+        ref = ServiceRef(kubernetes_hostname(key.name, key.namespace, domain), key.namespace)
+        if (shared := service(db, ref)) is not None:
+            found[ref.hostname] = "AlwaysDiscoverable" if bounds(db, shared).leaves(key.cluster) else "DiscoverableFromSameCluster"
+    return found

@@ -4,7 +4,8 @@
     python bench/table.py --load FOLDER [--shapes S2,S3] [--clusters 2] [--typical] [--work DIR] [--repeats 10] [--json FILE]
 
 FOLDER holds the load programs (mesh.py, fleet.py, load.py) and `reference/SHAPE.json`, another control plane's figures
-on the same shapes. With --typical the mesh has twenty Telemetries and twenty EnvoyFilters besides (typical.py).
+on the same shapes. With --typical the mesh has twenty Telemetries and twenty EnvoyFilters besides (typical.py); what these cost is told
+by typical_cost.py, which does not compare one run with another.
 Each shape's objects are written as files once, below --work. CPU-seconds are the server's whole process tree's.
 """
 from __future__ import annotations

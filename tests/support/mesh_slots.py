@@ -21,7 +21,7 @@ MESH = Slot(
     "mesh",
     (
         "{rootNamespace: b}",
-        "{trustDomain: td1, trustDomainAliases: [td2], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}",
+        "{trustDomain: td1, trustDomainAliases: [td2], outboundTrafficPolicy: {mode: REGISTRY_ONLY}, serviceScopeConfigs: [{scope: GLOBAL}]}",
         "{enableAutoMtls: false, enableTracing: false, accessLogFile: /dev/stdout, connectTimeout: 3s}",
         "{outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}, tcpKeepalive: {time: 7s}, h2UpgradePolicy: UPGRADE}",
         "{outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE, sni: s.example.com}}, dnsRefreshRate: 9s}",

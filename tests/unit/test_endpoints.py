@@ -87,6 +87,15 @@ def test_slices_are_merged_and_an_address_counts_once() -> None:
     assert [(e.addresses[0], e.health.name) for e in found] == [("10.1.0.1", "HEALTHY"), ("10.1.0.2", "UNHEALTHY"), ("10.1.0.3", "HEALTHY")]
 
 
+def test_who_runs_a_service_is_known_though_it_lacks_the_ports_of_its_slices() -> None:
+    runs = pod("alpha-0", "10.1.0.1", spec="{serviceAccountName: sa}")
+    other = endpoint_slice("alpha", at("10.1.0.1", "alpha-0"), ports="[{name: other, port: 1}]")
+    assert find(SERVICE, runs, other) == []
+    assert service_accounts(world(SERVICE, runs, other).mesh, ALPHA) == ("spiffe://cluster.local/ns/a/sa/sa",)
+    portless = endpoint_slice("alpha", at("10.1.0.1", "alpha-0"), ports="[{name: other}]")
+    assert service_accounts(world(SERVICE, runs, portless).mesh, ALPHA) == ()
+
+
 def test_slices_of_other_clusters_do_not_count() -> None:
     other = endpoint_slice("alpha", at("10.1.0.1"))
     other["metadata"]["labels"]["multicluster.kubernetes.io/service-name"] = "alpha"

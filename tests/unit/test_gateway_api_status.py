@@ -11,6 +11,7 @@ from pilot.model.condition import Condition
 from pilot.model.config.object import ObjectKey
 from pilot.model.kind import GATEWAY_API, GroupKind
 from pilot.model.problem import ObjectRef
+from pilot.model.views.gateway_api.classes import gateway_class
 from pilot.model.views.gateway_api.listeners import HTTP_ROUTE
 from pilot.model.views.gateway_api.route_objects import RouteKey
 from pilot.model.views.gateway_api.status.gateways import class_status, gateway_status, listener_set_status
@@ -277,6 +278,13 @@ def test_classes(name: str, ours: bool) -> None:
     for named, controller in (("mine", "istio.io/gateway-controller"), ("other", "example.com/x")):
         made.set(rows_of([yaml.safe_load(f"{{apiVersion: {GATEWAY_API}/v1, kind: GatewayClass, metadata: {{name: {named}}}, spec: {{controllerName: {controller}}}}}")]))
     assert (class_status(made.mesh, name) is not None) == ours
+
+
+def test_a_class_that_exists_by_itself_stays_though_an_object_of_its_name_is_another_controllers() -> None:
+    made = world()
+    made.set(rows_of([yaml.safe_load(f"{{apiVersion: {GATEWAY_API}/v1, kind: GatewayClass, metadata: {{name: istio}}, spec: {{controllerName: example.com/x}}}}")]))
+    assert gateway_class(made.mesh, "istio") is not None
+    assert class_status(made.mesh, "istio") is None
 
 
 def test_routes_are_counted_and_addresses_told() -> None:

@@ -33,6 +33,18 @@ def slice_endpoints(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
                     yield endpoint
 
 
+def unmatched_accounts(db: Mesh, found: Service) -> Iterable[str]:
+    """Yields who runs the service behind slices none of whose ports it has. Clients of it expect them too, as istiod's do."""
+    names = {port.name for port in found.ports}
+    for key in endpoint_slices.keys(db, "service", found.source):
+        row = endpoint_slices.get(db, key)
+        if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
+            continue
+        listed = [p for p in row.spec.ports if p.port]
+        if listed and not any(p.name in names for p in listed):
+            yield from (e.service_account for e in _endpoints(db, found, key.cluster, row, 0, "") if e.service_account)
+
+
 def _endpoints(
     db: Mesh, found: Service, cluster: str, row: Object[EndpointSlice], number: int, port_name: str
 ) -> Iterable[Endpoint]:

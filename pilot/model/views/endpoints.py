@@ -10,7 +10,7 @@ from pilot.model.config.service_entry import ServiceEntry, ServicePort
 from pilot.model.endpoint import Endpoint, Health
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Protocol, Registry, Resolution, Service, ServiceRef
-from pilot.model.views.endpoint_slices import slice_endpoints
+from pilot.model.views.endpoint_slices import slice_endpoints, unmatched_accounts
 from pilot.model.views.entry_services import parse_address
 from pilot.model.views.kinds.service_entries import service_entries
 from pilot.model.views.pods import selectable_pods
@@ -45,6 +45,8 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
     if found is None:
         return ()
     accounts = {e.service_account for p in found.ports for e in endpoints(db, ref, p.number) if e.service_account}
+    if found.registry is Registry.KUBERNETES:
+        accounts.update(unmatched_accounts(db, found))
     return tuple(sorted(spiffe.in_trust_domains({*accounts, *found.service_accounts}, service_rules(db).trust_domain_aliases)))
 
 

@@ -48,7 +48,8 @@ def known_classes(db: Mesh) -> dict[str, ClassInfo]:
 
 @derived
 def gateway_class(db: Mesh, name: str) -> ClassInfo | None:
-    """Returns the class of a name; None where it is another controller's, or nobody's."""
+    """Returns the class of a name; None where it is another controller's, or nobody's. A name that exists without any object stays what it is,
+    though an object of that name is for another controller, as in istiod."""
     if not db.settings.gateway_api.enabled:
         return None
     known = known_classes(db)
@@ -57,4 +58,10 @@ def gateway_class(db: Mesh, name: str) -> ClassInfo | None:
         return known.get(name)
     by_controller = {one.controller: one for one in known.values()}
     info = by_controller.get(found.spec.controller_name)
-    return info._replace(name=name) if info is not None else None
+    return info._replace(name=name) if info is not None else known.get(name)
+
+
+def is_another_controllers(db: Mesh, name: str) -> bool:
+    """Returns whether there is a GatewayClass of this name that is for another controller, whose status it is."""
+    found = gateway_classes.get(db, ObjectKey("", name))
+    return found is not None and found.spec.controller_name not in {one.controller for one in known_classes(db).values()}

@@ -13,7 +13,7 @@ from pilot.model.key_material import Flaw
 from pilot.model.kind import GroupKind
 from pilot.model.views.credentials import credential
 from pilot.model.views.gateway_api.addresses import Addresses, find_addresses
-from pilot.model.views.gateway_api.classes import gateway_class
+from pilot.model.views.gateway_api.classes import gateway_class, is_another_controllers
 from pilot.model.views.gateway_api.gateways import (
     GATEWAY,
     LISTENER_SET,
@@ -57,7 +57,7 @@ class GatewayStatus(NamedTuple):
 @derived
 def class_status(db: Mesh, name: str) -> tuple[Condition, ...] | None:
     """Returns the conditions of a GatewayClass; None for one that is not this control plane's."""
-    if gateway_class(db, name) is None:
+    if gateway_class(db, name) is None or is_another_controllers(db, name):
         return None
     return (
         Condition("Accepted", True, "Accepted", "Handled by Istio controller"),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pilot.model.config.mesh_config import MeshConfig
 from webhook.inject.annotations import PROXY_CONFIG
-from webhook.inject.config import InjectorConfig
+from webhook.inject.config import InjectorConfig, Written
 from webhook.inject.decision import is_injected
 from webhook.inject.errors import InjectionError
 from webhook.inject.injection import inject, refuse_wrong
@@ -19,6 +19,7 @@ from webhook.workloads import PLACES, with_zeros
 
 Plain = dict[str, Any]
 Warn = Callable[[str], None]
+_ASKED = Written(policy="enabled")  # who injects a file wants its workloads injected, whatever the webhook's policy and selectors are
 
 
 class Injector(NamedTuple):
@@ -79,7 +80,7 @@ def _template(template: Plain, document: Plain, injector: Injector, warn: Warn) 
     owner = _owner(document)
     if why := _why_not(pod, injector):
         warn(f"===> Skipping injection because {owner.kind} \"{_name(document, template)}\" has {why}\n")
-        return template
+        return pod
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     refuse_wrong(annotations)
     override = annotations.get(PROXY_CONFIG)
@@ -93,7 +94,7 @@ def _template(template: Plain, document: Plain, injector: Injector, warn: Warn) 
 def _why_not(pod: Plain, injector: Injector) -> str:
     if (pod.get("spec") or {}).get("hostNetwork"):
         return "host networking enabled"
-    return "" if is_injected(pod, injector.config.written) else "sidecar injection disabled"
+    return "" if is_injected(pod, _ASKED) else "sidecar injection disabled"
 
 
 def _owner(document: Plain) -> Owner:

@@ -2,10 +2,14 @@
 from __future__ import annotations
 
 import json
+import pathlib
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from pilot.cli.ctl.kube_inject import kube_inject
 from pilot.model.config.mesh_config import MeshConfig
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import Injector, inject_document
@@ -73,3 +77,33 @@ def test_host_networking_is_left_alone_with_a_warning() -> None:
     warnings.clear()
     assert injected(pod) == pod
     assert 'Skipping injection because Pod "shop/tickets" has host networking enabled' in warnings[0]
+
+
+def test_the_policy_of_the_webhook_does_not_keep_files_from_being_injected() -> None:
+    never = [{"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}]
+    found = injected(POD, **{"global": {"proxy": {"autoInject": "disabled"}}, "sidecarInjectorWebhook": {"neverInjectSelector": never}})
+    assert names(found["spec"]["containers"]) == ["app", "istio-proxy"]
+
+
+def test_quantities_are_written_as_kubernetes_writes_them_though_a_pod_stays_without_a_proxy() -> None:
+    limited = {**POD["spec"]["containers"][0], "resources": {"limits": {"cpu": "3000m"}}}
+    found = injected({**POD, "metadata": {"name": "a", "labels": {"sidecar.istio.io/inject": "false"}}, "spec": {"containers": [limited]}})
+    assert found["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "3"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("values: {global: {variant: debug}}", {"image": {"imageType": "debug"}}),
+        ("values: {global: {meshID: m}}, revision: canary", {"meshId": "m", "discoveryAddress": "istiod-canary.istio-system.svc:15012"}),
+        ("meshConfig: {defaultConfig: {concurrency: 3}}", {"concurrency": 3}),
+        ("components: {pilot: {enabled: false}}, meshConfig: {defaultConfig: {concurrency: 3}}", {"concurrency": 3}),
+    ],
+)
+def test_an_operator_gives_the_mesh_config_that_it_installs(settings: str, expected: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    (tmp_path / "operator.yaml").write_text(f"{{apiVersion: install.istio.io/v1alpha1, kind: IstioOperator, spec: {{{settings}}}}}")
+    (tmp_path / "pod.yaml").write_text(json.dumps(POD))
+    done = CliRunner().invoke(kube_inject, ["-f", str(tmp_path / "pod.yaml"), "--operatorFileName", str(tmp_path / "operator.yaml")])
+    assert done.exit_code == 0, done.output
+    proxy = yaml.safe_load(done.output)["spec"]["containers"][1]
+    assert json.loads(next(e["value"] for e in proxy["env"] if e["name"] == "PROXY_CONFIG")) == expected

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import click
 import yaml
 
+from deploy.operator.errors import SettingsError
+from deploy.operator.manifest import installation_of
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.output import write
 from pilot.ingest.documents import SyntaxFault, read_documents
@@ -21,6 +23,7 @@ from webhook.kube_inject import Injector, inject_documents
 from webhook.profile.default import default_config
 from webhook.profile.operator import mesh_config_of, values_of
 
+Plain = dict[str, Any]
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
@@ -60,29 +63,46 @@ def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
 
 def _injector(sources: Sources) -> Injector:
     operator = _one(sources.operator)
+    installed = _installed(operator) if operator else {}
     try:
-        config = _config(sources, operator)
+        config = _config(sources, operator, installed.get("istio-sidecar-injector", {}))
     except ConfigError as error:
         raise CommandError(str(error)) from error
-    mesh = _mesh([_one(sources.mesh_config), mesh_config_of(operator)])
+    mesh = _mesh([_one(sources.mesh_config), _yaml(installed.get("istio", {}).get("mesh", "")) or mesh_config_of(operator)])
     revision = "" if sources.revision == "default" else sources.revision or str(config.value("revision") or "")
     native = os.environ.get("ENABLE_NATIVE_SIDECARS", "") or "false"
     return Injector(config, mesh, revision, native != "auto" and parse_bool(native), os.environ.get("COMPLIANCE_POLICY", ""))
 
 
-def _config(sources: Sources, operator: dict[str, Any]) -> InjectorConfig:
+def _installed(operator: Plain) -> dict[str, Plain]:
+    """Returns the data of the ConfigMaps that an IstioOperator installs, by name without the revision; {} where it has no control plane."""
+    try:
+        objects = installation_of(operator, lambda _: None, force=True).objects(["Pilot"])
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
+    revision = str((operator.get("spec") or {}).get("revision") or "")
+    return {o["metadata"]["name"].removesuffix(f"-{revision}"): o["data"] for o in objects if o["kind"] == "ConfigMap"}
+
+
+def _config(sources: Sources, operator: Plain, installed: Plain) -> InjectorConfig:
     values = values_of(operator) if operator else _one(sources.values)
     if sources.inject_config:
         return decode_config(_text(sources.inject_config), yaml.dump(values or {}, Dumper=_DUMPER))
+    if installed:
+        return decode_config(installed["config"], installed["values"])
     return default_config(values)
 
 
-def _mesh(layers: list[dict[str, Any]]) -> MeshConfig:
+def _mesh(layers: list[Plain]) -> MeshConfig:
     mesh, problems = decode_mesh_config(layers)
     if mesh is None:
         wrong = (p for p in problems if p.severity is Severity.ERROR)
         raise CommandError("mesh config: " + "; ".join(f"{p.path}: {p.message}" for p in wrong))
     return mesh
+
+
+def _yaml(text: str) -> Plain:
+    return read_documents(text.encode(), "mesh")[0].plain if text else {}
 
 
 def _text(path: str) -> str:
@@ -102,7 +122,7 @@ def _read(path: str) -> list[Any]:
         raise CommandError(f"{path}:{fault.line}: {fault}") from fault
 
 
-def _one(path: str | None) -> dict[str, Any]:
+def _one(path: str | None) -> Plain:
     """Returns the one document of a file, an empty one where no file is named."""
     documents = _read(path) if path else []
     found = documents[0] if documents else {}

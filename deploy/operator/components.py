@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from deploy.operator.inputs import STANDARD_GATEWAYS, default_namespace
+from deploy.operator.inputs import STANDARD_GATEWAYS, system_namespace
 from deploy.operator.tree import Plain, at, lay_over, put
 
 
@@ -55,7 +55,7 @@ def wanted(operator: Plain) -> Iterator[Wanted]:
         by_values = bool(component.field in STANDARD_GATEWAYS and at(operator, f"spec.values.{component.values}.enabled"))
         for said in _said(operator, component, by_values):
             if by_values or said.get("enabled") is not False:
-                yield Wanted(component, _name(operator, component, said), str(said.get("namespace") or default_namespace(operator)), said)
+                yield Wanted(component, _name(operator, component, said), str(said.get("namespace") or system_namespace(operator)), said)
 
 
 def _said(operator: Plain, component: Component, by_values: bool) -> list[Plain]:

@@ -72,7 +72,8 @@ def merge_inputs(user: Plain, folder: Traversable | None = None, platform: str =
     """Returns an IstioOperator with everything that its profile and itself say in its values. SettingsError where there is no such profile.
     `platform` is what the cluster was seen to be, "" for nothing special; the user's word counts more.
 
-    What `values` says comes before hub, tag, revision and components, but spec.meshConfig comes before values.meshConfig.
+    What `values` says comes before hub, tag and revision, but spec.meshConfig comes before values.meshConfig, and whether pods need no
+    init container (values.pilot.cni.enabled) is what components.cni says, as with istioctl.
     """
     profile = at(user, "spec.profile", DEFAULT_PROFILE)
     if not isinstance(profile, str):
@@ -85,11 +86,10 @@ def merge_inputs(user: Plain, folder: Traversable | None = None, platform: str =
     for place, key in _FROM_SPEC:
         if spec.get(place) is not None:
             found = put(found, ("spec", "values", *key.split(".")), spec[place])
-    for component, key in (("pilot", "pilot.enabled"), ("cni", "pilot.cni.enabled")):
-        enabled = at(spec, f"components.{component}.enabled", False)
-        found = put(found, ("spec", "values", *key.split(".")), enabled if isinstance(enabled, bool) else False)
+    found = put(found, ("spec", "values", "pilot", "enabled"), at(spec, "components.pilot.enabled", False) is True)
     if isinstance(said, dict):
         found = put(found, ("spec", "values"), lay_over(found["spec"]["values"], said))
+        found = put(found, ("spec", "values", "pilot", "cni", "enabled"), at(spec, "components.cni.enabled", False) is True)
     if isinstance(spec.get("meshConfig"), dict):
         mesh = lay_over(at(found, "spec.values.meshConfig", {}), spec["meshConfig"])
         found = put(found, ("spec", "values", "meshConfig"), mesh)
@@ -113,11 +113,6 @@ def _named(operator: Plain) -> Plain:
 def system_namespace(operator: Plain) -> str:
     """Returns the namespace that the control plane is looked for in."""
     return str(at(operator, "spec.values.global.istioNamespace") or "istio-system")
-
-
-def default_namespace(operator: Plain) -> str:
-    """Returns the namespace of components that say none."""
-    return str(at(operator, "spec.namespace") or system_namespace(operator))
 
 
 def unvalidated(operator: Plain) -> Plain:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from deploy.operator.inputs import STANDARD_GATEWAYS
+from deploy.operator.inputs import STANDARD_GATEWAYS, system_namespace
 from deploy.operator.schema import check
 from deploy.operator.tree import Plain, at
 from pilot.ingest.mesh_config import decode_mesh_config
@@ -35,6 +35,8 @@ def _names(spec: Plain) -> Iterator[Problem]:
         yield error("bad-hub", "spec.hub", f"bad hub {hub}: expected a registry, with folders or without")
     if tag is not None and tag != "" and not _TAG.fullmatch(str(tag)):
         yield error("bad-tag", "spec.tag", f"bad tag {tag}: expected letters, digits, . _ and -")
+    if spec.get("namespace") not in (None, "", system_namespace({"spec": spec})):
+        yield warning("no-effect", "spec.namespace", "it has no effect: components are in values.global.istioNamespace, or where they say themselves")
     for component in STANDARD_GATEWAYS:
         for index, gateway in enumerate(at(spec, f"components.{component}", [])):
             if not _NAME.fullmatch(gateway.get("name") or ""):

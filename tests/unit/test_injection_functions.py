@@ -7,7 +7,7 @@ import pytest
 
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.proxy_config import ProxyConfig
+from pilot.model.config.proxy_config import ProxyConfig, Tracing
 from webhook.inject.api_object import ApiObject
 from webhook.inject.functions import FUNCTIONS
 from webhook.inject.message import Message
@@ -31,6 +31,7 @@ def data() -> dict[str, Any]:
         "spec": ApiObject({"containers": containers}, TYPES["PodSpec"]),
         "one": ApiObject({"containers": containers[:1]}, TYPES["PodSpec"]),
         "texts": StringMap({"b": "2", "a": "<"}),
+        "sampled": Message(ProxyConfig(tracing=Tracing(sampling=10.0)), ProxyConfig),
         "config": Message(ProxyConfig(concurrency=2, proxy_metadata={"b": "1", "a": "2"}), ProxyConfig),
         "plain": Message(ProxyConfig(), ProxyConfig),
         "mesh": Message(mesh, MeshConfig),
@@ -51,6 +52,7 @@ def data() -> dict[str, Any]:
         ("{{ toJSON .texts }} {{ toJsonMap .texts (strdict `a` `3`) }}", '{"a":"\\u003c","b":"2"} {"a":"3","b":"2"}'),
         ("{{ (fromJSON `{\"a\": [1]}`).a }} {{ fromJSON `bad` }}", "[1] {}"),
         ("{{ structToJSON (index (index .spec.Containers 0).Ports 1) }} {{ structToJSON nil }}", '{"containerPort":53,"protocol":"UDP"} {}'),
+        ("{{ protoToJSON .sampled }}", '{"tracing":{"sampling":10}}'),
         ("{{ protoToJSON .plain }} {{ protoToJSON .config }}", '{} {"concurrency":2,"proxyMetadata":{"a":"2","b":"1"}}'),
         ("{{ toYaml .texts }}", "a: <\nb: \"2\"\n"),
         ("{{ indent 2 `a\nb` }}", "a\n  b"),

@@ -175,6 +175,12 @@ def test_settings_of_the_spec_and_values_have_their_order() -> None:
     assert at(found, "spec.values.meshConfig.accessLogFile") == "/spec"
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_whether_pods_need_no_init_container_is_what_the_component_says(enabled: bool) -> None:
+    found = merge_inputs({"spec": {"components": {"cni": {"enabled": enabled}}, "values": {"pilot": {"cni": {"enabled": not enabled}}}}})
+    assert at(found, "spec.values.pilot.cni.enabled") is enabled
+
+
 def test_k8s_settings_are_merged_into_the_objects() -> None:
     found = objects(
         pilot(
@@ -270,10 +276,14 @@ def test_a_gateway_without_a_name_has_the_standard_one() -> None:
     assert "Deployment/edge/istio-ingressgateway" in found
 
 
-def test_the_namespace_of_the_spec_is_that_of_components_that_say_none() -> None:
+def test_components_are_in_the_system_namespace_unless_they_say_another_and_the_namespace_of_the_spec_has_no_effect() -> None:
     gateways = [{"name": "a"}, {"name": "b", "namespace": "other", "label": {"istio": "b"}}]
-    found = objects({"profile": "empty", "namespace": "edge", "components": {"ingressGateways": gateways}})
-    assert {key for key in found if key.startswith("Deployment")} == {"Deployment/edge/a", "Deployment/other/b"}
+    said: list[str] = []
+    spec = {"profile": "empty", "namespace": "edge", "components": {"ingressGateways": gateways}, "values": {"global": {"istioNamespace": "mesh"}}}
+    found = installation_of({"spec": spec}, said.append).objects()
+    places = {(plain["metadata"]["namespace"], plain["metadata"]["name"]) for plain in found if plain["kind"] == "Deployment"}
+    assert places == {("mesh", "a"), ("other", "b")}
+    assert said == ["spec.namespace: it has no effect: components are in values.global.istioNamespace, or where they say themselves"]
 
 
 def test_a_gateway_is_switched_on_by_its_values_too() -> None:

@@ -36,7 +36,7 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {str(key): _plain(value[key]) for key in sorted(value)}
-    return value
+    return int(value) if isinstance(value, float) and value.is_integer() else value  # 10, not 10.0
 
 
 _NO_ZERO: Any = object()

@@ -14,8 +14,6 @@ def values_of(operator: Plain) -> Plain:
     found["global"] = {**hub_and_tag, **(found.get("global") or {})}
     if spec.get("revision"):
         found.setdefault("revision", spec["revision"])
-    if spec.get("namespace"):
-        found["global"].setdefault("istioNamespace", spec["namespace"])
     cni = ((spec.get("components") or {}).get("cni") or {}).get("enabled")
     own_cni = found.get("cni") or {}
     pilot_cni = {key: value for key, value in (("enabled", cni), ("provider", own_cni.get("provider"))) if value is not None}

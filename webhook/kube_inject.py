@@ -74,7 +74,7 @@ def _replaced(found: Plain, path: tuple[str, ...], value: Plain) -> Plain:
 def _template(template: Plain, document: Plain, injector: Injector, warn: Warn) -> Plain:
     """Returns the injected pod, or template of pods, of a workload."""
     try:
-        pod = without_nulls(normalize(template, POD))
+        pod: Plain = without_nulls(normalize(template, POD))
     except ShapeError as error:
         raise InjectionError(f"{document.get('kind')} {_name(document, template)}: {error}") from error
     owner = _owner(document)

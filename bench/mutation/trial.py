@@ -1,0 +1,148 @@
+"""Mutants are shown to tests here: each in a fork of one process that has imported and collected all tests, so that a trial costs only its tests.
+
+The fork puts the changed code into the functions that are there. What runs at import alone (constants, classes, defaults) cannot be
+changed so; such a mutant is `import time` and must be tried in a tree of its own.
+"""
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from types import CodeType, FunctionType
+from typing import NamedTuple
+
+import pytest
+
+from bench.mutation.changes import Mutant, mutated
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SURVIVED, CAUGHT, BROKEN, IMPORT_TIME = 0, 1, 2, 3  # how a fork exits; broken: the trial itself failed
+PATIENCE, MIN_SECONDS = 6.0, 30.0  # how much longer tests may take with a change than without
+
+
+class Job(NamedTuple):
+    """A mutant and the tests that it is shown to, in this order; `seconds` are theirs without the change."""
+
+    mutant: Mutant
+    tests: list[str]
+    seconds: float
+
+
+def write_jobs(path: pathlib.Path, jobs: Sequence[Job]) -> None:
+    """Write what `read_jobs` reads."""
+    path.write_text(json.dumps([[str(job.mutant.path), *job.mutant[1:], job.tests, job.seconds] for job in jobs]))
+
+
+def read_jobs(path: pathlib.Path) -> list[Job]:
+    """The jobs of a file that `write_jobs` wrote."""
+    return [Job(Mutant(pathlib.Path(file), *rest), tests, seconds) for file, *rest, tests, seconds in json.loads(path.read_text())]
+
+
+Code = tuple[str, str, int]  # file, qualified name, first line
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+class Functions:
+    """The functions of the product that are alive in this process, by their code."""
+
+    def __init__(self) -> None:
+        self._found: dict[Code, list[FunctionType]] = {}
+        for thing in gc.get_objects():
+            if isinstance(thing, FunctionType) and thing.__code__.co_filename.startswith(str(ROOT)):
+                code = thing.__code__
+                self._found.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(thing)
+
+    def change(self, mutant: Mutant) -> bool:
+        """Put a mutant's code into the functions of its file; False if no function differs, as the change is one of import time."""
+        name = str(ROOT / mutant.path)
+        changed = False
+        for code in _codes(compile(mutated(mutant, ROOT), name, "exec", dont_inherit=True)):
+            for function in self._found.get((name, code.co_qualname, code.co_firstlineno), ()):
+                if function.__code__ != code:
+                    try:
+                        function.__code__ = code
+                    except ValueError:  # it closes over other variables than before
+                        return False
+                    changed = True
+        return changed
+
+
+class Trials:
+    """A plugin of pytest: in the place of the tests' loop, each job in a fork. Results are lines "NUMBER EXIT" of a file."""
+
+    def __init__(self, jobs: Sequence[Job], results: pathlib.Path) -> None:
+        self._jobs = jobs
+        self._results = results
+        self._failed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._failed |= report.failed
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if (threads := len(list(pathlib.Path("/proc/self/task").iterdir()))) > 1:
+            raise pytest.UsageError(f"{threads} threads after collection: a fork would lack all but one")
+        items = {item.nodeid: item for item in session.items}
+        functions = Functions()
+        gc.freeze()
+        with self._results.open("a") as results:
+            for number, job in enumerate(self._jobs):
+                chosen = [items[test] for test in job.tests if test in items]
+                exit_code = self._fork(functions, job, chosen)
+                results.write(f"{number} {exit_code}\n")
+                results.flush()
+        return True
+
+    def _fork(self, functions: Functions, job: Job, items: Sequence[pytest.Item]) -> int:
+        """How the fork exited; tests that do not end have caught the mutant."""
+        child = os.fork()
+        if child == 0:
+            os._exit(self._try(functions, job, items))
+        deadline = time.monotonic() + max(MIN_SECONDS, PATIENCE * job.seconds)
+        exit_code = None
+        while exit_code is None and time.monotonic() < deadline:
+            done, status = os.waitpid(child, os.WNOHANG)
+            exit_code = os.waitstatus_to_exitcode(status) if done else None
+            time.sleep(0.005)
+        with contextlib.suppress(ProcessLookupError):  # what the tests started, too
+            os.killpg(child, signal.SIGKILL)
+        if exit_code is None:
+            os.waitpid(child, 0)
+        return CAUGHT if exit_code is None else exit_code
+
+    def _try(self, functions: Functions, job: Job, items: Sequence[pytest.Item]) -> int:
+        """In the fork: how it exits."""
+        try:
+            os.setsid()
+            for stream in (1, 2):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+            if not functions.change(job.mutant):
+                return IMPORT_TIME
+        except Exception:
+            return BROKEN
+        try:
+            for item, after in zip(items, [*items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                if self._failed:
+                    return CAUGHT
+            return SURVIVED
+        except BaseException:
+            return CAUGHT
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the place of the tests' loop, where `MUTATION_JOBS` says a file of jobs."""
+    if jobs := os.environ.get("MUTATION_JOBS"):
+        path = pathlib.Path(jobs)
+        config.pluginmanager.register(Trials(read_jobs(path), path.with_suffix(".results")))

@@ -14,7 +14,7 @@ from ca.pem import certificate_pem
 from pilot.debug import application as debug_application
 from pilot.debug.application import application
 from pilot.debug.dashboard import certificates, routes, stream
-from pilot.debug.dashboard.fleet import difference, proxy_rows
+from pilot.debug.dashboard.fleet import difference, look_at
 from pilot.debug.dashboard.mesh import WHOLE, look_around, show_picture, take_picture
 from pilot.debug.dashboard.stream import Stream
 from pilot.lib.metrics import Metrics
@@ -120,12 +120,22 @@ def connection(name: str, **watches: FakeWatch) -> FakeConnection:
     ],
 )
 def test_a_proxy_is_synced_waiting_or_refusing(watch: FakeWatch, state: str, error: str) -> None:
-    (row,) = proxy_rows([connection("web-0.a", cds=watch)])
-    assert (row.name, row.namespace, row.state, row.error) == ("web-0", "a", state, error)
+    row, sent = look_at(connection("web-0.a", cds=watch))
+    assert (row.name, row.namespace, row.state, row.error, sent) == ("web-0", "a", state, error, watch.sent_at)
+
+
+def test_a_proxy_waits_since_the_oldest_response_that_it_has_not_taken() -> None:
+    watches = {"cds": FakeWatch(sent_at=5.0), "lds": FakeWatch(nonce_sent="n2", sent_at=4.0), "rds": FakeWatch(nonce_sent="n2", sent_at=3.0)}
+    row, sent = look_at(connection("web-0.a", **watches))
+    assert (row.waits_since, sent) == (3.0, 5.0)
+    again = look_at(connection("web-0.a", **watches), row)
+    assert again.row is row
+    watches["rds"].nonce_acked = "n2"
+    assert look_at(connection("web-0.a", **watches), row).row == row._replace(waits_since=4.0)
 
 
 def test_only_what_changed_is_told() -> None:
-    a, b = proxy_rows([connection("a.x", cds=FakeWatch()), connection("b.x", cds=FakeWatch())])
+    a, b = (look_at(connection(name, cds=FakeWatch())).row for name in ("a.x", "b.x"))
     changed = a._replace(error="e")
     assert difference({a.id: a, b.id: b}, {a.id: changed}) == ([changed], [b.id])
 

@@ -1,7 +1,7 @@
 """How far each connected proxy is, as rows for the page."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from pilot.debug.sources import Connection
@@ -14,7 +14,7 @@ ERROR_LENGTH = 500
 
 class ProxyRow(NamedTuple):
     """A stream. `since` is Unix seconds; `waits_since` those of the oldest response that is not acknowledged, 0.0 for none; `error` is what the proxy
-    said of what it refuses, "" where it takes everything. `acknowledged` counts nonces that changed between two looks only by being another value."""
+    said of what it refuses, "" where it takes everything."""
 
     id: str
     name: str
@@ -34,21 +34,34 @@ class ProxyRow(NamedTuple):
         return {**self._asdict(), "state": self.state}
 
 
-def proxy_rows(connections: Iterable[Connection]) -> Iterator[ProxyRow]:
-    """Yields a row for each stream."""
-    for connection in connections:
-        proxy, watches = connection.proxy, connection.watches
-        waits = [w.sent_at for w in watches.values() if w.nonce_sent != w.nonce_acked and w.sent_at and not w.last_error]
-        errors = [f"{short_name(url)}: {cut(w.last_error, ERROR_LENGTH)}" for url, w in watches.items() if w.last_error]
-        name = proxy.id.rpartition(".")[0] if "." in proxy.id else proxy.id
-        yield ProxyRow(
-            connection.id, name, proxy.namespace, str(proxy.type), proxy.version, connection.connected_at, min(waits, default=0.0), "; ".join(errors),
-        )  # fmt: skip
+class Seen(NamedTuple):
+    """A stream at one moment, and when it was sent its last response: Unix seconds, 0.0 before the first."""
+
+    row: ProxyRow
+    sent: float
 
 
-def last_sent(connection: Connection) -> tuple[str, float]:
-    """Returns the id of a stream, and when it was sent its last response: Unix seconds, 0.0 before the first."""
-    return connection.id, max((watch.sent_at for watch in connection.watches.values()), default=0.0)
+def look_at(connection: Connection, known: ProxyRow | None = None) -> Seen:
+    """Returns a stream as it is now. `known` is its row of before, which is the same one where nothing changed: that is the rule with thousands."""
+    waits = sent = 0.0
+    errors: list[str] = []
+    for url, watch in connection.watches.items():
+        at = watch.sent_at
+        sent = max(sent, at)
+        if watch.last_error:
+            errors.append(f"{short_name(url)}: {cut(watch.last_error, ERROR_LENGTH)}")
+        elif at and watch.nonce_sent != watch.nonce_acked:
+            waits = min(waits or at, at)
+    error = "; ".join(errors)
+    if known is None or known.waits_since != waits or known.error != error:
+        known = _row(connection, waits, error)
+    return Seen(known, sent)
+
+
+def _row(connection: Connection, waits: float, error: str) -> ProxyRow:
+    proxy = connection.proxy
+    name = proxy.id.rpartition(".")[0] if "." in proxy.id else proxy.id
+    return ProxyRow(connection.id, name, proxy.namespace, str(proxy.type), proxy.version, connection.connected_at, waits, error)
 
 
 class Difference(NamedTuple):
@@ -60,4 +73,5 @@ class Difference(NamedTuple):
 
 def difference(before: Mapping[str, ProxyRow], now: Mapping[str, ProxyRow]) -> Difference:
     """Returns what changed from one look to the next."""
-    return Difference([row for key, row in now.items() if before.get(key) != row], [key for key in before if key not in now])
+    changed = [row for key, row in now.items() if (known := before.get(key)) is not row and known != row]
+    return Difference(changed, [key for key in before if key not in now])

@@ -24,7 +24,7 @@ _HEADERS = {
     "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
 }
-REST = 20
+REST = 50
 """A look at the whole mesh is followed by a rest of so many times the time that it took."""
 
 Access = Callable[[web.Request, str], Awaitable[Sources]]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.debug.dashboard import certificates
-from pilot.debug.dashboard.fleet import ProxyRow, difference, last_sent, proxy_rows
+from pilot.debug.dashboard.fleet import ProxyRow, difference, look_at
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
 from pilot.lib.log import scope
@@ -123,8 +123,10 @@ class Stream:
 
     async def _look(self) -> None:
         metrics = self._sources.metrics
-        self._rows = {row.id: row for row in await all_of(proxy_rows(self._sources.fleet.connections()))}
-        self._sent = dict(await all_of(map(last_sent, self._sources.fleet.connections())))
+        before = self._rows
+        seen = await all_of(look_at(connection, before.get(connection.id)) for connection in self._sources.fleet.connections())
+        self._rows = {found.row.id: found.row for found in seen}
+        self._sent = {found.row.id: found.sent for found in seen}
         sent, size = metrics.total("pilot_xds_pushes", "_total"), metrics.total("pilot_xds_config_size_bytes", "_sum")
         self._counts = Counts(sent, size, time.process_time())
         if self._revision != self._sources.db.revision or len(self._problems) < PROBLEMS:

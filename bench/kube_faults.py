@@ -19,7 +19,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from pilot.kube.client import Patience
+from pilot.kube.client import RequestPatience
 from tests.support.kube_world import KubeWorld, Servers, difference, start_fresh
 
 
@@ -28,7 +28,7 @@ async def run(services: int, pods: int, sequences: int, clusters: int, seed: int
     servers = Servers(services, pods, clusters, choose)
     await servers.start()
     gc.set_threshold(1_000_000, 50, 1_000)  # two meshes of this size: looking through them for cycles costs more than reading them
-    waits = Patience(connect=float(patience), answer=float(patience), watch=3600.0)
+    waits = RequestPatience(connect=float(patience), answer=float(patience), watch=3600.0)
     lives = KubeWorld(servers, streams=True, patience=waits)
     await lives.start()
     began, used = time.monotonic(), time.process_time()

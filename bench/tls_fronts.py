@@ -39,7 +39,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from pilot.serve.address import Address
-from pilot.serve.tls.context import Pair, TlsRules, make_context
+from pilot.serve.tls.context import CertificatePair, TlsRules, make_context
 from pilot.serve.tls.front import TlsFront
 
 METHOD = "/bench.Bench/Stream"
@@ -267,7 +267,9 @@ async def serve(variant: str, sizes: list[int], folder: pathlib.Path) -> None:
         server.add_insecure_port(front.inner)
     await server.start()
     if variant == "product":
-        port = await front.listen(Address("127.0.0.1", 0), make_context([Pair(certificate, key)], certificate, TlsRules()), lambda _: ("somebody",))
+        port = await front.listen(
+            Address("127.0.0.1", 0), make_context([CertificatePair(certificate, key)], certificate, TlsRules()), lambda _: ("somebody",)
+        )
     elif variant in FRONTS:
         port = await FRONTS[variant](context_of(folder), "\0" + front.inner.partition(":")[2])
     print(port, flush=True)

@@ -16,7 +16,7 @@ EXTRA_ROOTS = "root-cert.pem"
 CRL = "ca-crl.pem"
 
 
-class Layout(NamedTuple):
+class FileLayout(NamedTuple):
     """Names of the files in the folder. `chain` is "" where the certificate file holds the intermediates too."""
 
     certificate: str
@@ -30,8 +30,8 @@ class Layout(NamedTuple):
         return tuple(name for name in self if name)
 
 
-TLS_LAYOUT = Layout("tls.crt", "tls.key", "ca.crt")
-ISTIO_LAYOUT = Layout("ca-cert.pem", "ca-key.pem", "root-cert.pem", "cert-chain.pem")
+TLS_LAYOUT = FileLayout("tls.crt", "tls.key", "ca.crt")
+ISTIO_LAYOUT = FileLayout("ca-cert.pem", "ca-key.pem", "root-cert.pem", "cert-chain.pem")
 LAYOUTS = (TLS_LAYOUT, ISTIO_LAYOUT)
 
 
@@ -62,7 +62,7 @@ def read_extra_roots(folder: str) -> bytes:
     return _read_file(path) if path.is_file() else b""
 
 
-def _read(top: pathlib.Path, layout: Layout) -> Signer:
+def _read(top: pathlib.Path, layout: FileLayout) -> Signer:
     certificates = load_bundle(_read_file(top / layout.certificate), str(top / layout.certificate))
     chain = certificates[1:]
     if layout.chain:

@@ -21,11 +21,11 @@ CERT_SIGNER = "CertSigner"
 _log = scope("serverca")
 
 
-class Refused(Exception):
+class CallerRefused(Exception):
     """A caller is not who it would have to be; `args[0]` is for the log."""
 
 
-class Observer(Protocol):
+class SigningObserver(Protocol):
     """What is counted."""
 
     def csr_received(self) -> None: ...
@@ -47,13 +47,13 @@ Impersonate = Callable[[Any, str], Awaitable[None]]
 
 async def refuse_impersonation(_: Any, identity: str) -> None:
     """Raises Refused for every identity."""
-    raise Refused(f"nobody may ask for the certificate of {identity}")
+    raise CallerRefused(f"nobody may ask for the certificate of {identity}")
 
 
 class CertificateService:
     """Answers CreateCertificate with bytes in and out."""
 
-    def __init__(self, sign: Sign, authenticate: Authenticate, observer: Observer, impersonate: Impersonate = refuse_impersonation) -> None:
+    def __init__(self, sign: Sign, authenticate: Authenticate, observer: SigningObserver, impersonate: Impersonate = refuse_impersonation) -> None:
         self._sign, self._authenticate, self._observer, self._impersonate = sign, authenticate, observer, impersonate
 
     def handlers(self) -> Any:
@@ -74,7 +74,7 @@ class CertificateService:
         self._observer.csr_received()
         try:
             identities = await self._authenticate(context)
-        except Refused as error:
+        except CallerRefused as error:
             await self._deny(context, "request authenticate failure", error)
         try:
             request = ca_pb2.IstioCertificateRequest.FromString(raw)
@@ -83,7 +83,7 @@ class CertificateService:
         if asked := _text(request, IMPERSONATED):
             try:
                 await self._impersonate(context, asked)
-            except Refused as error:
+            except CallerRefused as error:
                 await self._deny(context, "request impersonation authentication failure", error)
             identities = (asked,)
         try:
@@ -97,7 +97,7 @@ class CertificateService:
         answer: bytes = ca_pb2.IstioCertificateResponse(cert_chain=chain).SerializeToString()
         return answer
 
-    async def _deny(self, context: Any, told: str, error: Refused) -> None:
+    async def _deny(self, context: Any, told: str, error: CallerRefused) -> None:
         self._observer.csr_unauthenticated()
         _log.warning("%s: %s", told, error)
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, told)

@@ -15,7 +15,7 @@ from pilot.model.views.gateway_api.status.objects import AMBIENT_KINDS, KINDS
 Plain = dict[str, Any]
 
 
-class Request(NamedTuple):
+class ResourceAccess(NamedTuple):
     """Requests of one resource: `plural` or `plural/subresource` of an API group, "" for the core one. `why` is for people."""
 
     group: str
@@ -27,29 +27,29 @@ class Request(NamedTuple):
 FOLLOW = ("list", "watch")
 _ADMISSION, _NETWORKING = "admissionregistration.k8s.io", "networking.istio.io"
 ANYWHERE = (
-    Request("", "configmaps", ("create", "patch"), "the root certificate in every namespace"),
-    Request("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
-    Request(_ADMISSION, "mutatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of injection"),
-    Request(_ADMISSION, "validatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of validation"),
+    ResourceAccess("", "configmaps", ("create", "patch"), "the root certificate in every namespace"),
+    ResourceAccess("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
+    ResourceAccess(_ADMISSION, "mutatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of injection"),
+    ResourceAccess(_ADMISSION, "validatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of validation"),
     *(
-        Request(kind.group, resource, verbs, why)
+        ResourceAccess(kind.group, resource, verbs, why)
         for kind in (*KINDS, *AMBIENT_KINDS)
         for resource, verbs, why in (
             (plural_of(kind), ("get",), "the status that an object has"),
             (f"{plural_of(kind)}/status", ("patch",), "what becomes of an object, for its author"),
         )
     ),
-    Request(GATEWAY_API, "gatewayclasses", ("create",), "the classes that exist without any object"),
-    Request(_NETWORKING, "serviceentries/status", ("patch",), "addresses that are allocated"),
-    Request(_NETWORKING, "workloadentries", ("get", "create", "patch", "delete"), "workloads that register themselves"),
-    Request(_NETWORKING, "workloadentries/status", ("patch",), "their health"),
-    Request(_NETWORKING, "workloadgroups", ("get",), "the group that a workload registers with"),
-    Request("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy has"),
-    Request("authorization.k8s.io", "subjectaccessreviews", ("create",), "which Secrets a proxy may be given"),
+    ResourceAccess(GATEWAY_API, "gatewayclasses", ("create",), "the classes that exist without any object"),
+    ResourceAccess(_NETWORKING, "serviceentries/status", ("patch",), "addresses that are allocated"),
+    ResourceAccess(_NETWORKING, "workloadentries", ("get", "create", "patch", "delete"), "workloads that register themselves"),
+    ResourceAccess(_NETWORKING, "workloadentries/status", ("patch",), "their health"),
+    ResourceAccess(_NETWORKING, "workloadgroups", ("get",), "the group that a workload registers with"),
+    ResourceAccess("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy has"),
+    ResourceAccess("authorization.k8s.io", "subjectaccessreviews", ("create",), "which Secrets a proxy may be given"),
 )
 GATEWAYS = (
     *(
-        Request(group, resource, (*FOLLOW, "get", "create", "patch", "delete"), "what is deployed for a Gateway")
+        ResourceAccess(group, resource, (*FOLLOW, "get", "create", "patch", "delete"), "what is deployed for a Gateway")
         for group, resource in (
             ("apps", "deployments"),
             ("", "services"),
@@ -58,44 +58,48 @@ GATEWAYS = (
             ("policy", "poddisruptionbudgets"),
         )
     ),
-    Request(GATEWAY_API, "gateways", ("patch",), "which version of control planes deploys a Gateway"),
-    Request("", "services", ("create", "patch"), "the Service of an InferencePool"),
+    ResourceAccess(GATEWAY_API, "gateways", ("patch",), "which version of control planes deploys a Gateway"),
+    ResourceAccess("", "services", ("create", "patch"), "the Service of an InferencePool"),
 )
 OWN_NAMESPACE = (
-    Request("", "secrets", ("get", "create", "update"), "the key of the authority"),
-    Request("", "configmaps", ("get", "create", "update"), "which replica leads"),
-    Request("coordination.k8s.io", "leases", ("get", "create", "update"), "which replica leads, in matters of one revision"),
-    Request(_NETWORKING, "gateways", ("create",), "a dry run that tells whether validation is called"),
+    ResourceAccess("", "secrets", ("get", "create", "update"), "the key of the authority"),
+    ResourceAccess("", "configmaps", ("get", "create", "update"), "which replica leads"),
+    ResourceAccess("coordination.k8s.io", "leases", ("get", "create", "update"), "which replica leads, in matters of one revision"),
+    ResourceAccess(_NETWORKING, "gateways", ("create",), "a dry run that tells whether validation is called"),
 )
 SIGNING = (
-    Request("certificates.k8s.io", "certificatesigningrequests", ("create", "get", "watch", "delete"), "certificates of signers of the API server"),
-    Request("certificates.k8s.io", "certificatesigningrequests/approval", ("update",), "their approval"),
+    ResourceAccess(
+        "certificates.k8s.io", "certificatesigningrequests", ("create", "get", "watch", "delete"), "certificates of signers of the API server"
+    ),
+    ResourceAccess("certificates.k8s.io", "certificatesigningrequests/approval", ("update",), "their approval"),
 )
-BUNDLES = (Request("certificates.k8s.io", "clustertrustbundles", (*FOLLOW, "create", "update"), "the root certificate for pods of any namespace"),)
-EXPORTS = (Request(MULTICLUSTER, "serviceexports", ("create",), "Services that all clusters are to see"),)
+BUNDLES = (
+    ResourceAccess("certificates.k8s.io", "clustertrustbundles", (*FOLLOW, "create", "update"), "the root certificate for pods of any namespace"),
+)
+EXPORTS = (ResourceAccess(MULTICLUSTER, "serviceexports", ("create",), "Services that all clusters are to see"),)
 OF_OTHER_CLUSTERS = (
-    Request("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
-    Request("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy of that cluster has"),
-    Request("authorization.k8s.io", "subjectaccessreviews", ("create",), "which of its Secrets a gateway of that cluster may be given"),
+    ResourceAccess("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
+    ResourceAccess("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy of that cluster has"),
+    ResourceAccess("authorization.k8s.io", "subjectaccessreviews", ("create",), "which of its Secrets a gateway of that cluster may be given"),
 )
 
 
-def read(catalogue: Catalogue = CATALOGUE, every: bool = True) -> Iterator[Request]:
+def read(catalogue: Catalogue = CATALOGUE, every: bool = True) -> Iterator[ResourceAccess]:
     """Yields the requests that follow the kinds of the catalogue; unless `every`, of those that each cluster has its own of."""
     for kind in catalogue:
         if every or kind.per_cluster:
-            yield Request(kind.id.group, plural_of(kind.id), FOLLOW, "configuration" if not kind.per_cluster else "what runs in the cluster")
+            yield ResourceAccess(kind.id.group, plural_of(kind.id), FOLLOW, "configuration" if not kind.per_cluster else "what runs in the cluster")
 
 
-def statuses(catalogue: Catalogue = CATALOGUE) -> Iterator[Request]:
+def statuses(catalogue: Catalogue = CATALOGUE) -> Iterator[ResourceAccess]:
     """Yields the requests that write what is wrong with configuration into its status, which is off unless an installation asks for it."""
     for kind in catalogue:
         if kind.id.group.endswith(".istio.io"):
-            yield Request(kind.id.group, f"{plural_of(kind.id)}/status", ("patch",), "what is wrong with an object, for its author")
-            yield Request(kind.id.group, plural_of(kind.id), ("get",), "whether an object is still the one that the messages are about")
+            yield ResourceAccess(kind.id.group, f"{plural_of(kind.id)}/status", ("patch",), "what is wrong with an object, for its author")
+            yield ResourceAccess(kind.id.group, plural_of(kind.id), ("get",), "whether an object is still the one that the messages are about")
 
 
-def rules(requests: Iterable[Request]) -> list[Plain]:
+def rules(requests: Iterable[ResourceAccess]) -> list[Plain]:
     """Returns the rules of a role that grants requests, resources of one group with equal verbs together."""
     verbs: dict[tuple[str, str], set[str]] = {}
     for request in requests:

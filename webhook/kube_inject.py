@@ -6,23 +6,23 @@ from typing import Any, NamedTuple
 
 from pilot.model.config.mesh_config import MeshConfig
 from webhook.inject.annotations import PROXY_CONFIG
-from webhook.inject.config import InjectorConfig, Written
+from webhook.inject.config import InjectorConfig, WrittenConfig
 from webhook.inject.decision import is_injected
 from webhook.inject.errors import InjectionError
 from webhook.inject.injection import inject, refuse_wrong
-from webhook.inject.owner import Owner, owner_of
+from webhook.inject.owner import WorkloadOwner, owner_of
 from webhook.inject.proxy_config import apply_override
-from webhook.inject.request import Request
+from webhook.inject.request import InjectionRequest
 from webhook.pod.normal import ShapeError, normalize, without_nulls
 from webhook.pod.schema import POD
 from webhook.workloads import PLACES, with_zeros
 
 Plain = dict[str, Any]
 Warn = Callable[[str], None]
-_ASKED = Written(policy="enabled")  # who injects a file wants its workloads injected, whatever the webhook's policy and selectors are
+_ASKED = WrittenConfig(policy="enabled")  # who injects a file wants its workloads injected, whatever the webhook's policy and selectors are
 
 
-class Injector(NamedTuple):
+class FileInjector(NamedTuple):
     """What all workloads of a file are injected with."""
 
     config: InjectorConfig
@@ -32,7 +32,7 @@ class Injector(NamedTuple):
     compliance_policy: str = ""
 
 
-def inject_document(document: Any, injector: Injector, warn: Warn) -> Any:
+def inject_document(document: Any, injector: FileInjector, warn: Warn) -> Any:
     """Returns a document with its workloads injected: an object, or a List of them. Others stay as they are.
 
     `warn` is told why a workload is not injected. InjectionError where one cannot be.
@@ -50,7 +50,7 @@ def inject_document(document: Any, injector: Injector, warn: Warn) -> Any:
     return with_zeros(_replaced(document, place, _template(template, document, injector, warn)))
 
 
-def _cron_job(document: Plain, injector: Injector, warn: Warn) -> Plain:
+def _cron_job(document: Plain, injector: FileInjector, warn: Warn) -> Plain:
     """Returns a CronJob with its pods injected. Their metadata is that of the job's template."""
     job = _at(document, ("spec", "jobTemplate"))
     pod = _at(job, ("spec", "template"))
@@ -71,7 +71,7 @@ def _replaced(found: Plain, path: tuple[str, ...], value: Plain) -> Plain:
     return {**found, path[0]: _replaced(found.get(path[0]) or {}, path[1:], value)}
 
 
-def _template(template: Plain, document: Plain, injector: Injector, warn: Warn) -> Plain:
+def _template(template: Plain, document: Plain, injector: FileInjector, warn: Warn) -> Plain:
     """Returns the injected pod, or template of pods, of a workload."""
     try:
         pod: Plain = without_nulls(normalize(template, POD))
@@ -87,22 +87,24 @@ def _template(template: Plain, document: Plain, injector: Injector, warn: Warn) 
     proxy_config = apply_override(injector.mesh.default_config, override) if override is not None else injector.mesh.default_config
     mesh = injector.mesh
     return inject(
-        Request(pod, owner, injector.config, mesh, proxy_config, injector.revision, {}, injector.native, compliance_policy=injector.compliance_policy)
+        InjectionRequest(
+            pod, owner, injector.config, mesh, proxy_config, injector.revision, {}, injector.native, compliance_policy=injector.compliance_policy
+        )
     )
 
 
-def _why_not(pod: Plain, injector: Injector) -> str:
+def _why_not(pod: Plain, injector: FileInjector) -> str:
     if (pod.get("spec") or {}).get("hostNetwork"):
         return "host networking enabled"
     return "" if is_injected(pod, _ASKED) else "sidecar injection disabled"
 
 
-def _owner(document: Plain) -> Owner:
+def _owner(document: Plain) -> WorkloadOwner:
     """Returns the workload that a document is, or that a pod in it belongs to."""
     if document.get("kind") == "Pod":
         return owner_of(document)
     metadata = document.get("metadata") or {}
-    return Owner(document["kind"], document.get("apiVersion") or "", metadata.get("name") or "", metadata.get("namespace") or "")
+    return WorkloadOwner(document["kind"], document.get("apiVersion") or "", metadata.get("name") or "", metadata.get("namespace") or "")
 
 
 def _name(document: Plain, template: Plain) -> str:
@@ -111,7 +113,7 @@ def _name(document: Plain, template: Plain) -> str:
     return "/".join(filter(None, (metadata.get("namespace"), name)))
 
 
-def inject_documents(documents: list[Any], injector: Injector, warn: Warn) -> Iterator[Any]:
+def inject_documents(documents: list[Any], injector: FileInjector, warn: Warn) -> Iterator[Any]:
     """Yields the documents of a file with their workloads injected."""
     for document in documents:
         yield inject_document(document, injector, warn)

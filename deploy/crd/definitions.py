@@ -11,7 +11,7 @@ from pilot.model.kind import GroupKind, plural_of
 Plain = dict[str, Any]
 
 
-class Served(NamedTuple):
+class ServedDefinition(NamedTuple):
     """What an API server must know of a kind: versions, the one that objects are stored in first, and the schema of `spec`."""
 
     id: GroupKind
@@ -62,13 +62,13 @@ def definitions(catalogue: Catalogue = CATALOGUE) -> list[Plain]:
     return sorted(found, key=lambda definition: str(definition["metadata"]["name"]))
 
 
-def _served(kind: Kind) -> Served:
+def _served(kind: Kind) -> ServedDefinition:
     first = _STORED.get(kind.id.name, kind.versions[0])
     versions = (first, *(v for v in kind.versions if v != first))
-    return Served(kind.id, versions, schema_of(kind.spec, without=kind.parts), kind.id.name in _NEED_SPEC)
+    return ServedDefinition(kind.id, versions, schema_of(kind.spec, without=kind.parts), kind.id.name in _NEED_SPEC)
 
 
-def _definition(kind: Served) -> Plain:
+def _definition(kind: ServedDefinition) -> Plain:
     name, group = kind.id.name, kind.id.group
     names: Plain = {
         "categories": ["istio-io", group.replace(".", "-").removesuffix("-istio-io") + "-istio-io"],
@@ -87,7 +87,7 @@ def _definition(kind: Served) -> Plain:
     }
 
 
-def _versions(kind: Served) -> list[Plain]:
+def _versions(kind: ServedDefinition) -> list[Plain]:
     """Returns the versions by name, all with one schema, as objects are the same in all of them."""
     whole: Plain = {"type": "object", "properties": {"spec": kind.spec, "status": OPEN}}
     if kind.needs_spec:

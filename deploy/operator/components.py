@@ -34,7 +34,7 @@ _ON = frozenset({"base", "pilot", "ingressGateways"})
 """Lists of components that are installed where an IstioOperator does not say which."""
 
 
-class Wanted(NamedTuple):
+class WantedComponent(NamedTuple):
     """A component that is to be there: the gateways are one each. `name` is that of its main object; `said` what spec.components says of it."""
 
     component: Component
@@ -49,13 +49,13 @@ class Wanted(NamedTuple):
         return found
 
 
-def wanted(operator: Plain) -> Iterator[Wanted]:
+def wanted(operator: Plain) -> Iterator[WantedComponent]:
     """Yields the components that an IstioOperator switches on, in the order of `COMPONENTS`."""
     for component in COMPONENTS:
         by_values = bool(component.field in STANDARD_GATEWAYS and at(operator, f"spec.values.{component.values}.enabled"))
         for said in _said(operator, component, by_values):
             if by_values or said.get("enabled") is not False:
-                yield Wanted(component, _name(operator, component, said), str(said.get("namespace") or system_namespace(operator)), said)
+                yield WantedComponent(component, _name(operator, component, said), str(said.get("namespace") or system_namespace(operator)), said)
 
 
 def _said(operator: Plain, component: Component, by_values: bool) -> list[Plain]:
@@ -75,7 +75,7 @@ def _name(operator: Plain, component: Component, said: Plain) -> str:
     return str(said.get("name") or component.object)
 
 
-def chart_values(operator: Plain, chosen: Wanted) -> Plain:
+def chart_values(operator: Plain, chosen: WantedComponent) -> Plain:
     """Returns the values that the chart of a component is given: the common ones, and what its component says that the chart must know."""
     component, said = chosen.component, chosen.said
     values: Plain = at(operator, "spec.values", {})

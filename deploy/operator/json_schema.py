@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from deploy.operator.schema import TYPES
-from webhook.pod.schema import Field
+from webhook.pod.schema import SchemaField
 
 Schema = dict[str, Any]
 _SCALARS: dict[str, Schema] = {
@@ -49,7 +49,7 @@ def _add(name: str, used: dict[str, Schema]) -> None:
         used[name]["properties"][field.name] = field_schema(field)
 
 
-def field_schema(field: Field) -> Schema:
+def field_schema(field: SchemaField) -> Schema:
     """Returns the schema of a field; null is nothing."""
     one = {"$ref": f"#/$defs/{field.type}"} if field.type in TYPES else _SCALARS[field.type]
     whole: Schema = {"[": {"type": "array", "items": one}, "{": {"type": "object", "additionalProperties": one}, "": one}[field.shape]

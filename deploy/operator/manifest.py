@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from deploy.chart.chart import ChartError, read_chart
 from deploy.chart.render import render
 from deploy.folder import installation_folder
-from deploy.operator.components import Wanted, chart_values, wanted
+from deploy.operator.components import WantedComponent, chart_values, wanted
 from deploy.operator.errors import SettingsError, said
 from deploy.operator.inputs import merge_inputs, unvalidated
 from deploy.operator.overlays import apply_overlays
@@ -36,7 +36,7 @@ class Installation(NamedTuple):
     """An IstioOperator with its profile, and the objects of each component that it switches on."""
 
     operator: Plain
-    components: tuple[tuple[Wanted, list[Plain]], ...]
+    components: tuple[tuple[WantedComponent, list[Plain]], ...]
 
     def objects(self, only: Iterable[str] = ()) -> list[Plain]:
         """Returns all objects, or those of the components that are named, in the order in which an API server can take them."""

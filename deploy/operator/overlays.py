@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from deploy.operator.components import Wanted
+from deploy.operator.components import WantedComponent
 from deploy.operator.tree import PathError, Plain
 from pilot.ingest.documents import SyntaxFault, read_documents
 
 Warn = Callable[[str], None]
 
 
-def apply_overlays(objects: list[Plain], chosen: Wanted, warn: Warn) -> list[Plain]:
+def apply_overlays(objects: list[Plain], chosen: WantedComponent, warn: Warn) -> list[Plain]:
     """Returns the objects with the overlays of a component applied in their order. `warn` is told of each patch that changes nothing."""
     found = list(objects)
     for overlay in chosen.settings.get("overlays") or ():

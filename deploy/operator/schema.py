@@ -9,7 +9,7 @@ from deploy.operator.fields import FIELDS
 from pilot.model.problem import Problem, error
 from webhook.pod.quantity import canonical
 from webhook.pod.schema import TYPES as POD_TYPES
-from webhook.pod.schema import Field, Type, read_types
+from webhook.pod.schema import SchemaField, Type, read_types
 
 TYPES = {**POD_TYPES, **read_types(FIELDS)}
 
@@ -70,7 +70,7 @@ def _check_fields(value: Any, kind: Type, path: str) -> Iterator[Problem]:
             yield error("unknown-field", place, f"unknown field {key}" + (f"; is {close[0]} meant?" if close else ""))
 
 
-def _check_field(value: Any, field: Field, path: str) -> Iterator[Problem]:
+def _check_field(value: Any, field: SchemaField, path: str) -> Iterator[Problem]:
     if value is None or not field.shape:
         yield from check(value, field.type, path)
     elif not isinstance(value, list if field.shape == "[" else dict):

@@ -1,7 +1,7 @@
 """The k8s settings of a component, merged into the objects of its chart as kubectl's strategic merge would do it."""
 from __future__ import annotations
 
-from deploy.operator.components import Wanted
+from deploy.operator.components import WantedComponent
 from deploy.operator.tree import Plain
 from webhook.pod.merge import merge
 from webhook.pod.schema import POD, read_types
@@ -11,13 +11,13 @@ _OF_POD = ("affinity", "nodeSelector", "priorityClassName", "securityContext", "
 _OF_CONTAINER = ("env", "imagePullPolicy", "readinessProbe", "resources", "volumeMounts")
 
 
-def apply_settings(objects: list[Plain], chosen: Wanted) -> list[Plain]:
+def apply_settings(objects: list[Plain], chosen: WantedComponent) -> list[Plain]:
     """Returns the objects of a component with its k8s settings in those that they are about."""
     settings = {key: value for key, value in chosen.settings.items() if value is not None}
     return [_patched(plain, chosen, settings) for plain in objects] if settings else objects
 
 
-def _patched(plain: Plain, chosen: Wanted, settings: Plain) -> Plain:
+def _patched(plain: Plain, chosen: WantedComponent, settings: Plain) -> Plain:
     kind, named = plain["kind"], plain["metadata"]["name"] == chosen.name
     if kind == chosen.component.kind and named:
         return _workload(plain, chosen.component.container, settings)
@@ -44,7 +44,7 @@ def _workload(plain: Plain, container: str, settings: Plain) -> Plain:
     return {**plain, "spec": spec}
 
 
-def _service(plain: Plain, chosen: Wanted, settings: Plain) -> Plain:
+def _service(plain: Plain, chosen: WantedComponent, settings: Plain) -> Plain:
     found = plain
     if "serviceAnnotations" in settings:
         annotations = merge(plain["metadata"].get("annotations") or {}, settings["serviceAnnotations"], None)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.operator.components import Wanted, chart_values, wanted
+from deploy.operator.components import WantedComponent, chart_values, wanted
 from deploy.operator.inputs import STANDARD_GATEWAYS
 from deploy.operator.manifest import prepared
 from deploy.operator.tree import Plain, at
@@ -53,12 +53,12 @@ def translated(user: Plain, warn: Callable[[str], None], force: bool = False) ->
     return releases
 
 
-def _release(chosen: Wanted, revision: str | None) -> str:
+def _release(chosen: WantedComponent, revision: str | None) -> str:
     name = {"Base": "istio-base", "Pilot": "istiod", "Cni": "istio-cni", "Ztunnel": "ztunnel"}[chosen.component.name]
     return f"{name}-{revision}" if revision and chosen.component.name == "Pilot" else name
 
 
-def _untranslated(chosen: Wanted) -> Iterator[str]:
+def _untranslated(chosen: WantedComponent) -> Iterator[str]:
     """Yields the k8s settings that the values have nothing of, or only a part."""
     for key, value in chosen.settings.items():
         if value in (None, {}, []) or key == "replicaCount":

@@ -37,7 +37,7 @@ class Probe(NamedTuple):
     seconds: float = 1.0
 
 
-class Answer(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """What the kubelet is told."""
 
     status: int
@@ -90,18 +90,18 @@ class Prober:
         self._probes, self._address, self._status_port = probes, address, status_port
         self._source = ("::6", 0) if ":" in address else ("127.0.0.6", 0)
 
-    def answer(self, path: str, headers: Mapping[str, str]) -> Answer:
+    def answer(self, path: str, headers: Mapping[str, str]) -> ProbeAnswer:
         """Returns what the application says to the probe of a path; 404 where there is none."""
         probe = self._probes.get(path)
         if probe is None:
-            return Answer(404, b"no such probe\n")
+            return ProbeAnswer(404, b"no such probe\n")
         try:
             if probe.kind == "tcp":
                 self._connect(probe).close()
-                return Answer(200)
+                return ProbeAnswer(200)
             return self._grpc(probe) if probe.kind == "grpc" else self._http(probe, headers)
         except (OSError, http.client.HTTPException, grpc.RpcError) as error:
-            return Answer(500, f"the application does not answer: {error}\n".encode()[:LARGEST_BODY])
+            return ProbeAnswer(500, f"the application does not answer: {error}\n".encode()[:LARGEST_BODY])
 
     def _connect(self, probe: Probe) -> socket.socket:
         return socket.create_connection((self._address, probe.port), probe.seconds, source_address=self._source_for())
@@ -115,7 +115,7 @@ class Prober:
             return self._source
         return None
 
-    def _http(self, probe: Probe, headers: Mapping[str, str]) -> Answer:
+    def _http(self, probe: Probe, headers: Mapping[str, str]) -> ProbeAnswer:
         connection = http.client.HTTPConnection(self._address, probe.port, timeout=probe.seconds)
         connection.sock = self._connect(probe)
         try:
@@ -130,7 +130,7 @@ class Prober:
         finally:
             connection.close()
         # The kubelet would follow a redirection to an address that the agent does not know; to a probe it is a good answer.
-        return Answer(200) if 300 <= response.status < 400 else Answer(response.status, body)
+        return ProbeAnswer(200) if 300 <= response.status < 400 else ProbeAnswer(response.status, body)
 
     def _headers(self, probe: Probe, asked: Mapping[str, str]) -> dict[str, str]:
         """Returns the kubelet's headers, and over them those of the probe; the host names the application's port and not the agent's."""
@@ -140,14 +140,14 @@ class Prober:
             host = f"{host.rpartition(':')[0]}:{probe.port}"
         return {"host": host, **found, **{name.lower(): value for name, value in probe.headers}, "connection": "close"}
 
-    def _grpc(self, probe: Probe) -> Answer:
+    def _grpc(self, probe: Probe) -> ProbeAnswer:
         target = f"[{self._address}]:{probe.port}" if ":" in self._address else f"{self._address}:{probe.port}"
         service = probe.service.encode()
         request = b"\x0a" + bytes([len(service)]) + service if service else b""  # HealthCheckRequest: field 1 is the name
         channel: Any = grpc.insecure_channel(target, (("grpc.use_local_subchannel_pool", 1),))
         with channel:
             said: bytes = channel.unary_unary(HEALTH_CHECK)(request, timeout=probe.seconds, metadata=(("user-agent", "kube-probe/istio"),))
-        return Answer(200) if said == _SERVING else Answer(500, b"the application is not serving\n")
+        return ProbeAnswer(200) if said == _SERVING else ProbeAnswer(500, b"the application is not serving\n")
 
 
 def _unverified() -> ssl.SSLContext:

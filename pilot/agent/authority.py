@@ -5,9 +5,9 @@ import asyncio
 
 import grpc
 
-from pilot.agent.certificate import Certificate, assemble, key_pem, make_key, make_request
+from pilot.agent.certificate import WorkloadCertificate, assemble, key_pem, make_key, make_request
 from pilot.agent.settings import CertificateSettings
-from pilot.agent.upstream import Unreachable, Upstream
+from pilot.agent.upstream import Upstream, UpstreamUnreachable
 from protos import ca_pb2
 
 METHOD = "/istio.v1.auth.IstioCertificateService/CreateCertificate"
@@ -19,7 +19,7 @@ class NotIssued(Exception):
     """There is no certificate this time; the text is for the log."""
 
 
-async def fetch_certificate(upstream: Upstream, settings: CertificateSettings, identity: str, more_roots: bytes = b"") -> Certificate:
+async def fetch_certificate(upstream: Upstream, settings: CertificateSettings, identity: str, more_roots: bytes = b"") -> WorkloadCertificate:
     """Returns a certificate for a new key, with `more_roots` behind those of the authority. NotIssued where there is none this time."""
     key = await asyncio.to_thread(make_key, settings)
     request = ca_pb2.IstioCertificateRequest(csr=make_request(key, identity).decode(), validity_duration=round(settings.life.seconds))
@@ -41,7 +41,7 @@ async def _call(upstream: Upstream, request: bytes) -> list[str]:
             call = channel.unary_unary(METHOD)
             answer: bytes = await call(request, metadata=upstream.metadata(), timeout=SECONDS)
         return list(ca_pb2.IstioCertificateResponse.FromString(answer).cert_chain)
-    except Unreachable as error:
+    except UpstreamUnreachable as error:
         raise NotIssued(str(error)) from error
     except grpc.aio.AioRpcError as error:
         raise NotIssued(f"the authority at {upstream.address} refuses: {error.code().name}: {error.details()}") from error

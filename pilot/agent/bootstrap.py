@@ -18,7 +18,7 @@ _INTERNAL_LISTENER = "type.googleapis.com/envoy.extensions.bootstrap.internal_li
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Node:
+class ProxyNode:
     """Who the proxy is. `type` is sidecar, router or waypoint; `ip` its first address; `domain` the suffix of short host names, that of the
     namespace in cluster.local where it is empty; `metadata` is added to what follows from the rest."""
 
@@ -50,7 +50,7 @@ def parse_address(where: str, address: str) -> tuple[str, int]:
         raise ValueError(f"{where}: {error}") from error
 
 
-def build_node(node: Node) -> dict[str, Any]:
+def build_node(node: ProxyNode) -> dict[str, Any]:
     """Returns the xDS node: the id `type~ip~name.namespace~domain` and Istio's metadata."""
     return {
         "id": f"{node.type}~{node.ip}~{node.name}.{node.namespace}~{node.domain or f'{node.namespace}.svc.cluster.local'}",
@@ -98,7 +98,7 @@ def build_address(text: str) -> dict[str, Any]:
 
 
 def build_bootstrap(
-    node: Node, xds: str, admin: str, sds_socket: str | None = None, delta: bool = True, agent: str = "127.0.0.1:15020"
+    node: ProxyNode, xds: str, admin: str, sds_socket: str | None = None, delta: bool = True, agent: str = "127.0.0.1:15020"
 ) -> dict[str, Any]:
     """Returns the whole bootstrap as plain JSON data.
 

@@ -15,7 +15,7 @@ SMALLEST_RSA = 2048
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
 
-class Certificate(NamedTuple):
+class WorkloadCertificate(NamedTuple):
     """The workload's certificate chain, the leaf first, its private key and the mesh's roots, each in PEM; and the life of the leaf."""
 
     chain: bytes
@@ -60,7 +60,7 @@ def make_request(key: PrivateKey, identity: str) -> bytes:
     return builder.sign(key, digest).public_bytes(serialization.Encoding.PEM)
 
 
-def assemble(chain: bytes, key: bytes, roots: bytes) -> Certificate:
+def assemble(chain: bytes, key: bytes, roots: bytes) -> WorkloadCertificate:
     """Returns the certificate that PEM texts hold. ValueError, which says what is wrong, where the chain and the roots are no
     certificates, or the key is not that of the leaf."""
     leaf = _first("the certificate chain", chain)
@@ -72,7 +72,7 @@ def assemble(chain: bytes, key: bytes, roots: bytes) -> Certificate:
     form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     if private.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
         raise ValueError("the private key is not that of the certificate")
-    return Certificate(chain, key, roots, leaf.not_valid_before_utc, leaf.not_valid_after_utc)
+    return WorkloadCertificate(chain, key, roots, leaf.not_valid_before_utc, leaf.not_valid_after_utc)
 
 
 def _first(what: str, pem: bytes) -> x509.Certificate:

@@ -23,7 +23,7 @@ MOST_AT_ONCE = 1000
 _log = scope("dns")
 
 
-class Observer(Protocol):
+class DnsObserver(Protocol):
     """What is counted."""
 
     def dns_asked(self) -> None: ...
@@ -61,7 +61,7 @@ def read_resolvers(path: str = RESOLV_CONF) -> Resolvers:
 class DnsServer:
     """One server on UDP and TCP. Until there is a table every question goes on to the other resolvers."""
 
-    def __init__(self, table: NameTable, servers: Sequence[tuple[str, int]], seconds: float, observer: Observer) -> None:
+    def __init__(self, table: NameTable, servers: Sequence[tuple[str, int]], seconds: float, observer: DnsObserver) -> None:
         self._table, self._servers, self._seconds, self._observer = table, servers, seconds, observer
         self._busy = 0
         self._stack = contextlib.AsyncExitStack()

@@ -12,7 +12,7 @@ MOST_FAILURES = 5
 _log = scope("envoy")
 
 
-class Admin(Protocol):
+class DrainAdmin(Protocol):
     async def post(self, path: str) -> None: ...
     async def stats(self, regex: str) -> dict[str, int]: ...
 
@@ -23,7 +23,9 @@ def drain_path(kind: str) -> str:
 
 
 async def drain(
-    admin: Admin, kind: str, seconds: float, minimum: float, until_empty: bool, own_ports: Collection[int], sleep: Callable[[float], Awaitable[None]]
+    admin: DrainAdmin, kind: str, seconds: float, minimum: float, until_empty: bool, own_ports: Collection[int], sleep: Callable[
+        [float], Awaitable[None]
+    ]
 ) -> None:
     """Returns when Envoy may end: after `seconds`, or, where `until_empty` is set, once `minimum` seconds have passed and no connection is
     left but those to its own ports."""

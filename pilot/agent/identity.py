@@ -11,7 +11,7 @@ from typing import Any
 from grpc import aio
 
 from pilot.agent.authority import fetch_certificate
-from pilot.agent.certificate import Certificate, check_key_settings
+from pilot.agent.certificate import WorkloadCertificate, check_key_settings
 from pilot.agent.facts import Facts
 from pilot.agent.keeper import Keeper, write_certificate
 from pilot.agent.metrics import AgentMetrics
@@ -28,7 +28,7 @@ from pilot.lib.spiffe import identity
 _log = scope("secretcache")
 
 
-class Identity:
+class WorkloadIdentity:
     """Serves the secrets of one workload."""
 
     def __init__(self, facts: Facts, settings: AgentSettings, authority: Upstream, metrics: AgentMetrics) -> None:
@@ -58,11 +58,11 @@ class Identity:
     def _keeper(self) -> Keeper:
         return Keeper(self._settings, self._fetch, self._take, self._metrics.not_issued, _utc_now, asyncio.sleep, random.random)
 
-    async def _fetch(self) -> Certificate:
+    async def _fetch(self) -> WorkloadCertificate:
         self._metrics.asked_authority()
         return await fetch_certificate(self._authority, self._settings, self._name, self._more_roots)
 
-    def _take(self, certificate: Certificate) -> None:
+    def _take(self, certificate: WorkloadCertificate) -> None:
         self._secrets.put_certificate(certificate)
         self._metrics.certificate(certificate)
         if self._settings.output:

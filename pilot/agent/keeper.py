@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Awaitable, Callable
 
 from pilot.agent.authority import NotIssued
-from pilot.agent.certificate import Certificate
+from pilot.agent.certificate import WorkloadCertificate
 from pilot.agent.renewal import seconds_until_renewal, seconds_until_retry
 from pilot.agent.settings import CertificateSettings
 from pilot.lib.log import scope
@@ -22,8 +22,8 @@ class Keeper:
     def __init__(
         self,
         settings: CertificateSettings,
-        fetch: Callable[[], Awaitable[Certificate]],
-        take: Callable[[Certificate], None],
+        fetch: Callable[[], Awaitable[WorkloadCertificate]],
+        take: Callable[[WorkloadCertificate], None],
         failed: Callable[[], None],
         now: Callable[[], datetime.datetime],
         sleep: Callable[[float], Awaitable[None]],
@@ -42,13 +42,13 @@ class Keeper:
             while (rest := (due - self._now()).total_seconds()) > 0:
                 await self._sleep(min(rest, LONGEST_SLEEP))
 
-    def _left(self, certificate: Certificate) -> float:
+    def _left(self, certificate: WorkloadCertificate) -> float:
         """Returns the seconds until renewal; some in any case, for an authority that issues what has all but ended."""
         ratio, jitter = self._settings.grace_ratio, self._settings.grace_jitter
         left = seconds_until_renewal(certificate.begins, certificate.ends, self._now(), ratio, jitter, self._random)
         return max(left, seconds_until_retry(1, self._random))
 
-    async def _get(self) -> Certificate:
+    async def _get(self) -> WorkloadCertificate:
         """Returns the next certificate, after as many attempts as that takes."""
         failures, last = 0, ""
         while True:
@@ -63,7 +63,7 @@ class Keeper:
                 await self._sleep(seconds_until_retry(failures, self._random))
 
 
-def write_certificate(folder: str, certificate: Certificate) -> None:
+def write_certificate(folder: str, certificate: WorkloadCertificate) -> None:
     """Writes a certificate as key.pem, cert-chain.pem and root-cert.pem, each whole or not at all. OSError where it cannot."""
     for name, content in (("root-cert.pem", certificate.roots), ("key.pem", certificate.key), ("cert-chain.pem", certificate.chain)):
         fresh = pathlib.Path(folder, f".{name}.new")

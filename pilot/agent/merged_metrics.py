@@ -18,7 +18,7 @@ END = b"# EOF"
 RESERVED = frozenset({15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090})
 
 
-class Target(NamedTuple):
+class MetricsPage(NamedTuple):
     """A page of metrics on this machine."""
 
     what: str
@@ -27,7 +27,7 @@ class Target(NamedTuple):
     path: str
 
 
-def parse_targets(text: str, host: str, status_port: int) -> list[Target]:
+def parse_targets(text: str, host: str, status_port: int) -> list[MetricsPage]:
     """Returns the pages of the application's metrics that ISTIO_PROMETHEUS_ANNOTATIONS names. ValueError where it makes no sense."""
     where = "variable ISTIO_PROMETHEUS_ANNOTATIONS"
     if not text:
@@ -41,7 +41,7 @@ def parse_targets(text: str, host: str, status_port: int) -> list[Target]:
     if said.get("scrape") == "false":
         return []
     given = said.get("targets") or [{"port": said.get("port"), "path": said.get("path")}]
-    return [Target("application", host, _port(where, one.get("port") or "80", status_port), one.get("path") or "/metrics") for one in given]
+    return [MetricsPage("application", host, _port(where, one.get("port") or "80", status_port), one.get("path") or "/metrics") for one in given]
 
 
 def _port(where: str, text: object, status_port: int) -> int:
@@ -53,7 +53,7 @@ def _port(where: str, text: object, status_port: int) -> int:
     return port
 
 
-def merge(own: bytes, targets: Iterable[Target], seconds: float, failed: Callable[[Target, Exception], None]) -> Iterator[bytes]:
+def merge(own: bytes, targets: Iterable[MetricsPage], seconds: float, failed: Callable[[MetricsPage, Exception], None]) -> Iterator[bytes]:
     """Yields the agent's own metrics and then those of each target, line by line as they come; `failed` is told of each that breaks off."""
     yield own
     for target in targets:
@@ -63,7 +63,7 @@ def merge(own: bytes, targets: Iterable[Target], seconds: float, failed: Callabl
             failed(target, error)
 
 
-def _lines(target: Target, seconds: float) -> Iterator[bytes]:
+def _lines(target: MetricsPage, seconds: float) -> Iterator[bytes]:
     connection = http.client.HTTPConnection(target.host, target.port, timeout=seconds)
     try:
         path = target.path if target.path.startswith("/") else f"/{target.path}"

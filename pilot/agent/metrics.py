@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
-from pilot.agent.certificate import Certificate
+from pilot.agent.certificate import WorkloadCertificate
 from pilot.lib.exposition import render
 
 PREFIX = "istio_agent_"
@@ -56,7 +56,7 @@ class AgentMetrics:
             self._ready = True
             self._startup.set(self._clock() - self._began)
 
-    def certificate(self, certificate: Certificate) -> None:
+    def certificate(self, certificate: WorkloadCertificate) -> None:
         """A new certificate counts from now on."""
         ends = certificate.ends.timestamp()
         self._expiry.labels("default").set_function(lambda: ends - self._wall())

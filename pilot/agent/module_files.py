@@ -6,15 +6,15 @@ import os
 import pathlib
 import ssl
 
-from pilot.agent.modules.cache import ModuleFiles, Observer
-from pilot.agent.modules.fetch import Fetcher
+from pilot.agent.modules.cache import CacheObserver, ModuleFiles
+from pilot.agent.modules.fetch import HttpFetcher
 from pilot.agent.settings import ModuleSettings
 from pilot.lib.address_rules import AddressRules
 
 FOLDER = "wasm"
 
 
-def make_modules(settings: ModuleSettings, config_path: str, observer: Observer) -> ModuleFiles:
+def make_modules(settings: ModuleSettings, config_path: str, observer: CacheObserver) -> ModuleFiles:
     """Returns the modules of a proxy, in a folder below that of its configuration. ValueError, a sentence for the user, where a setting cannot be
     right."""
     try:
@@ -27,7 +27,7 @@ def make_modules(settings: ModuleSettings, config_path: str, observer: Observer)
             tls.load_verify_locations(cafile=settings.extra_roots)
     except OSError as error:
         raise ValueError(f"WASM_EXTRA_ROOTS: {settings.extra_roots}: {error}") from error
-    fetcher = Fetcher(rules, tls, _unverified(), settings.largest)
+    fetcher = HttpFetcher(rules, tls, _unverified(), settings.largest)
     logins = pathlib.Path(settings.logins or os.path.expanduser("~/.docker")) / "config.json"
     return ModuleFiles(pathlib.Path(config_path) / FOLDER, fetcher, observer, frozenset(settings.insecure), settings.retries, logins=logins)
 

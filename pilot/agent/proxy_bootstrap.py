@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pilot.agent.bootstrap import RUNTIME, Node, build_bootstrap, build_cluster, parse_address
+from pilot.agent.bootstrap import RUNTIME, ProxyNode, build_bootstrap, build_cluster, parse_address
 from pilot.agent.facts import VERSION, Facts
 from pilot.agent.settings import AgentSettings
 from pilot.agent.static_listeners import build_readiness_listener, build_statistics_listener
@@ -65,7 +65,7 @@ def build_proxy_bootstrap(facts: Facts, settings: AgentSettings) -> dict[str, An
     return built
 
 
-def build_agent_node(facts: Facts, settings: AgentSettings) -> Node:
+def build_agent_node(facts: Facts, settings: AgentSettings) -> ProxyNode:
     """Returns who the proxy is, with the metadata that the control plane and EnvoyFilters look at."""
     metadata: dict[str, Any] = {
         "INSTANCE_IPS": ",".join(facts.addresses),
@@ -78,7 +78,7 @@ def build_agent_node(facts: Facts, settings: AgentSettings) -> Node:
         **({"MESH_ID": facts.proxy.config.mesh_id} if facts.proxy.config.mesh_id else {}),
         **facts.metadata,
     }
-    return Node(
+    return ProxyNode(
         type=facts.type,
         name=facts.name,
         namespace=facts.namespace,

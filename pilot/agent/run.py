@@ -18,9 +18,9 @@ from pilot.agent.drain import drain, drain_path
 from pilot.agent.envoy import Envoy, build_arguments, write_bootstrap
 from pilot.agent.facts import Facts, gather_facts
 from pilot.agent.grpc_bootstrap import build_grpc_bootstrap, grpc_bootstrap_path, write_grpc_bootstrap
-from pilot.agent.identity import Identity
+from pilot.agent.identity import WorkloadIdentity
 from pilot.agent.memory import prepare, release
-from pilot.agent.merged_metrics import Target, parse_targets
+from pilot.agent.merged_metrics import MetricsPage, parse_targets
 from pilot.agent.metrics import AgentMetrics
 from pilot.agent.module_files import make_modules, purge_forever
 from pilot.agent.modules.rewrite import ModuleRewriter
@@ -76,7 +76,7 @@ class Agent:
         authority = authority_upstream(settings.control_plane, address, _headers(environ, CA_HEADERS))
         mounted = facts.metadata if settings.certificate.mounted else None
         upstream = xds_upstream(settings.control_plane, address, plaintext, _headers(environ, XDS_HEADERS), mounted)
-        self._identity = Identity(facts, settings, authority, self._metrics)
+        self._identity = WorkloadIdentity(facts, settings, authority, self._metrics)
         resolvers = read_resolvers()
         self._names = NameTable(facts.namespace, facts.domain, resolvers.search)
         self._answers_names = settings.dns.capture or (settings.dns.at_gateway and facts.type == "router")
@@ -148,7 +148,7 @@ class Agent:
     def _pages(self) -> Pages:
         """Returns what the status port serves. ValueError, a sentence for the user, where a setting of it cannot be right."""
         status, port = self._settings.status, self._config.status_port
-        envoy = [] if self._settings.envoy.disable else [Target("envoy", self._loopback, self._config.proxy_admin_port, "/stats/prometheus")]
+        envoy = [] if self._settings.envoy.disable else [MetricsPage("envoy", self._loopback, self._config.proxy_admin_port, "/stats/prometheus")]
         # What a gateway says on this port is open to its clients; it has no application.
         app = parse_targets(status.scrape, self._loopback, port) if self._facts.type == "sidecar" else []
         prober = Prober(parse_probes(status.probers), self._facts.addresses[0], port)

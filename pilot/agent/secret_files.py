@@ -19,7 +19,7 @@ SECONDS = 1.0
 _log = scope("secretcache")
 
 
-class Source(NamedTuple):
+class SecretFileSource(NamedTuple):
     """The files of a secret: the roots, or a chain and its key."""
 
     chain: str = ""
@@ -31,26 +31,26 @@ class Source(NamedTuple):
         return tuple(path for path in self if path)
 
 
-def parse_source(name: str) -> Source | None:
+def parse_source(name: str) -> SecretFileSource | None:
     """Returns the files that the name of a secret says: file-cert:CHAIN~KEY, file-root:ROOTS; None for any other name."""
     if name == SYSTEM_ROOT:
-        return Source(roots=next((path for path in SYSTEM_BUNDLES if pathlib.Path(path).exists()), SYSTEM_BUNDLES[0]))
+        return SecretFileSource(roots=next((path for path in SYSTEM_BUNDLES if pathlib.Path(path).exists()), SYSTEM_BUNDLES[0]))
     if name.startswith(ROOT_PREFIX):
-        return Source(roots=name.removeprefix(ROOT_PREFIX))
+        return SecretFileSource(roots=name.removeprefix(ROOT_PREFIX))
     chain, tilde, key = name.removeprefix(PAIR_PREFIX).partition("~")
-    return Source(chain, key) if name.startswith(PAIR_PREFIX) and tilde else None
+    return SecretFileSource(chain, key) if name.startswith(PAIR_PREFIX) and tilde else None
 
 
 class SecretFiles:
     """Reads files into secrets, and again when they change. What cannot be read, or is half replaced, leaves the secret as it was."""
 
     def __init__(self, secrets: Secrets) -> None:
-        self._secrets, self._sources, self._seen = secrets, dict[str, Source](), dict[str, object]()
+        self._secrets, self._sources, self._seen = secrets, dict[str, SecretFileSource](), dict[str, object]()
 
     def add_mounted(self) -> None:
         """Serves the certificate below ./etc/certs as the workload's own."""
-        self._add(WORKLOAD, Source(CHAIN, KEY))
-        self._add(ROOTS, Source(roots=ROOT))
+        self._add(WORKLOAD, SecretFileSource(CHAIN, KEY))
+        self._add(ROOTS, SecretFileSource(roots=ROOT))
 
     def wanted(self, name: str) -> None:
         """Takes the name of a secret that Envoy asks for; those that name files are read from now on."""
@@ -68,11 +68,11 @@ class SecretFiles:
         for name, source in self._sources.items():
             self._read(name, source)
 
-    def _add(self, name: str, source: Source) -> None:
+    def _add(self, name: str, source: SecretFileSource) -> None:
         self._sources[name] = source
         self._read(name, source)
 
-    def _read(self, name: str, source: Source) -> None:
+    def _read(self, name: str, source: SecretFileSource) -> None:
         try:
             state = [(found.st_mtime_ns, found.st_size, found.st_ino) for found in map(os.stat, source.paths)]
         except OSError as error:
@@ -85,7 +85,7 @@ class SecretFiles:
         except (OSError, ValueError) as error:
             _log.warning("the secret %s is left as it was: %s", name, error)
 
-    def _put(self, name: str, source: Source) -> None:
+    def _put(self, name: str, source: SecretFileSource) -> None:
         if source.roots:
             self._secrets.put(build_roots(name, pathlib.Path(source.roots).read_bytes()))
             return

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
-from pilot.agent.certificate import Certificate
+from pilot.agent.certificate import WorkloadCertificate
 
 WORKLOAD, ROOTS = "default", "ROOTCA"
 
 
-class Held(NamedTuple):
+class HeldSecret(NamedTuple):
     """A secret, serialized, and the number of its change."""
 
     version: int
@@ -22,11 +22,11 @@ class Secrets:
     """All secrets of one agent. For one event loop."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldSecret] = {}
         self._changes = 0
         self._waiting: set[asyncio.Event] = set()
 
-    def get(self, name: str) -> Held | None:
+    def get(self, name: str) -> HeldSecret | None:
         """Returns a secret; None where it is not there yet."""
         return self._held.get(name)
 
@@ -37,12 +37,12 @@ class Secrets:
         if before is not None and before.body == body:
             return False
         self._changes += 1
-        self._held[secret.name] = Held(self._changes, body)
+        self._held[secret.name] = HeldSecret(self._changes, body)
         for event in self._waiting:
             event.set()
         return True
 
-    def put_certificate(self, certificate: Certificate) -> None:
+    def put_certificate(self, certificate: WorkloadCertificate) -> None:
         """Takes the workload's certificate as the secrets `default` and `ROOTCA`."""
         self.put(build_roots(ROOTS, certificate.roots))  # first: peers with new roots are to be trusted before they see ours
         self.put(build_pair(WORKLOAD, certificate.chain, certificate.key))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pilot.agent.app_probes import PATH, Prober
-from pilot.agent.merged_metrics import SECONDS, TIMEOUT_HEADER, Target, merge
+from pilot.agent.merged_metrics import SECONDS, TIMEOUT_HEADER, MetricsPage, merge
 from pilot.agent.metrics import AgentMetrics
 from pilot.agent.readiness import Readiness
 from pilot.lib.exposition import CONTENT_TYPE
@@ -32,7 +32,7 @@ class Pages(NamedTuple):
     readiness: Readiness
     prober: Prober
     metrics: AgentMetrics
-    targets: tuple[Target, ...]
+    targets: tuple[MetricsPage, ...]
     commands: dict[str, Callable[[], None]]
 
 
@@ -139,7 +139,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(piece)
         self.close_connection = True
 
-    def _failed(self, target: Target, error: Exception) -> None:
+    def _failed(self, target: MetricsPage, error: Exception) -> None:
         self.server.pages.metrics.scrape_failed(target.what)
         _log.warning("the metrics of %s at port %d, %s cannot be had: %s", target.what, target.port, target.path, error)
 

@@ -19,11 +19,11 @@ LOOPBACK_NAME = "istiod.istio-system.svc"
 """The name in the control plane's certificate where it is reached on this machine, through a forwarded port for example."""
 
 
-class Unreachable(Exception):
+class UpstreamUnreachable(Exception):
     """What a connection needs is not there; the text is for the user."""
 
 
-class Pair(NamedTuple):
+class ClientCertificate(NamedTuple):
     """The files of a certificate that proves who the caller is, in place of a token."""
 
     key: str
@@ -39,7 +39,7 @@ class Upstream(NamedTuple):
     server_name: str
     token: str
     cluster: str
-    pair: Pair | None
+    pair: ClientCertificate | None
     headers: Mapping[str, str]
 
     def channel(self) -> Any:
@@ -79,9 +79,9 @@ class Upstream(NamedTuple):
         except FileNotFoundError:
             token = ""
         except (OSError, ValueError) as error:
-            raise Unreachable(f"the token at {self.token} cannot be read: {error}") from error
+            raise UpstreamUnreachable(f"the token at {self.token} cannot be read: {error}") from error
         if not token and self.pair is None:
-            raise Unreachable(f"there is no token at {self.token}, and no certificate in its place")
+            raise UpstreamUnreachable(f"there is no token at {self.token}, and no certificate in its place")
         return [*found, ("authorization", f"Bearer {token}")] if token else found
 
     def _pair(self) -> tuple[bytes | None, bytes | None]:
@@ -98,7 +98,7 @@ def xds_upstream(
     those that it shows. ValueError for an address that is none."""
     pair, root = None, settings.xds_root
     if mounted and (mounted.get(CLIENT_KEY) and mounted.get(CLIENT_CHAIN)):
-        pair, root = Pair(mounted[CLIENT_KEY], mounted[CLIENT_CHAIN]), root or mounted.get(CLIENT_ROOT, "")
+        pair, root = ClientCertificate(mounted[CLIENT_KEY], mounted[CLIENT_CHAIN]), root or mounted.get(CLIENT_ROOT, "")
     found = _root(settings, root, CERTIFICATE_ROOT)
     return _upstream(settings, "ProxyConfig.discoveryAddress", discovery_address, None if plaintext else found, headers, pair)
 
@@ -111,12 +111,12 @@ def authority_upstream(settings: ControlPlaneSettings, discovery_address: str, h
 
 
 def _upstream(
-    settings: ControlPlaneSettings, where: str, address: str, root: str | None, headers: Mapping[str, str], pair: Pair | None
+    settings: ControlPlaneSettings, where: str, address: str, root: str | None, headers: Mapping[str, str], pair: ClientCertificate | None
 ) -> Upstream:
     host, _ = parse_address(where, address)
     local = host == "localhost" or host == "::1" or host.startswith("127.")
     name = settings.server_name or (LOOPBACK_NAME if local else host)
-    provisioned = Pair(f"{settings.provisioned}/key.pem", f"{settings.provisioned}/cert-chain.pem") if settings.provisioned else None
+    provisioned = ClientCertificate(f"{settings.provisioned}/key.pem", f"{settings.provisioned}/cert-chain.pem") if settings.provisioned else None
     return Upstream(address, root, name, settings.token, settings.cluster, pair or provisioned, headers)
 
 
@@ -135,4 +135,4 @@ def _read(path: str, what: str) -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
-        raise Unreachable(f"{what} cannot be read: {path}: {error.strerror}") from error
+        raise UpstreamUnreachable(f"{what} cannot be read: {path}: {error.strerror}") from error

@@ -19,7 +19,7 @@ from pilot.agent.envelope import read_type_url
 from pilot.agent.modules.stream import ExtensionStream, Rewriter
 from pilot.agent.own_subscriptions import OwnSubscriptions
 from pilot.agent.sockets import EOF
-from pilot.agent.upstream import Unreachable, Upstream
+from pilot.agent.upstream import Upstream, UpstreamUnreachable
 from pilot.lib.log import scope
 from pilot.lib.xds_types import EXTENSION
 
@@ -29,7 +29,7 @@ PAUSES = (10.0, 300.0)
 _log = scope("xdsproxy")
 
 
-class Observer(Protocol):
+class XdsObserver(Protocol):
     """What is counted."""
 
     def xds_request(self) -> None: ...
@@ -91,7 +91,7 @@ class XdsProxy:
     configuration of extensions, in a thread, while everything else goes on; `pauses` are those before modules are asked for again."""
 
     def __init__(
-        self, upstream: Upstream, own: OwnSubscriptions, observer: Observer, rewriter: Rewriter | None = None, pauses: tuple[float, float] = PAUSES
+        self, upstream: Upstream, own: OwnSubscriptions, observer: XdsObserver, rewriter: Rewriter | None = None, pauses: tuple[float, float] = PAUSES
     ) -> None:
         self._upstream, self._own, self._observer, self._rewriter, self._pauses = upstream, own, observer, rewriter, pauses
 
@@ -109,7 +109,7 @@ class XdsProxy:
     async def _pass(self, method: str, context: Any) -> None:
         try:
             channel, metadata = self._upstream.blocking_channel(), self._upstream.metadata()
-        except (Unreachable, ValueError) as error:  # ValueError: roots that are no PEM
+        except (UpstreamUnreachable, ValueError) as error:  # ValueError: roots that are no PEM
             self._observer.upstream_failed()
             _log.warning("the control plane at %s cannot be asked: %s", self._upstream.address, error)
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))

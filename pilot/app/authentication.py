@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ca.service import Authenticate as AuthenticateRequest
-from ca.service import Impersonate, Refused, refuse_impersonation
+from ca.service import CallerRefused, Impersonate, refuse_impersonation
 from pilot.lib.jwt import TokenError, audiences_of, own_claims
 from pilot.lib.log import scope
 from pilot.serve.authn.chain import Authenticator, Authenticators, identify_by_certificate
@@ -106,9 +106,9 @@ def for_certificates(meet: Meet, authenticate: Authenticate) -> AuthenticateRequ
         try:
             identities = await authenticate(meet(context))
         except IdentityError as error:
-            raise Refused(str(error)) from error
+            raise CallerRefused(str(error)) from error
         if not identities:
-            raise Refused("nobody proves who he is on this port")
+            raise CallerRefused("nobody proves who he is on this port")
         return identities
 
     return identify
@@ -123,6 +123,6 @@ def for_impersonation(meet: Meet, proxies: NodeProxies | None) -> Impersonate:
         try:
             await proxies.check(meet(context), asked)
         except IdentityError as error:
-            raise Refused(str(error)) from error
+            raise CallerRefused(str(error)) from error
 
     return check

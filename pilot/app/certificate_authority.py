@@ -24,7 +24,7 @@ from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp.stream import CannotConnectError
-from pilot.serve.tls.context import Pair
+from pilot.serve.tls.context import CertificatePair
 from pilot.settings.security import AuthoritySettings
 
 ReadSecret = Callable[[str], Awaitable[Mapping[str, bytes]]]
@@ -59,10 +59,10 @@ class CertificateAuthority:
         """Returns the roots; none before the start."""
         return self.authority.signer.roots_pem if self.authority is not None else b""
 
-    def pairs(self, names: Sequence[str]) -> Sequence[Pair]:
+    def pairs(self, names: Sequence[str]) -> Sequence[CertificatePair]:
         """Returns new certificates of the control plane for DNS names. SigningError where the signer has ended."""
         assert self.authority is not None
-        return [Pair(*one) for one in issue_server_certificates(self.authority.signer, names, utc_now())]
+        return [CertificatePair(*one) for one in issue_server_certificates(self.authority.signer, names, utc_now())]
 
     async def start(self) -> None:
         """Takes the plugged-in signer where there is one, else a self-signed root. StartError where what is there cannot be used."""

@@ -8,9 +8,9 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from pilot.app.kubernetes import Target
+from pilot.app.kubernetes import IngestTarget
 from pilot.app.server_credentials import ReadSecret, server_credentials, server_name
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.mcp_source import McpSource
 from pilot.kube.backoff import Backoff
@@ -33,12 +33,12 @@ class ConfigSources:
     """`kubernetes_rank` is the rank of the API server: sources that are named before `k8s://` come before it, and the others behind. `read_secret`
     reads the roots that a `credentialName` means; None without an API server."""
 
-    def __init__(self, settings: Settings, target: Target, kubernetes_rank: int, read_secret: ReadSecret | None) -> None:
+    def __init__(self, settings: Settings, target: IngestTarget, kubernetes_rank: int, read_secret: ReadSecret | None) -> None:
         self._settings, self._target, self._rank, self._read_secret = settings, target, kubernetes_rank, read_secret
         self._choose = random.Random()
         self._opened: tuple[ConfigSource, ...] = ()
         self.folders: list[FileSource] = []
-        self.servers: list[tuple[McpSource, stream.Stream]] = []
+        self.servers: list[tuple[McpSource, stream.McpStream]] = []
         self.has_kubernetes = False
 
     def open(self, sources: Sequence[ConfigSource]) -> None:
@@ -95,21 +95,21 @@ class ConfigSources:
             path, target.batch, target.ledger.source(rank, path), self._origin(), target.read, ingest.largest_file, ingest.state_dir
         )
 
-    def _server(self, source: ConfigSource, place: str, rank: int) -> tuple[McpSource, stream.Stream]:
+    def _server(self, source: ConfigSource, place: str, rank: int) -> tuple[McpSource, stream.McpStream]:
         """Returns what takes the objects of a server, and what follows it."""
         target, tls = self._target, source.tls_settings
         kinds = [kind for kind in target.read if is_configuration(kind.id.group)]
         objects = McpSource(f"xds://{place}", kinds, target.batch, target.ledger, rank, self._origin(), target.problems)
-        reached = stream.Target(place, lambda: server_credentials(tls, self._read_secret), server_name(tls))
-        return objects, stream.Stream(reached, self._client(), objects.types, objects.receive, objects.told, BACKOFF, self._choose)
+        reached = stream.McpSourceServer(place, lambda: server_credentials(tls, self._read_secret), server_name(tls))
+        return objects, stream.McpStream(reached, self._client(), objects.types, objects.receive, objects.told, BACKOFF, self._choose)
 
-    def _client(self) -> stream.Client:
+    def _client(self) -> stream.McpClient:
         registry, pod = self._settings.mesh.registry, self._settings.process.pod_name or "pyistiod"
         node = f"sidecar~127.0.0.1~{pod}.{registry.namespace}~{registry.namespace}.svc.{registry.domain}"
-        return stream.Client(node, registry.namespace, self._settings.ingest.revision)
+        return stream.McpClient(node, registry.namespace, self._settings.ingest.revision)
 
-    def _origin(self) -> Origin:
-        return Origin(self._settings.mesh.registry.cluster_id, True, self._settings.ingest.revision)
+    def _origin(self) -> DocumentOrigin:
+        return DocumentOrigin(self._settings.mesh.registry.cluster_id, True, self._settings.ingest.revision)
 
 
 def _address(source: ConfigSource) -> SourceAddress | None:

@@ -20,7 +20,7 @@ from pilot.app.debug_access import HttpIdentities, over_xds
 from pilot.app.first_load import FirstLoad, HeldClock
 from pilot.app.gateway_names import make_gateway_names
 from pilot.app.key_sets import make_key_sets
-from pilot.app.kubernetes import Kubernetes, Target, find_credentials, mesh_file_paths
+from pilot.app.kubernetes import IngestTarget, Kubernetes, find_credentials, mesh_file_paths
 from pilot.app.memory import GiveBack, find_trim
 from pilot.app.notices import Notices
 from pilot.app.options import check_sources, parse_addresses, parse_aliases
@@ -33,16 +33,16 @@ from pilot.app.stacks import log_stacks
 from pilot.app.sweeper import Sweeper
 from pilot.app.told_roots import ToldRoots
 from pilot.app.traces import Traces, start_export
-from pilot.app.webhooks import Webhooks
+from pilot.app.webhooks import WebhooksPart
 from pilot.app.writers import Writers
 from pilot.debug.application import add_debug, application, not_found
-from pilot.debug.health import Health
+from pilot.debug.health import HealthFindings
 from pilot.debug.sources import Sources
 from pilot.derive import Node
 from pilot.ingest.batch import Batch, Clock, Commit, Timer
 from pilot.ingest.checking import Checking
 from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.kube_kinds import read_kinds
 from pilot.ingest.ledger import Ledger
@@ -63,7 +63,7 @@ from pilot.serve.discovery import Discovery, log_outcome
 from pilot.serve.flight import limits_of
 from pilot.serve.http import add_ready
 from pilot.serve.object_access import CheckObjectAccess, anybody_may, only
-from pilot.serve.progress import Outcome
+from pilot.serve.progress import EventOutcome
 from pilot.serve.pusher import Pusher
 from pilot.serve.refusals import Refusals
 from pilot.serve.secret_access import SecretAccess
@@ -130,7 +130,7 @@ class ControlPlane:
             self.metrics.count_queues({CHANGES: lambda: len(self._batch), PUSHES: self.discovery.count_waiting})
         self.db.on_failure = self._notices.failed
         self.problems = ProblemStore(self._notices.noticed, self.metrics.config_problems)
-        self._health = Health(self.db, self.discovery, self.problems, self.metrics.health)
+        self._health = HealthFindings(self.db, self.discovery, self.problems, self.metrics.health)
         self.refusals = Refusals(self.db, self.discovery, self._clock)
         self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS))
         waits = settings.ingest
@@ -140,13 +140,13 @@ class ControlPlane:
         self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}
         ledger = Ledger(self.problems)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
-        target = Target(self.db, self._read, self._batch, ledger, self.problems, self.metrics)
+        target = IngestTarget(self.db, self._read, self._batch, ledger, self.problems, self.metrics)
         self.kubernetes = Kubernetes(credentials, settings, target, KUBERNETES_RANK, self._aliases) if credentials is not None else None
         self._config_sources = ConfigSources(settings, target, KUBERNETES_RANK, self.kubernetes.read_secret if self.kubernetes is not None else None)
         api = self.kubernetes
         asked = (api.reviewers, api.keep_root, api.read_secret, api.client) if api is not None else ()
         self.security = Security(settings, self._mesh_config, self._aliases, self.metrics, self.db, *asked)
-        self.webhooks = Webhooks(settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1"))
+        self.webhooks = WebhooksPart(settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1"))
         self._writers = Writers(self.kubernetes, settings, self.db, self.security.trust, self.webhooks) if self.kubernetes is not None else None
         self._entries = self._make_entries(ledger)
         if self._writers is not None and self._writers.entries is not None:
@@ -164,7 +164,7 @@ class ControlPlane:
         traces = self._export.traces
         self.pusher.on_push = traces.pushed
 
-        def tell(outcome: Outcome) -> None:
+        def tell(outcome: EventOutcome) -> None:
             log_outcome(outcome)
             traces.finished(outcome)
 
@@ -298,7 +298,7 @@ class ControlPlane:
             return None
         terms = MemoryTerms(kubernetes.registration_grace.seconds, kubernetes.registration_identity)
         part = ledger.source(REGISTERED_RANK, "registered workloads")
-        return EntriesInMemory(self.db, self._batch, part, Origin(registry.cluster_id), terms, self.metrics.kubernetes)
+        return EntriesInMemory(self.db, self._batch, part, DocumentOrigin(registry.cluster_id), terms, self.metrics.kubernetes)
 
     def _make_secret_access(self, clusters_of_files: set[str]) -> SecretAccess | None:
         """Returns what asks which accounts may read Secrets; None without an API server, where every account may read those of its namespace."""
@@ -316,7 +316,7 @@ class ControlPlane:
     def _file_source(self, ledger: Ledger, rank: int, folder: ConfigFolder) -> FileSource:
         """Returns the reader of a folder. Of folders of one cluster that declare the same object the first has it."""
         ingest, own = self.settings.ingest, self.settings.mesh.registry.cluster_id
-        origin = Origin(folder.cluster, folder.cluster == own, ingest.revision)
+        origin = DocumentOrigin(folder.cluster, folder.cluster == own, ingest.revision)
         part = ledger.source(rank, folder.path)
         return FileSource(folder.path, self._batch, part, origin, self._read, ingest.largest_file, ingest.state_dir)
 

@@ -9,7 +9,7 @@ from pilot.debug.over_xds import ask
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
 from pilot.serve.identity import Authenticate, Caller, IdentityError
-from pilot.serve.questions import Answer, Ask, QuestionError
+from pilot.serve.questions import AnsweredResources, Ask, QuestionError
 
 _STATUS = {400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 403: grpc.StatusCode.PERMISSION_DENIED}
 
@@ -17,9 +17,9 @@ _STATUS = {400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENT
 def over_xds(sources: Sources) -> Ask:
     """Returns who answers debug pages over xDS."""
 
-    async def answer(type_url: str, names: Sequence[str], identity: str) -> Answer:
+    async def answer(type_url: str, names: Sequence[str], identity: str) -> AnsweredResources:
         try:
-            return Answer(*await ask(sources, type_url, names, (identity,) if identity else ()))
+            return AnsweredResources(*await ask(sources, type_url, names, (identity,) if identity else ()))
         except Refused as refused:
             raise QuestionError(_STATUS[refused.status], refused.text or _reason(identity)) from refused
 

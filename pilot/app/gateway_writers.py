@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pilot.app.kubernetes import Kubernetes
-from pilot.app.webhooks import Webhooks
+from pilot.app.webhooks import WebhooksPart
 from pilot.derive import Node
 from pilot.ingest.batch import Commit
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.kube.tasks import end_tasks
 from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.proxy_config import ProxyConfig
@@ -22,7 +22,7 @@ from pilot.model.views.gateway_api.status.objects import AMBIENT_KINDS, GATEWAY_
 from pilot.settings import Settings
 from pilot.writers.default_classes import DefaultClasses
 from pilot.writers.deployments import Deployments
-from pilot.writers.deployments import Surroundings as RenderedWith
+from pilot.writers.deployments import RenderingSurroundings as RenderedWith
 from pilot.writers.revision_tags import DEFAULT, RevisionTags
 from pilot.writers.shadow_services import ShadowServices
 from pilot.writers.statuses import Statuses
@@ -37,7 +37,7 @@ class GatewayWriters:
     """Statuses, classes and deployments. `matters` are what a replica does while it leads in them. Nothing is deployed without `webhooks`, whose
     injector has the templates."""
 
-    def __init__(self, kubernetes: Kubernetes, settings: Settings, db: Mesh, webhooks: Webhooks, choose: random.Random) -> None:
+    def __init__(self, kubernetes: Kubernetes, settings: Settings, db: Mesh, webhooks: WebhooksPart, choose: random.Random) -> None:
         self._client, self._source, self._pace = kubernetes.client, kubernetes.source, kubernetes.pace
         self._settings, self._db, self._choose = settings, db, choose
         self._revision = settings.ingest.revision or DEFAULT
@@ -83,7 +83,7 @@ class GatewayWriters:
         return effective(mesh.default_config, self._webhooks.surroundings.proxy_configs(), mesh.root_namespace, namespace, labels, None)
 
     def _make_statuses(self, kinds: tuple[GroupKind, ...], is_ours: Callable[[Object[Any]], bool]) -> Statuses:
-        origin = Origin(self._settings.mesh.registry.cluster_id, True, self._settings.ingest.revision)
+        origin = DocumentOrigin(self._settings.mesh.registry.cluster_id, True, self._settings.ingest.revision)
         path = lambda ref: self._source.path_of(*ref)  # noqa: E731
         return Statuses(self._client, self._db, kinds, path, is_ours, origin, self._pace.backoff, self._choose)
 

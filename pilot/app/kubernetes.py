@@ -14,7 +14,7 @@ from pilot.app.authentication import own_names
 from pilot.app.reviewers import ClusterReviewers
 from pilot.app.secret_store import CACERTS, NAME, SecretStore
 from pilot.ingest.batch import Batch
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
@@ -22,7 +22,7 @@ from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.ingest.remote_clusters import Options, RemoteClusters
 from pilot.kube.access import Credentials, InCluster, KubeconfigFile
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import ConfigurationError, KubeError, NotFound
 from pilot.kube.follow import Pace
 from pilot.kube.throttle import Throttle
@@ -55,7 +55,7 @@ class _Secret(msgspec.Struct):
     data: dict[str, bytes] = {}
 
 
-class Target(NamedTuple):
+class IngestTarget(NamedTuple):
     """Where what is read goes, and who counts. `read` has the kinds that are read, of whatever source."""
 
     mesh: Mesh
@@ -73,10 +73,10 @@ class Kubernetes:
     `rank` is that of its objects among sources, `aliases` are further names of clusters. `beside` runs for each other cluster while it is read.
     """
 
-    beside: Callable[[str, Client], Coroutine[Any, Any, None]] | None = None
+    beside: Callable[[str, ApiClient], Coroutine[Any, Any, None]] | None = None
 
     def __init__(
-        self, credentials: Credentials, settings: Settings, target: Target, rank: int, aliases: Mapping[str, str], pace: Pace | None = None
+        self, credentials: Credentials, settings: Settings, target: IngestTarget, rank: int, aliases: Mapping[str, str], pace: Pace | None = None
     ) -> None:
         self._credentials, self._settings, self._target, self._rank = credentials, settings, target, rank
         self.problems = target.problems
@@ -98,14 +98,14 @@ class Kubernetes:
         self.remote = RemoteClusters(self._secrets_client, options, self._join, *common, target.metrics)
         self.reviewers = ClusterReviewers(self.client, own_names(registry.cluster_id, aliases), self.remote.clusters)
 
-    def _client(self, credentials: Credentials) -> Client:
-        return Client(credentials, Throttle(self._settings.kubernetes.qps, self._settings.kubernetes.burst))
+    def _client(self, credentials: Credentials) -> ApiClient:
+        return ApiClient(credentials, Throttle(self._settings.kubernetes.qps, self._settings.kubernetes.burst))
 
-    def _source(self, client: Client, cluster: str) -> KubeSource:
+    def _source(self, client: ApiClient, cluster: str) -> KubeSource:
         """Returns what reads a cluster."""
         settings, target = self._settings, self._target
         own = cluster == settings.mesh.registry.cluster_id
-        origin = Origin(cluster, own, settings.ingest.revision)
+        origin = DocumentOrigin(cluster, own, settings.ingest.revision)
         pace = self.pace._replace(failed=functools.partial(target.metrics.kubernetes.sync_failed, cluster))
         left_out = set() if own else self._left_out()
         kinds = [kind for kind in target.read if kind.id not in left_out]

@@ -11,7 +11,7 @@ from pilot.settings import Settings
 from pilot.settings.process import IngestSettings, ProcessSettings
 
 
-class Addresses(NamedTuple):
+class ListenAddresses(NamedTuple):
     """Says where to listen; an address is None where nothing is to listen."""
 
     http: Address | None
@@ -22,9 +22,9 @@ class Addresses(NamedTuple):
     controlz: Address | None
 
 
-def parse_addresses(settings: Settings) -> Addresses:
+def parse_addresses(settings: Settings) -> ListenAddresses:
     """Returns the addresses of all ports. FlagError where one is no address."""
-    return Addresses(
+    return ListenAddresses(
         parse_address(settings.process.http_address, "httpAddr"),
         parse_address(settings.serve.grpc_address, "grpcAddr"),
         parse_address(settings.process.monitoring_address, "monitoringAddr"),

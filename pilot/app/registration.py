@@ -11,7 +11,7 @@ from ca.errors import KeyMaterialError, SigningError
 from ca.pem import bundle_pem, load_bundle
 from ca.registration import RegistrationAuthority
 from pilot.kube.certificate_requests import OF_SERVERS, OF_WORKLOADS, request_certificate
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
 from pilot.lib.flags import FlagError
 from pilot.lib.log import scope
@@ -31,7 +31,7 @@ class Registration:
     of signers is named, both in `roots`, else those that the mesh config has for a signer. FlagError where the settings do not say who the signers
     are."""
 
-    def __init__(self, settings: AuthoritySettings, client: Client, mesh_config: Callable[[], MeshConfig]) -> None:
+    def __init__(self, settings: AuthoritySettings, client: ApiClient, mesh_config: Callable[[], MeshConfig]) -> None:
         if settings.external != KUBERNETES:
             raise FlagError(f"EXTERNAL_CA: {settings.external!r} is not known, only {KUBERNETES} is")
         if not (settings.external_signer or settings.external_domain):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.kube.backoff import Attempts
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError, NotFound
 from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
@@ -28,14 +28,14 @@ class _Namespace(msgspec.Struct):
     metadata: _Metadata
 
 
-class Written(NamedTuple):
+class WrittenCluster(NamedTuple):
     """What is written into one cluster: roots by whoever leads there, and those in webhooks by every control plane, where it has any."""
 
     roots: Writer
     bundles: CaBundles | None
 
 
-Lead = Callable[[Client, Writer], Coroutine[Any, Any, None]]
+Lead = Callable[[ApiClient, Writer], Coroutine[Any, Any, None]]
 
 
 class RemoteWriters:
@@ -43,11 +43,13 @@ class RemoteWriters:
     `lead` runs the roots while we lead in a cluster. `attempts` are those to read the namespace."""
 
     def __init__(
-        self, own: str, namespace: str, make: Callable[[Client], Written], lead: Lead, authority: asyncio.Event, attempts: Callable[[], Attempts]
+        self, own: str, namespace: str, make: Callable[[ApiClient], WrittenCluster], lead: Lead, authority: asyncio.Event, attempts: Callable[
+            [], Attempts
+        ]
     ) -> None:
         self._own, self._namespace, self._make, self._lead, self._attempts = own, namespace, make, lead, attempts
         self._authority = authority
-        self._written: list[Written] = []
+        self._written: list[WrittenCluster] = []
 
     def changed(self) -> None:
         """Looks at all of it again: the roots, or the namespaces that count, are others now."""
@@ -56,7 +58,7 @@ class RemoteWriters:
             if bundles is not None:
                 bundles.changed()
 
-    async def run(self, cluster: str, client: Client) -> None:
+    async def run(self, cluster: str, client: ApiClient) -> None:
         """Writes into one cluster until it is cancelled; returns where the cluster wants nothing of us."""
         if not await self._is_wanted(cluster, client):
             return
@@ -72,14 +74,14 @@ class RemoteWriters:
                 await end_tasks(*tasks)
 
     @contextlib.asynccontextmanager
-    async def _writing(self, written: Written) -> AsyncIterator[Written]:
+    async def _writing(self, written: WrittenCluster) -> AsyncIterator[WrittenCluster]:
         self._written.append(written)
         try:
             yield written
         finally:
             self._written.remove(written)
 
-    async def _is_wanted(self, cluster: str, client: Client) -> bool:
+    async def _is_wanted(self, cluster: str, client: ApiClient) -> bool:
         """Returns whether a cluster wants us to write, as soon as that can be told."""
         attempts = self._attempts()
         while True:

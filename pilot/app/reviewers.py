@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from pilot.ingest.remote_cluster import RemoteCluster
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
 from pilot.kube.token_review import review_token
 from pilot.serve.authn.service_account import Review, Reviewer
@@ -14,7 +14,7 @@ from pilot.serve.identity import IdentityError
 class ClusterReviewers(Mapping[str, Reviewer]):
     """The reviewers of tokens, by the names of clusters as callers know them: `names` are those of the own one, `remote` come and go."""
 
-    def __init__(self, own: Client, names: Collection[str], remote: Mapping[str, RemoteCluster]) -> None:
+    def __init__(self, own: ApiClient, names: Collection[str], remote: Mapping[str, RemoteCluster]) -> None:
         self._own, self._names, self._remote = own, frozenset(names), remote
 
     def __getitem__(self, cluster: str) -> Reviewer:
@@ -27,7 +27,7 @@ class ClusterReviewers(Mapping[str, Reviewer]):
         return len(self._names | self._remote.keys())
 
 
-def reviewer(client: Client) -> Reviewer:
+def reviewer(client: ApiClient) -> Reviewer:
     """Returns the reviewer of tokens that an API server is."""
 
     async def review(token: str, audiences: Collection[str]) -> Review:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from pilot.ingest.remote_cluster import RemoteCluster
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.secret_review import lists_secrets
 from pilot.model.inputs import AccountKey
 
@@ -15,7 +15,7 @@ class SecretReview:
     each may; of a cluster that is neither, nobody can tell, so none may. `remote` are the other clusters that have API servers now."""
 
     def __init__(
-        self, client: Client, own: str, folders: Collection[str], remote: Mapping[str, RemoteCluster] = MappingProxyType({})
+        self, client: ApiClient, own: str, folders: Collection[str], remote: Mapping[str, RemoteCluster] = MappingProxyType({})
     ) -> None:
         self._client, self._own, self._of_files, self._remote = client, own, frozenset(folders) - {own}, remote
 

@@ -12,7 +12,7 @@ from ca.errors import KeyMaterialError
 from ca.pem import bundle_pem, certificate_pem, key_pem, load_bundle, load_key
 from ca.signer import Signer
 from ca.verify import check_signer
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, KubeError, NotFound
 
 NAME, TYPE = "istio-ca-secret", "istio.io/ca-root"
@@ -35,7 +35,7 @@ class SecretStore:
     """Keeps one self-signed signer as keys ca-cert.pem and ca-key.pem of a Secret, the first of `names` that there is, else the last. It is called
     from other threads than that of `loop`, in which the client lives."""
 
-    def __init__(self, client: Client, namespace: str, loop: asyncio.AbstractEventLoop, names: Sequence[str] = (NAME,)) -> None:
+    def __init__(self, client: ApiClient, namespace: str, loop: asyncio.AbstractEventLoop, names: Sequence[str] = (NAME,)) -> None:
         self._client, self._namespace, self._loop, self._names = client, namespace, loop, names
         self._collection = f"/api/v1/namespaces/{namespace}/secrets"
         self._name, self._version = names[-1], ""

@@ -22,7 +22,7 @@ from pilot.app.ports import GrpcServices, SecurePort
 from pilot.app.registration import Registration
 from pilot.app.server_certificate import PortCertificate, dns_names
 from pilot.app.signed_certificate import PROVIDER, SignedCertificate, Trust
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
 from pilot.model.config.mesh_config import MeshConfig
@@ -46,7 +46,7 @@ class Security:
     def __init__(
         self, settings: Settings, mesh_config: Callable[[], MeshConfig], aliases: Mapping[str, str], metrics: Metrics, db: Mesh,
         servers: Mapping[str, Reviewer] = MappingProxyType({}), kept: Callable[[], Store] | None = None, read_secret: ReadSecret | None = None,
-        client: Client | None = None,
+        client: ApiClient | None = None,
     ) -> None:  # fmt: skip
         self._settings, self._mesh_config, self._metrics = settings, mesh_config, metrics
         port = settings.secure_port
@@ -122,7 +122,7 @@ class Security:
         return dns_names(self._mesh_config(), settings.mesh.registry.namespace, settings.ingest.revision, settings.secure_port.custom_hosts)
 
 
-def _registration(settings: AuthoritySettings, client: Client | None, mesh_config: Callable[[], MeshConfig]) -> Registration:
+def _registration(settings: AuthoritySettings, client: ApiClient | None, mesh_config: Callable[[], MeshConfig]) -> Registration:
     if client is None:
         raise FlagError("EXTERNAL_CA: there is no API server whose signers could issue certificates")
     return Registration(settings, client, mesh_config)

@@ -14,7 +14,7 @@ from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 from pilot.model.config.mesh_config import MeshConfig
-from pilot.serve.tls.context import Pair, TlsRules, make_context
+from pilot.serve.tls.context import CertificatePair, TlsRules, make_context
 from pilot.settings.security import SecurePortSettings
 
 QUIET = 0.1
@@ -107,7 +107,7 @@ class PortCertificate:
             roots += self._registration.roots_pem()
         if self._files is not None:
             chain, key, more = map(_read, self._files)
-            return make_context((Pair(chain, key),), roots + more, self._rules, self._protocol)
+            return make_context((CertificatePair(chain, key),), roots + more, self._rules, self._protocol)
         assert self._issuer is not None
         return make_context(self._issuer.pairs(self._names()), roots, self._rules, self._protocol)
 

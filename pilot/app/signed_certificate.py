@@ -20,7 +20,7 @@ from pilot.app.registration import Registration
 from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
-from pilot.serve.tls.context import Pair
+from pilot.serve.tls.context import CertificatePair
 
 PROVIDER = "k8s.io/"
 AGAIN = 60.0
@@ -38,7 +38,7 @@ class Trust(Protocol):
         """Returns the roots; none before there are any."""
         ...
 
-    def pairs(self, names: Sequence[str]) -> Sequence[Pair]:
+    def pairs(self, names: Sequence[str]) -> Sequence[CertificatePair]:
         """Returns certificates for DNS names, as far as whoever issues them can say now. SigningError where there is none."""
         ...
 
@@ -54,7 +54,7 @@ class SignedCertificate:
         self.on_change: list[Callable[[], None]] = []
         self.crl = b""
         self._chain: Sequence[x509.Certificate] = ()
-        self._pair = Pair(b"", b"")
+        self._pair = CertificatePair(b"", b"")
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -73,7 +73,7 @@ class SignedCertificate:
         """Returns the roots of the signer that are known, else those that it has sent along."""
         return bundle_pem(self._registration.roots_of(self._signer) or [one for one in self._chain if one.issuer == one.subject])
 
-    def pairs(self, names: Sequence[str]) -> Sequence[Pair]:
+    def pairs(self, names: Sequence[str]) -> Sequence[CertificatePair]:
         """Returns the one certificate that there is, which is for the names that there were when it was asked for."""
         return (self._pair,)
 
@@ -101,7 +101,7 @@ class SignedCertificate:
             raise SigningError("CERT_GEN_ERROR", str(error)) from error
         if chain[0].public_key() != key.public_key():
             raise SigningError("CERT_GEN_ERROR", f"{self._signer} has issued a certificate for another key")
-        self._chain, self._pair = chain, Pair(bundle_pem(chain), key_pem(key))
+        self._chain, self._pair = chain, CertificatePair(bundle_pem(chain), key_pem(key))
 
     def _changed(self) -> None:
         for changed in self.on_change:

@@ -9,7 +9,7 @@ from typing import Any
 from pilot.ingest.batch import Commit
 from pilot.lib.log import scope
 from pilot.lib.xds_types import short_name
-from pilot.serve.progress import KEPT, Outcome
+from pilot.serve.progress import KEPT, EventOutcome
 from pilot.serve.pusher import Pushed
 from pilot.settings.process import TraceSettings
 
@@ -46,7 +46,7 @@ class Traces:
         attributes = {"pilot.event": event, "pilot.changes": len(commit.edits), "pilot.proxies": proxies, **kinds}
         self._changes[event] = _Change(commit, time.monotonic(), attributes)
         if not proxies:
-            self.finished(Outcome(event, 0, 0, 0, 0, 0.0))
+            self.finished(EventOutcome(event, 0, 0, 0, 0, 0.0))
         elif len(self._changes) > KEPT:
             del self._changes[next(iter(self._changes))]
 
@@ -63,13 +63,13 @@ class Traces:
             change.sizes[kind] = change.sizes.get(kind, 0) + push.size
             change.responses[kind] = change.responses.get(kind, 0) + 1
 
-    def finished(self, outcome: Outcome) -> None:
+    def finished(self, outcome: EventOutcome) -> None:
         """All proxies have answered what follows from an event, or are gone."""
         change = self._changes.pop(outcome.event, None)
         if change is not None:
             self._tell(change, outcome)
 
-    def _tell(self, change: _Change, outcome: Outcome) -> None:
+    def _tell(self, change: _Change, outcome: EventOutcome) -> None:
         commit, now = change.commit, time.monotonic()
         since = time.time_ns() - round(now * 1e9)
         answers = {"pilot.acknowledged": outcome.acknowledged, "pilot.refused": outcome.refused, "pilot.gone": outcome.gone}

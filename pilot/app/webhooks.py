@@ -27,15 +27,15 @@ from webhook.inject.openshift import proxy_ids
 from webhook.inject.proxy_config import ProxyConfigObject
 from webhook.inject.request import PROXY_ID
 from webhook.server.application import Webhooks as Application
-from webhook.server.folder import ConfigFolder
-from webhook.server.injector import Injector, Surroundings
+from webhook.server.folder import InjectorFolder
+from webhook.server.injector import InjectionSurroundings, Injector
 
 NATIVE_SINCE = (1, 33)
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 _MODES = {"true": True, "false": False, "auto": None}
 
 
-class Webhooks:
+class WebhooksPart:
     """Everything that the API server asks. `certificate` is that of the port with TLS. FlagError where a setting cannot be understood."""
 
     def __init__(self, settings: Settings, mesh: Callable[[], MeshConfig], db: Mesh, metrics: Metrics, certificate: PortCertificate) -> None:
@@ -45,7 +45,7 @@ class Webhooks:
             raise FlagError(f"ENABLE_NATIVE_SIDECARS {mode!r} is none of {', '.join(_MODES)}")
         self._native = _MODES[mode]
         openshift = settings.webhook.platform == "openshift"
-        self.surroundings = around = Surroundings(
+        self.surroundings = around = InjectionSurroundings(
             mesh,
             self._is_native,
             proxy_configs=self._proxy_configs,
@@ -55,7 +55,7 @@ class Webhooks:
             compliance_policy=settings.mesh.tls.compliance_policy,
         )
         self.injector = Injector(around) if settings.webhook.inject else None
-        self._folder = ConfigFolder(settings.webhook.folder, self.injector) if self.injector is not None else None
+        self._folder = InjectorFolder(settings.webhook.folder, self.injector) if self.injector is not None else None
         self._application = Application(self.injector, CATALOGUE, metrics)
         self._revision = settings.ingest.revision
         name = f"istio-sidecar-injector-{self._revision}" if self._revision not in ("", "default") else "istio-sidecar-injector"

@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 from pilot.app.gateway_writers import INGRESS_LOCK, GatewayWriters
 from pilot.app.kubernetes import Kubernetes
-from pilot.app.remote_writers import RemoteWriters, Written
+from pilot.app.remote_writers import RemoteWriters, WrittenCluster
 from pilot.app.signed_certificate import Trust
-from pilot.app.webhooks import Webhooks
+from pilot.app.webhooks import WebhooksPart
 from pilot.derive import Node
 from pilot.ingest.batch import Commit
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Attempts, Backoff
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.follow import Pace
-from pilot.kube.lease import Election, Terms
+from pilot.kube.lease import Election, LeaseTerms
 from pilot.kube.locks import CONFIG_MAP, LEASE, Lock
 from pilot.kube.tasks import end_tasks
 from pilot.model.config.mesh_config import MeshConfig
@@ -36,8 +36,7 @@ from pilot.writers.precedence import OUTSIDE, Precedence
 from pilot.writers.root_certificates import RootCertificates
 from pilot.writers.service_exports import ServiceExports
 from pilot.writers.trust_bundle import Together, TrustBundle, Writer
-from pilot.writers.workload_entries import Terms as EntryTerms
-from pilot.writers.workload_entries import WorkloadEntries
+from pilot.writers.workload_entries import EntryTerms, WorkloadEntries
 
 SERVICE_ENTRY = GroupKind(NETWORKING, "ServiceEntry")
 ROOTS_LOCK, ADDRESSES_LOCK = "istio-namespace-controller-election", "istio-ip-autoallocate"
@@ -53,8 +52,8 @@ class Writers:
     configurations always. `start` and `stop` once."""
 
     def __init__(
-        self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: Trust | None, webhooks: Webhooks,
-        terms: Terms = Terms(),  # noqa: B008
+        self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: Trust | None, webhooks: WebhooksPart,
+        terms: LeaseTerms = LeaseTerms(),  # noqa: B008
     ) -> None:  # fmt: skip
         self._client, self._source, pace, self._counts = kubernetes.client, kubernetes.source, kubernetes.pace, kubernetes.counts
         self._settings, self._db, self._authority = settings, db, authority
@@ -103,21 +102,21 @@ class Writers:
         attempts = functools.partial(Attempts, self._pace.backoff, self._choose)
         return RemoteWriters(registry.cluster_id, registry.namespace, self._of_remote, self._leading_remote, self._has_started, attempts)
 
-    def _of_remote(self, client: Client) -> Written:
+    def _of_remote(self, client: ApiClient) -> WrittenCluster:
         """Returns what is written into another cluster."""
         namespace, has_webhooks = self._settings.mesh.registry.namespace, bool(self._settings.kubernetes.injection_webhook)
         common = (self._pace, self._choose)
         bundles = CaBundles(client, self._settings.ingest.revision, namespace, self._roots_pem, [MUTATING], *common, self._counts)
-        return Written(self._make_roots(client, self._pace), bundles if has_webhooks else None)
+        return WrittenCluster(self._make_roots(client, self._pace), bundles if has_webhooks else None)
 
-    def _make_roots(self, client: Client, pace: Pace) -> Writer:
+    def _make_roots(self, client: ApiClient, pace: Pace) -> Writer:
         """Returns what writes the roots into a cluster, where pods find them."""
         maps = RootCertificates(client, self._wanted_roots, self._selected, pace, self._choose)
         if not self._settings.kubernetes.trust_bundle:
             return maps
         return Together(maps, TrustBundle(client, self._roots_pem, pace, self._choose))
 
-    async def _leading_remote(self, client: Client, roots: Writer) -> None:
+    async def _leading_remote(self, client: ApiClient, roots: Writer) -> None:
         """Has the roots written into another cluster while we lead there."""
         if not self._settings.kubernetes.leader_election:
             await roots.run()

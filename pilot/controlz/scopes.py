@@ -17,7 +17,7 @@ class WrongRequestError(Exception):
     """A request that makes no sense; the text is for whoever sent it."""
 
 
-class Change(msgspec.Struct):
+class ScopeChange(msgspec.Struct):
     """What a scope is to have from now on. What is not said, or empty, stays."""
 
     output_level: str = ""
@@ -39,7 +39,7 @@ def change_scope(name: str, body: bytes) -> None:
     """Changes a scope to what a body says, all of it or nothing. WrongRequestError where there is no such scope, or the body makes no sense."""
     _find(name)
     try:
-        change = msgspec.json.decode(body, type=Change)
+        change = msgspec.json.decode(body, type=ScopeChange)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WrongRequestError(f"unable to decode request: {one_line(str(error))}") from None
     for field in ("output_level", "stack_trace_level"):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.debug.page import Refused
-from pilot.debug.sources import Connection, Fleet, Sources
+from pilot.debug.sources import ConnectedProxy, Fleet, Sources
 from pilot.lib.spiffe import parse_identity
 from pilot.translate.resource import Resource
 
@@ -23,7 +23,7 @@ class _OwnFleet(NamedTuple):
     def version(self) -> str:
         return self.fleet.version
 
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[ConnectedProxy]:
         return [connection for connection in self.fleet.connections() if connection.proxy.namespace == self.namespace]
 
     def push_all(self) -> int:

@@ -18,13 +18,13 @@ from pilot.model.views.policies import AUTHORIZATION_POLICY, in_scope, proxy_pol
 from pilot.model.views.trust import own_trust_domains
 from pilot.translate.listener.authorization import built_policy
 from pilot.translate.listener.inbound_specs import accepted_mtls, port_specs
-from pilot.translate.rbac.evaluate import Call, meets
+from pilot.translate.rbac.evaluate import RequestFacts, meets
 
 _SPACE_DELIMITED = ("scope", "permission")
 _NO_CERTIFICATE = "denied", "PeerAuthentication: STRICT, and the client has no certificate of the mesh"
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class AuthorizationQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """A request, or a connection (`tcp`; None: by what the port speaks). `principal` is with or without `spiffe://`; `namespace` stands for some
     account of a namespace; `ip` is the address that connects, `remote_ip` the client's behind proxies, `to_ip` the one that is called ("": the
     proxy's first)."""
@@ -94,7 +94,7 @@ def decide(policies: list[Evaluated]) -> tuple[str, str]:
     return "allowed", "no policy that allows is for this workload, and none denies it"
 
 
-def _evaluate(db: Mesh, keys: tuple[ObjectKey, ...], tcp: bool, call: Call | None) -> list[Evaluated]:
+def _evaluate(db: Mesh, keys: tuple[ObjectKey, ...], tcp: bool, call: RequestFacts | None) -> list[Evaluated]:
     found = []
     for key in keys:
         if (policy := built_policy(db, key, tcp)) is not None:
@@ -122,9 +122,9 @@ def _port(db: Mesh, node_id: str, number: int) -> tuple[str, bool]:
 
 # -- the question ----------------------------------------------------------------------------------------------------------
 
-def _question(text: str) -> Question:
+def _question(text: str) -> AuthorizationQuestion:
     try:
-        asked = msgspec.json.decode(text, type=Question)
+        asked = msgspec.json.decode(text, type=AuthorizationQuestion)
         for address in filter(None, (asked.ip, asked.remote_ip, asked.to_ip)):
             ipaddress.ip_address(address)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -132,13 +132,13 @@ def _question(text: str) -> Question:
     return asked
 
 
-def _call(asked: Question, trust_domain: str, own_address: str, tcp: bool) -> Call:
+def _call(asked: AuthorizationQuestion, trust_domain: str, own_address: str, tcp: bool) -> RequestFacts:
     principal = PREFIX + asked.principal.removeprefix(PREFIX) if asked.principal else ""
     if not principal and asked.namespace:
         principal = identity(trust_domain, asked.namespace, "default")
     envoys = {":method": asked.method, ":path": asked.path, **({":authority": asked.host} if asked.host else {})}
     headers = {name.lower(): value for name, value in asked.headers.items()} | envoys
-    return Call(
+    return RequestFacts(
         principal=principal,
         peer=asked.ip,
         client=asked.remote_ip,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from pilot.debug.page import Later, Query, Text
+from pilot.debug.page import Later, Query, TextAnswer
 from pilot.debug.sources import Sources
 from pilot.derive import Node
 from pilot.lib.text import cut, human_size
@@ -21,7 +21,7 @@ def cachez(sources: Sources, query: Query) -> Any:
     that no connected proxy is to have."""
     if query.get("clear"):
         sources.fleet.forget()
-        return Text("Cache cleared\n")
+        return TextAnswer("Cache cleared\n")
     kept = sources.fleet.kept()
     return Later(lambda: _sizes(kept) if query.get("sizes") else _names(kept))
 

@@ -13,9 +13,9 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2, json_format
 
 from pilot.debug.page import Later, Query, asked_connection
-from pilot.debug.plain_json import Fields
+from pilot.debug.plain_json import LazyFields
 from pilot.debug.slices import all_of
-from pilot.debug.sources import Connection, Sources, WatchedType
+from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.derive import UNSET
 from pilot.lib.xds_types import BY_SHORT_NAME, find_type
 from pilot.model.inputs import Mesh
@@ -52,14 +52,14 @@ def only(short_type: str) -> Callable[[Sources, Query], Any]:
     return page
 
 
-def typed_dump(sources: Sources, connection: Connection, short_types: Iterable[str]) -> Later:
+def typed_dump(sources: Sources, connection: ConnectedProxy, short_types: Iterable[str]) -> Later:
     """Returns the resources of some types, one list, without Envoy's envelopes. A type that there is not has none."""
     urls = [url for name in short_types if (url := BY_SHORT_NAME.get(name.lower())) is not None]
     found = [resource for url in dict.fromkeys(urls) for resource in resources_of(sources, connection, url)]
     return Later(lambda: {"configs": (_unwrapped(shown(resource)) for resource in found)} if found else {})
 
 
-def resources_of(sources: Sources, connection: Connection, type_url: str) -> list[Resource]:
+def resources_of(sources: Sources, connection: ConnectedProxy, type_url: str) -> list[Resource]:
     """Returns what the proxy is to have of a type now; nothing of a type that it does not watch."""
     watch = connection.watches.get(type_url)
     if watch is None:
@@ -93,7 +93,7 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
     """Returns the envelopes of the admin API around resources by short type name; what is in them can be read once."""
     versioned = {"versionInfo": version}
 
-    def each(short_type: str, show: Callable[[Resource], Plain | Fields]) -> Iterator[Plain | Fields] | None:
+    def each(short_type: str, show: Callable[[Resource], Plain | LazyFields]) -> Iterator[Plain | LazyFields] | None:
         """Returns the entries of a type, made one by one as they are written; None where there are none."""
         return map(show, resources[short_type]) if resources[short_type] else None
 
@@ -112,16 +112,16 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
     return {"configs": configs}
 
 
-def _entry(version: str, name: str, resource: Plain | Fields) -> Plain | Fields:
+def _entry(version: str, name: str, resource: Plain | LazyFields) -> Plain | LazyFields:
     """Returns a resource with the version that it is of."""
     if isinstance(resource, dict):
         return {"versionInfo": version, name: resource}
-    return Fields(iter([("versionInfo", version), (name, resource)]))
+    return LazyFields(iter([("versionInfo", version), (name, resource)]))
 
 
-def _unwrapped(resource: Plain | Fields) -> Plain | Fields:
+def _unwrapped(resource: Plain | LazyFields) -> Plain | LazyFields:
     """Returns the filter that an extension configuration names, as istiod's pages show it; any other resource as it is."""
-    if isinstance(resource, Fields):
+    if isinstance(resource, LazyFields):
         return resource
     return resource["typedConfig"] if str(resource.get("@type", "")).endswith(".TypedExtensionConfig") and "typedConfig" in resource else resource
 
@@ -142,7 +142,7 @@ def plain(resource: Resource) -> Plain:
         return {"@type": message.type_url, "value": base64.b64encode(message.value).decode()}
 
 
-def shown(resource: Resource) -> Plain | Fields:
+def shown(resource: Resource) -> Plain | LazyFields:
     """Returns the same, for JSON that is written as it is made: what a large resource has many of is one by one."""
     packed = any_pb2.Any.FromString(resource.any)
     kind, name = _OF_MANY.get(packed.type_url, (None, ""))
@@ -152,7 +152,7 @@ def shown(resource: Resource) -> Plain | Fields:
         return plain(resource)
     message.ClearField(name)
     rest = {"@type": packed.type_url} | json_format.MessageToDict(message)
-    return Fields(iter([*rest.items(), (message.DESCRIPTOR.fields_by_name[name].json_name, map(json_format.MessageToDict, parts))]))
+    return LazyFields(iter([*rest.items(), (message.DESCRIPTOR.fields_by_name[name].json_name, map(json_format.MessageToDict, parts))]))
 
 
 def _redacted(secret: bytes) -> secret_pb2.Secret:

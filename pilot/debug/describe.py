@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilot.debug.page import Query, asked_connection
-from pilot.debug.sources import Connection, Sources
+from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.model.config.object import ObjectKey
 from pilot.model.facets import ServiceTarget
 from pilot.model.inputs import Mesh
@@ -34,7 +34,7 @@ def describe(sources: Sources, query: Query) -> Any:
     return {**head, "services": services, "policies": policies}
 
 
-def _service(db: Mesh, connection: Connection, target: ServiceTarget) -> Plain:
+def _service(db: Mesh, connection: ConnectedProxy, target: ServiceTarget) -> Plain:
     """Returns a port of a service of the proxy, as clients of its own namespace reach it."""
     namespace, labels = connection.proxy.namespace, proxy_labels(db, connection.proxy_key)
     rules = inbound_merged_rule_key(db, namespace, target.ref)
@@ -50,7 +50,7 @@ def _service(db: Mesh, connection: Connection, target: ServiceTarget) -> Plain:
     }  # fmt: skip
 
 
-def _gateway(db: Mesh, connection: Connection, key: ObjectKey) -> Plain:
+def _gateway(db: Mesh, connection: ConnectedProxy, key: ObjectKey) -> Plain:
     found = virtual_services_for(db, connection.proxy.namespace, f"{key.namespace}/{key.name}")
     return {"gateway": f"{key.namespace}/{key.name}", "virtualServices": _names(found)}
 
@@ -59,5 +59,5 @@ def _names(keys: Iterable[ObjectKey]) -> list[str]:
     return [f"{key.namespace}/{key.name}" for key in keys]
 
 
-def _labels(db: Mesh, connection: Connection) -> Plain:
+def _labels(db: Mesh, connection: ConnectedProxy) -> Plain:
     return dict(sorted(proxy_labels(db, connection.proxy_key).items()))

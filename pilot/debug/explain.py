@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from pilot.debug.config_dump import asked_names, group_resources
 from pilot.debug.page import Later, Query, Refused, asked_connection
 from pilot.debug.slices import all_of, those_of
-from pilot.debug.sources import Connection, Sources
+from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.derive import Node
 from pilot.derive.explain import Explanation, Reason, Step, explanation, search_origin, walk
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
@@ -36,7 +36,7 @@ async def explain_page(sources: Sources, query: Query) -> Any:
     return Later(lambda: {"proxy": connection.proxy.id, "resource": name, "explanations": [make() for make in found]})
 
 
-def _groups(sources: Sources, connection: Connection, wanted: str) -> Iterator[tuple[str, Group]]:
+def _groups(sources: Sources, connection: ConnectedProxy, wanted: str) -> Iterator[tuple[str, Group]]:
     """Yields the groups that the proxy follows, with their type URLs; `wanted` is the one type that matters, "" for all that it watches."""
     planned = plan(sources.db, connection.proxy_key)
     for url in (wanted,) if wanted else tuple(connection.watches):
@@ -45,7 +45,7 @@ def _groups(sources: Sources, connection: Connection, wanted: str) -> Iterator[t
             yield url, group
 
 
-async def _explained(sources: Sources, connection: Connection, group: Group, name: str, type_url: str) -> Callable[[], dict[str, Any]] | None:
+async def _explained(sources: Sources, connection: ConnectedProxy, group: Group, name: str, type_url: str) -> Callable[[], dict[str, Any]] | None:
     """Returns what shows why a group has a resource of that name; None where it has none."""
     resource = next((r for r in group_resources(sources.db, group) if r.name == name), None)
     node = sources.db.find_node(group.fn, *group.args)
@@ -66,7 +66,7 @@ def _patch(key: PatchKey) -> dict[str, Any]:
     return {"namespace": key.filter.namespace, "name": key.filter.name, "patch": f"configPatches[{key.position}]"}
 
 
-async def _proxy_steps(sources: Sources, connection: Connection, group: Group) -> list[Step]:
+async def _proxy_steps(sources: Sources, connection: ConnectedProxy, group: Group) -> list[Step]:
     """Returns what makes the proxy what the group is for, such as the services that select it."""
     root = sources.db.find_node(plan, connection.proxy_key)
     facets = [facet for argument in group.args for facet in await those_of(search_origin(root, argument))] if root is not None else []

@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pilot.debug.page import Later, Query, Text, asked_connection, find_connection
+from pilot.debug.page import Later, Query, TextAnswer, asked_connection, find_connection
 from pilot.debug.slices import all_of
-from pilot.debug.sources import Connection, Sources, WatchedType
+from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.lib.clock import rfc3339
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.views.workloads import proxy_labels, proxy_locality
@@ -21,7 +21,7 @@ _NAMED = {"cluster": "cds", "listener": "lds", "route": "rds", "endpoint": "eds"
 async def adsz(sources: Sources, query: Query) -> Any:
     """Returns every connection, or that of proxyID, with what it watches. A `push` in the query sends everything again."""
     if query.get("push"):
-        return Text(f"Pushed to {sources.fleet.push_all()} servers\n")
+        return TextAnswer(f"Pushed to {sources.fleet.push_all()} servers\n")
     proxy_id = query.get("proxyID")
     found = [find_connection(sources, proxy_id)] if proxy_id else _sorted(sources)
     described = await all_of((_client(connection) | _described(sources, connection), _watched(connection)) for connection in found)
@@ -43,10 +43,10 @@ async def syncz(sources: Sources, query: Query) -> Any:
 def force_disconnect(sources: Sources, query: Query) -> Any:
     """Ends the stream of proxyID; the proxy will come back."""
     sources.fleet.disconnect(asked_connection(sources, query).id)
-    return Text("OK")
+    return TextAnswer("OK")
 
 
-def _sorted(sources: Sources) -> list[Connection]:
+def _sorted(sources: Sources) -> list[ConnectedProxy]:
     return sorted(sources.fleet.connections(), key=lambda connection: connection.id)
 
 
@@ -54,11 +54,11 @@ def _clients(clients: list[dict[str, Any]]) -> dict[str, Any]:
     return {"totalClients": len(clients)} | ({"clients": clients} if clients else {})
 
 
-def _client(connection: Connection) -> dict[str, Any]:
+def _client(connection: ConnectedProxy) -> dict[str, Any]:
     return {"connectionId": connection.id, "connectedAt": format_time(connection.connected_at), "address": connection.address}
 
 
-def _described(sources: Sources, connection: Connection) -> dict[str, Any]:
+def _described(sources: Sources, connection: ConnectedProxy) -> dict[str, Any]:
     """Returns what is known of a connected proxy, labels and locality by the registry where that knows it."""
     proxy, locality = connection.proxy, proxy_locality(sources.db, connection.proxy_key)
     levels = {"region": locality.region, "zone": locality.zone, "sub_zone": locality.subzone}
@@ -70,7 +70,7 @@ def _described(sources: Sources, connection: Connection) -> dict[str, Any]:
     return {name: value for name, value in parts.items() if value}
 
 
-def _watched(connection: Connection) -> Watched:
+def _watched(connection: ConnectedProxy) -> Watched:
     return {type_url: (watch.names, watch.known) for type_url, watch in connection.watches.items()}
 
 
@@ -80,7 +80,7 @@ def _show_watches(watched: Watched) -> dict[str, Any]:
     return {"watches": shown} if shown else {}
 
 
-def _status(connection: Connection) -> dict[str, Any]:
+def _status(connection: ConnectedProxy) -> dict[str, Any]:
     proxy = connection.proxy
     status: dict[str, Any] = {
         "cluster_id": proxy.metadata.get("CLUSTER_ID", ""),

@@ -42,7 +42,7 @@ class Problems(Protocol):
     def __len__(self) -> int: ...
 
 
-class Health:
+class HealthFindings:
     """What was found in the last whole look, by metric and key. `tell` is given the number of findings of every metric after each."""
 
     def __init__(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pilot.debug.sources import Connection
+from pilot.debug.sources import ConnectedProxy
 from pilot.lib.hosts import full_name
 from pilot.model.config.endpoint_slice import EndpointSlice
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
@@ -57,7 +57,7 @@ def _shown(finding: Finding) -> dict[str, str]:
     return {name: value for name, value in shown.items() if value}
 
 
-def look(db: Mesh, connections: Sequence[Connection], problems: Iterable[Problem]) -> Iterator[Iterable[Finding]]:
+def look(db: Mesh, connections: Sequence[ConnectedProxy], problems: Iterable[Problem]) -> Iterator[Iterable[Finding]]:
     """Yields what is found, object by object, so that whoever asks can let others go first between two of them."""
     listening: dict[tuple[str, int], ServiceRef] = {}
     ports: dict[str, tuple[int, ...]] = {}
@@ -117,7 +117,7 @@ def _of_slice(db: Mesh, key: RegistryKey, row: Object[EndpointSlice], by_pod: Ma
             yield Finding(NOT_READY, proxy, proxy)
 
 
-def _of_proxy(db: Mesh, connection: Connection) -> Iterator[Finding]:
+def _of_proxy(db: Mesh, connection: ConnectedProxy) -> Iterator[Finding]:
     """Yields whether no service selects a proxy, and the ports of its workload that services speak different protocols with."""
     targets, proxy = service_targets(db, connection.proxy_key), connection.proxy.id
     if not targets:
@@ -130,7 +130,7 @@ def _of_proxy(db: Mesh, connection: Connection) -> Iterator[Finding]:
             yield Finding(INBOUND_CONFLICT, f"{proxy}:{port}", proxy, f"services disagree about the protocol: {', '.join(sorted(protocols))}")
 
 
-def _of_problem(db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]], sidecars: Sequence[Connection]) -> Iterator[Finding]:
+def _of_problem(db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]], sidecars: Sequence[ConnectedProxy]) -> Iterator[Finding]:
     """Yields what problems of users' objects say that istiod counts. `ports`: of services, by host name."""
     kind, namespace, name = problem.object
     if problem.code == "host-claimed" and kind.name == "VirtualService":
@@ -143,7 +143,7 @@ def _of_problem(db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]]
         yield Finding(DUPLICATE_SUBSETS, f"{namespace}/{name} {problem.path}", message=problem.message)
 
 
-def _first_that_sees(db: Mesh, sidecars: Sequence[Connection], host: str) -> str:
+def _first_that_sees(db: Mesh, sidecars: Sequence[ConnectedProxy], host: str) -> str:
     """Returns the id of the first proxy whose services have a host name among them; "" where there is none."""
     for connection in sidecars:
         if db.proxies.peek(connection.proxy_key) is not None and imported(db, scope_of(db, connection.proxy_key), host) is not None:

@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 
 from pilot.debug.page import Page
-from pilot.debug.sources import Connection, Sources
+from pilot.debug.sources import ConnectedProxy, Sources
 
 _TEMPLATE = string.Template(importlib.resources.files("pilot.debug").joinpath("index.html").read_text(encoding="utf-8"))
 _SHOWN_PROXIES = 50
@@ -39,7 +39,7 @@ def _facts(sources: Sources) -> str:
     return f'<ul class="facts">{items}</ul>\n'
 
 
-def _proxies(connections: Sequence[Connection]) -> str:
+def _proxies(connections: Sequence[ConnectedProxy]) -> str:
     if not connections:
         return ""
     rows = "".join(map(_proxy, connections[:_SHOWN_PROXIES]))
@@ -47,7 +47,7 @@ def _proxies(connections: Sequence[Connection]) -> str:
     return f'<h2>Connected</h2>\n<div class="box"><table><tr><th>proxy</th><th>since</th><th>show</th></tr>{rows}</table></div>{rest}\n'
 
 
-def _proxy(connection: Connection) -> str:
+def _proxy(connection: ConnectedProxy) -> str:
     query = urllib.parse.urlencode({"proxyID": connection.id, "pretty": ""})
     links = " ".join(f'<a href="/debug/{page}?{html.escape(query)}">{name}</a>' for name, page in _PROXY_PAGES.items())
     since = datetime.timedelta(seconds=int(max(0.0, time.time() - connection.connected_at)))
@@ -55,12 +55,12 @@ def _proxy(connection: Connection) -> str:
     return f'<tr><td class="path">{name}</td><td>{since}</td><td class="links">{links}</td></tr>\n'
 
 
-def _section(pages: Sequence[Page], connections: Sequence[Connection]) -> str:
+def _section(pages: Sequence[Page], connections: Sequence[ConnectedProxy]) -> str:
     table = f'<div class="box"><table class="pages">{"".join(map(_row, pages))}</table></div>\n'
     return (_form(connections) if any(page.of_proxy for page in pages) else "") + table
 
 
-def _form(connections: Sequence[Connection]) -> str:
+def _form(connections: Sequence[ConnectedProxy]) -> str:
     """Returns the form for what the pages of one proxy need to be told; their buttons send it."""
     options = "".join(f'<option value="{html.escape(connection.id)}">' for connection in connections[:_SHOWN_PROXIES])
     return f"""<form id="{_FORM}"><input type="hidden" name="pretty" value="">

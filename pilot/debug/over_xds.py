@@ -20,7 +20,7 @@ from pilot.debug.page import Refused, answer
 from pilot.debug.pages import sections
 from pilot.debug.plain_json import parts
 from pilot.debug.slices import all_of
-from pilot.debug.sources import Connection, Sources, WatchedType
+from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.lib.xds_types import DEBUG, DEBUG_PAGE
 
 SYNCZ, CONFIG_DUMP = f"{DEBUG}syncz", f"{DEBUG}config_dump"
@@ -30,28 +30,28 @@ _NEVER = -62_135_596_800 * 10**9
 del config_dump_pb2  # imported for its messages, which a dump is made of
 
 
-class Found(NamedTuple):
+class DebugResponse(NamedTuple):
     """An answer: names and resources. `identifier` says which control plane it is, "" where the answer does not."""
 
     resources: Sequence[tuple[str, any_pb2.Any]]
     identifier: str = ""
 
 
-async def ask(sources: Sources, type_url: str, names: Sequence[str], identities: Sequence[str]) -> Found:
+async def ask(sources: Sources, type_url: str, names: Sequence[str], identities: Sequence[str]) -> DebugResponse:
     """Returns the answer to a request of somebody with these identities. Refused, with a status of HTTP: 401 for nobody, 403 for a page that is not
     for them, 400 where another number of names is expected."""
     if not sources.settings.pages or type_url not in (SYNCZ, CONFIG_DUMP, DEBUG_PAGE):
-        return Found(())
+        return DebugResponse(())
     if type_url == DEBUG_PAGE:
         return await _page(sources, names, identities)
     seen = seen_by(sources, identities) if sources.settings.endpoint_auth else sources
     if type_url == CONFIG_DUMP:
         return await _dump(seen, names)
     configs = await all_of((c.id, client_config(c)) for c in seen.fleet.connections() if c.watches)
-    return await asyncio.to_thread(lambda: Found([(name, _pack(config)) for name, config in configs], identifier(sources)))
+    return await asyncio.to_thread(lambda: DebugResponse([(name, _pack(config)) for name, config in configs], identifier(sources)))
 
 
-async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> Found:
+async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> DebugResponse:
     """Returns the body of a page, as HTTP has it; what a page says where it cannot be shown is a body too."""
     if not identities:
         raise Refused(401, "authentication required")
@@ -62,18 +62,20 @@ async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str
     seen = sources_for(sources, f"/debug/{path}", identities)
     page = next((page for pages in sections(sources.settings).values() for page in pages if page.path == f"/debug/{path}"), None)
     body = (await answer(page, seen, query)).body if page is not None else b"404 page not found\n"
-    return Found([(names[0], any_pb2.Any(type_url=DEBUG_PAGE, value=body))])
+    return DebugResponse([(names[0], any_pb2.Any(type_url=DEBUG_PAGE, value=body))])
 
 
-async def _dump(sources: Sources, names: Sequence[str]) -> Found:
+async def _dump(sources: Sources, names: Sequence[str]) -> DebugResponse:
     """Returns the parts of Envoy's configuration dump of one proxy; nothing where there is no such proxy."""
     if len(names) != 1:
         raise Refused(400, "exactly one proxy is expected")
     try:
         made = await config_dump(sources, {"proxyID": names[0]})
     except Refused:
-        return Found(())
-    return await asyncio.to_thread(lambda: Found([(names[0], json_format.ParseDict(_whole(part), any_pb2.Any())) for part in made.make()["configs"]]))
+        return DebugResponse(())
+    return await asyncio.to_thread(
+        lambda: DebugResponse([(names[0], json_format.ParseDict(_whole(part), any_pb2.Any())) for part in made.make()["configs"]])
+    )
 
 
 def _whole(part: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def _whole(part: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def client_config(connection: Connection) -> csds_pb2.ClientConfig:
+def client_config(connection: ConnectedProxy) -> csds_pb2.ClientConfig:
     """Returns how far a proxy is, type by type."""
     made = csds_pb2.ClientConfig()
     proxy = connection.proxy

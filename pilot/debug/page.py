@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pilot.debug.plain_json import parts
 from pilot.debug.slices import without_collections
-from pilot.debug.sources import Connection, Sources
+from pilot.debug.sources import ConnectedProxy, Sources
 
 Query = Mapping[str, str]
 TEXT = "text/plain; charset=utf-8"
@@ -26,7 +26,7 @@ class Refused(Exception):
         self.status, self.text = status, text
 
 
-class Text(NamedTuple):
+class TextAnswer(NamedTuple):
     """An answer that is not JSON."""
 
     text: str
@@ -38,7 +38,7 @@ class Indented(NamedTuple):
     value: Any
 
 
-class Attachment(NamedTuple):
+class FileAnswer(NamedTuple):
     """An answer of bytes that browsers keep as a file of that name."""
 
     name: str
@@ -97,18 +97,18 @@ async def answer(page: Page, sources: Sources, query: Query) -> Answer:
 
 def encode(value: Any, query: Query) -> Answer:
     """Returns plain data as JSON, compact, or indented by four where the query has `pretty`."""
-    if isinstance(value, Text):
+    if isinstance(value, TextAnswer):
         return Answer(200, TEXT, (value.text.encode(errors="backslashreplace"),))
     if isinstance(value, Html):
         return Answer(200, "text/html; charset=utf-8", (value.text.encode(errors="backslashreplace"),))
-    if isinstance(value, Attachment):
+    if isinstance(value, FileAnswer):
         return Answer(200, "application/octet-stream", (value.body,), {"Content-Disposition": f'attachment; filename="{value.name}"', **_NO_SNIFF})
     if isinstance(value, Indented):
         return Answer(200, "application/json", tuple(parts(value.value, pretty=True)))
     return Answer(200, "application/json", tuple(parts(value, pretty="pretty" in query)))
 
 
-def find_connection(sources: Sources, proxy_id: str) -> Connection:
+def find_connection(sources: Sources, proxy_id: str) -> ConnectedProxy:
     """Returns the first connection whose id contains `proxy_id`."""
     for connection in sources.fleet.connections():
         if proxy_id in connection.id:
@@ -116,7 +116,7 @@ def find_connection(sources: Sources, proxy_id: str) -> Connection:
     raise Refused(404, NOT_CONNECTED)
 
 
-def asked_connection(sources: Sources, query: Query) -> Connection:
+def asked_connection(sources: Sources, query: Query) -> ConnectedProxy:
     """Returns the connection that the query's proxyID names."""
     proxy_id = query.get("proxyID", "")
     if not proxy_id:

@@ -16,7 +16,7 @@ PART = 1 << 18
 """Bytes of a part at least: many small ones cost more to write than to make."""
 
 
-class Fields(NamedTuple):
+class LazyFields(NamedTuple):
     """An object whose fields are made when they are written."""
 
     items: Iterator[tuple[str, Any]]
@@ -46,14 +46,14 @@ def _escaped(encoded: bytes) -> bytes:
 
 def _pieces(value: Any, levels: int, depth: int) -> Iterator[bytes]:
     """Yields the pieces of a value. `depth`: of its indentation, -1 for none."""
-    is_lazy = isinstance(value, Iterator | Fields)
+    is_lazy = isinstance(value, Iterator | LazyFields)
     if not is_lazy and (not levels or not isinstance(value, Mapping | list | tuple) or not value):
         yield _whole(value, depth)
         return
     inner = depth + 1 if depth >= 0 else depth
     between, end = (b"\n" + b" " * (INDENT * inner), b"\n" + b" " * (INDENT * depth)) if depth >= 0 else (b"", b"")
-    is_object = isinstance(value, Mapping | Fields)
-    items: Iterable[Any] = value.items if isinstance(value, Fields) else value.items() if isinstance(value, Mapping) else value
+    is_object = isinstance(value, Mapping | LazyFields)
+    items: Iterable[Any] = value.items if isinstance(value, LazyFields) else value.items() if isinstance(value, Mapping) else value
     number, below = 0, max(levels - 1, 0)
     yield b"{" if is_object else b"["
     for number, item in enumerate(items, 1):

@@ -6,20 +6,20 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pilot.debug.page import Attachment, Html, Later, Page, Query, Refused, Text
+from pilot.debug.page import FileAnswer, Html, Later, Page, Query, Refused, TextAnswer
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
 from pilot.lib.shown_process import shown_arguments
 from pilot.pprof import cpu, memory
 from pilot.pprof.busy import BusyError
-from pilot.pprof.stacks import Kind, Profile, as_text, encode
+from pilot.pprof.stacks import Profile, ValueType, as_text, encode
 from pilot.pprof.tasks import GOROUTINES, THREADS, Running, counted, one_by_one, tasks, threads
 from pilot.pprof.trace import encode_trace
 
 PREFIX = "/debug/pprof/"
 LONGEST = 600.0
 """Seconds that a profile may take."""
-_CONTENTION = Kind("contentions", "count"), Kind("delay", "nanoseconds")
+_CONTENTION = ValueType("contentions", "count"), ValueType("delay", "nanoseconds")
 
 
 def _seconds(query: Query, default: float) -> float:
@@ -36,13 +36,13 @@ def _seconds(query: Query, default: float) -> float:
 async def profile(sources: Sources, query: Query) -> Any:
     """Returns where the event loop spends its time."""
     found = await _sampled(_seconds(query, 30.0), cpu.INTERVAL)
-    return Later(lambda: Attachment("profile", encode(cpu.cpu_profile(found))))
+    return Later(lambda: FileAnswer("profile", encode(cpu.cpu_profile(found))))
 
 
 async def trace(sources: Sources, query: Query) -> Any:
     """Returns what the event loop does one after the other."""
     found = await _sampled(_seconds(query, 1.0), cpu.FINE_INTERVAL)
-    return Later(lambda: Attachment("trace", encode_trace(found)))
+    return Later(lambda: FileAnswer("trace", encode_trace(found)))
 
 
 async def _sampled(seconds: float, interval: float) -> cpu.Sampled:
@@ -72,8 +72,8 @@ def _memory(name: str, shown: int) -> Callable[[Sources, Query], Any]:
 def _kept(name: str, made: Profile, head: str, query: Query) -> Later:
     """Returns a profile of what is there, as text where `debug` asks for it."""
     if _debug(query):
-        return Later(lambda: Text(as_text(head, made)))
-    return Later(lambda: Attachment(f"{name}-delta" if query.get("seconds") else name, encode(made)))
+        return Later(lambda: TextAnswer(as_text(head, made)))
+    return Later(lambda: FileAnswer(f"{name}-delta" if query.get("seconds") else name, encode(made)))
 
 
 def _debug(query: Query) -> int:
@@ -85,7 +85,7 @@ async def goroutine(sources: Sources, query: Query) -> Any:
     """Returns the stacks of tasks and threads, counted; with debug=2 one by one."""
     found: list[Running] = [*await all_of(tasks()), *threads()]
     if _debug(query) >= 2:
-        return Later(lambda: Text(one_by_one(found)))
+        return Later(lambda: TextAnswer(one_by_one(found)))
     return _kept("goroutine", counted(found, GOROUTINES), f"goroutine profile: total {len(found)}", query)
 
 
@@ -103,12 +103,12 @@ def _never(name: str, head: str) -> Callable[[Sources, Query], Any]:
 
 def cmdline(sources: Sources, query: Query) -> Any:
     """Returns the arguments of the process, without the secrets in them."""
-    return Text("\0".join(shown_arguments(sys.argv)))
+    return TextAnswer("\0".join(shown_arguments(sys.argv)))
 
 
 def symbol(sources: Sources, query: Query) -> Any:
     """Returns that names are in the profiles: there is nothing to look up."""
-    return Text("num_symbols: 1\n")
+    return TextAnswer("num_symbols: 1\n")
 
 
 _ABOUT = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from pilot.debug.health_findings import show_findings
-from pilot.debug.page import Indented, Query, Text
+from pilot.debug.page import Indented, Query, TextAnswer
 from pilot.debug.sources import Sources
 
 
@@ -12,5 +12,5 @@ def push_status(sources: Sources, query: Query) -> Any:
     """Returns metric → key → proxy and message, as it was when it was looked at last; nothing at all before the first time."""
     found = sources.health()
     if found is None:
-        return Text("")
+        return TextAnswer("")
     return Indented(show_findings(found))

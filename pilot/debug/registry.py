@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pilot.debug.page import Later, Query
-from pilot.debug.plain_json import Fields
+from pilot.debug.plain_json import LazyFields
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
 from pilot.lib.labels import NETWORK
 from pilot.model.config.object import RegistryKey
-from pilot.model.endpoint import Endpoint, Health
+from pilot.model.endpoint import Endpoint, EndpointHealth
 from pilot.model.facets import ServiceTarget
 from pilot.model.inputs import Mesh
 from pilot.model.service import PUBLIC, Port, Registry, Resolution, Service, ServiceRef
@@ -34,7 +34,9 @@ _RESOLUTION = {
     Resolution.ALIAS: 4,
     Resolution.DYNAMIC_DNS: 5,
 }
-_HEALTH = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2, Health.DRAINING: 3, Health.TERMINATING: 4}
+_HEALTH = {
+    EndpointHealth.UNKNOWN: 0, EndpointHealth.HEALTHY: 1, EndpointHealth.UNHEALTHY: 2, EndpointHealth.DRAINING: 3, EndpointHealth.TERMINATING: 4
+}
 _DISTRIBUTION = {"": 0, "PreferSameZone": 1, "PreferSameNode": 2}
 
 
@@ -62,7 +64,7 @@ async def endpoint_shardz(sources: Sources, query: Query) -> Any:
     def show(s: Service, its_endpoints: list[Endpoint], accounts: tuple[str, ...]) -> dict[str, Any]:
         return {"Shards": _shards(s, its_endpoints), "ServiceAccounts": _set(accounts)}
 
-    return Later(lambda: Fields((host, {known[0].namespace: show(*known) for known in of_host}) for host, of_host in hosts.items()))
+    return Later(lambda: LazyFields((host, {known[0].namespace: show(*known) for known in of_host}) for host, of_host in hosts.items()))
 
 
 async def instancesz(sources: Sources, query: Query) -> Any:

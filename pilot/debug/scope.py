@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pilot.debug.page import Later, Query, asked_connection
-from pilot.debug.plain_json import Fields
+from pilot.debug.plain_json import LazyFields
 from pilot.debug.registry import ZERO_TIME, LookedUp, look_up, show_service
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
@@ -64,8 +64,8 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
         return head | {
             "services": services(refs),
             "egressListenerServices": [None] if is_gateway else [services(of) for of in listeners],
-            "servicesByHostname": Fields((ref.hostname, show_service(known[ref])) for ref in refs if ref in known),
-            "destinationRules": Fields((host, [_show_rule(rule, first, version, domain)]) for host, (rule, first) in rules.items()),
+            "servicesByHostname": LazyFields((ref.hostname, show_service(known[ref])) for ref in refs if ref in known),
+            "destinationRules": LazyFields((host, [_show_rule(rule, first, version, domain)]) for host, (rule, first) in rules.items()),
         }
 
     return Later(make)

@@ -36,7 +36,7 @@ class WatchedType(Protocol):
     def last_error(self) -> str: ...
 
 
-class Connection(Protocol):
+class ConnectedProxy(Protocol):
     """One stream. `id` is `<proxy id>-<number>`, `proxy_key` the key of its row in `Mesh.proxies`, `connected_at` Unix seconds,
     `watches` by type URL."""
 
@@ -59,7 +59,7 @@ class Fleet(Protocol):
 
     @property
     def version(self) -> str: ...
-    def connections(self) -> Sequence[Connection]: ...
+    def connections(self) -> Sequence[ConnectedProxy]: ...
     def push_all(self) -> int:
         """Sends everything to everybody again; returns the number of proxies."""
     def disconnect(self, connection_id: str) -> None:

@@ -18,7 +18,7 @@ from pilot.model.problem import ObjectRef, Problem, Severity
 from pilot.settings.mesh import MeshSettings
 
 
-class Place(NamedTuple):
+class ObjectPlace(NamedTuple):
     """Where an object is written. `line_of` gives the line of a path in it, 0 where unknown."""
 
     file: str
@@ -29,7 +29,7 @@ class ReadObjects(NamedTuple):
     """Objects of files as edits of tables, where each is written, and what is wrong with each alone."""
 
     edits: list[Edit]
-    places: dict[ObjectRef, Place]
+    places: dict[ObjectRef, ObjectPlace]
     problems: list[Problem]
 
 
@@ -59,7 +59,7 @@ def _add(found: ReadObjects, file: str, document: Document) -> None:
                 Problem(code="duplicate-object", object=ref, path="metadata.name", message=message, severity=Severity.WARNING, file=file, line=line)
             )
         found.edits.append((entry.table, entry.key, entry.object))
-        found.places[ref] = Place(file, document.line_of if alone else _nowhere)
+        found.places[ref] = ObjectPlace(file, document.line_of if alone else _nowhere)
 
 
 def _nowhere(_: str) -> int:
@@ -82,7 +82,7 @@ def analyze(found: ReadObjects, mesh_config: MeshConfig, settings: MeshSettings,
     return sorted({*found.problems, *(_placed(p, found.places) for p in between)}, key=_order)
 
 
-def _placed(problem: Problem, places: Mapping[ObjectRef, Place]) -> Problem:
+def _placed(problem: Problem, places: Mapping[ObjectRef, ObjectPlace]) -> Problem:
     place = places.get(problem.object)
     return problem if place is None else msgspec.structs.replace(problem, file=place.file, line=place.line_of(problem.path))
 

@@ -39,7 +39,7 @@ class Metadata(Lenient, frozen=True):
 Row = tuple[str, ObjectKey | RegistryKey]
 
 
-class Origin(NamedTuple):
+class DocumentOrigin(NamedTuple):
     """Says where documents come from. `cluster`: the one whose objects they are; `own`: its configuration counts, not only what runs in it;
     `revision`: configuration with a label istio.io/rev of another one is left out. What runs in a cluster, and its namespaces, is there for
     every revision; so is a Gateway of the Gateway API, whose label may be a tag: routers that were deployed before it changed are served
@@ -50,7 +50,7 @@ class Origin(NamedTuple):
     revision: str = ""
 
 
-OWN = Origin()
+OWN = DocumentOrigin()
 
 
 class Entry(NamedTuple):
@@ -74,7 +74,7 @@ def nowhere(_: str) -> int:
 
 
 def decode_document(
-    plain: Any, file: str = "", line_of: Callable[[str], int] = nowhere, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE
+    plain: Any, file: str = "", line_of: Callable[[str], int] = nowhere, origin: DocumentOrigin = OWN, catalogue: Catalogue = CATALOGUE
 ) -> Decoded:
     """Decodes one document: an object, or a `List` of them.
 
@@ -109,19 +109,19 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}.{path}" if prefix and path else prefix or path
 
 
-def decode_object(kind: Kind, plain: Any, origin: Origin) -> Decoded:
+def decode_object(kind: Kind, plain: Any, origin: DocumentOrigin) -> Decoded:
     """Decodes an object that is known to be of a kind, whatever it says itself; results are those of `decode_document`."""
     entry, problems, row = _decode_as(kind, plain, origin)
     return Decoded((entry,) if entry is not None else (), tuple(problems), (row,) if entry is None and row is not None else ())
 
 
-def _decode(plain: Any, origin: Origin, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
+def _decode(plain: Any, origin: DocumentOrigin, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
     """Returns the entry, or the problems that refuse it with the row that it would be; nothing at all for what is not read."""
     kind = _identify(plain, catalogue)
     return _decode_as(kind, plain, origin) if isinstance(kind, Kind) else (None, kind, None)
 
 
-def _decode_as(kind: Kind, plain: Any, origin: Origin) -> tuple[Entry | None, list[Problem], Row | None]:
+def _decode_as(kind: Kind, plain: Any, origin: DocumentOrigin) -> tuple[Entry | None, list[Problem], Row | None]:
     """Returns for an object of a kind what `_decode` does."""
     metadata, problems = _decode_metadata(plain.get("metadata"))
     if origin.revision and _has_revisions(kind) and metadata.labels.get(REVISION_LABEL, origin.revision) != origin.revision:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pilot.ingest import folder as folders
 from pilot.ingest.batch import Batch
-from pilot.ingest.decode import OWN, Decoded, Origin, Row
+from pilot.ingest.decode import OWN, Decoded, DocumentOrigin, Row
 from pilot.ingest.documents import SyntaxFault
 from pilot.ingest.folder import UNKNOWN, shown
 from pilot.ingest.last_good import LastGood
@@ -40,7 +40,7 @@ class FileSource:
     """
 
     def __init__(
-        self, folder: str, batch: Batch, ledger: SourceLedger, origin: Origin = OWN, catalogue: Catalogue = CATALOGUE, limit: int = LARGEST,
+        self, folder: str, batch: Batch, ledger: SourceLedger, origin: DocumentOrigin = OWN, catalogue: Catalogue = CATALOGUE, limit: int = LARGEST,
         state: str = "",
     ) -> None:  # fmt: skip
         self.folder = os.path.abspath(folder)

@@ -8,7 +8,7 @@ import msgspec
 
 from pilot.ingest.kube_kinds import collection_of, is_built_in
 from pilot.kube.backoff import Attempts
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError, NotFound
 from pilot.kube.follow import Follower, Pace, Receive
 from pilot.kube.tasks import end_tasks
@@ -23,7 +23,7 @@ class KubeKind:
     """`follower` follows its collection, in `namespace` where that is named. `settled` is set when the objects that there were have been received,
     or the kind is served in no version that we read."""
 
-    def __init__(self, client: Client, kind: Kind, receive: Receive, pace: Pace, choose: random.Random, namespace: str = "") -> None:
+    def __init__(self, client: ApiClient, kind: Kind, receive: Receive, pace: Pace, choose: random.Random, namespace: str = "") -> None:
         self.settled = asyncio.Event()
         self._client, self._kind, self._pace, self._choose, self._namespace = client, kind, pace, choose, namespace
         self._version = kind.versions[0]

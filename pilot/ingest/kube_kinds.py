@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
 
-from pilot.kube.follow import Collection
+from pilot.kube.follow import FollowedCollection
 from pilot.model.catalogue import Kind
 from pilot.model.kind import GroupKind, plural_of
 
@@ -16,7 +16,7 @@ _FIELDS = {
     GroupKind("", "ConfigMap"): "metadata.name!=kube-root-ca.crt,metadata.name!=istio-ca-root-cert,metadata.name!=istio-ca-crl",
 }
 """What is left out: it is large or in every namespace, and no proxy can be given it."""
-DEFINITIONS = Collection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata_alone=True)
+DEFINITIONS = FollowedCollection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata_alone=True)
 
 
 def is_built_in(kind: Kind) -> bool:
@@ -29,11 +29,11 @@ def definition_of(kind: Kind) -> str:
     return f"{plural_of(kind.id)}.{kind.id.group}"
 
 
-def collection_of(kind: Kind, version: str, namespace: str = "") -> Collection:
+def collection_of(kind: Kind, version: str, namespace: str = "") -> FollowedCollection:
     """Returns what is followed of a kind in a version: in one namespace, where one is named and objects of the kind lie in any."""
     base = f"/apis/{kind.id.group}/{version}" if kind.id.group else f"/api/{version}"
     within = f"/namespaces/{namespace}" if namespace and kind.namespaced else ""
-    return Collection(f"{base}{within}/{plural_of(kind.id)}", fields=_FIELDS.get(kind.id, ""))
+    return FollowedCollection(f"{base}{within}/{plural_of(kind.id)}", fields=_FIELDS.get(kind.id, ""))
 
 
 def read_kinds(kinds: Iterable[Kind], ignored: Names[str], included: Names[str]) -> Iterator[Kind]:

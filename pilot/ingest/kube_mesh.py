@@ -16,10 +16,10 @@ from pilot.ingest.batch import Batch
 from pilot.ingest.documents import SyntaxFault, read_documents
 from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.client import Client
-from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.client import ApiClient
+from pilot.kube.follow import FollowedCollection, Follower, Pace
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change
+from pilot.kube.wire import ObjectChange
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.mesh_networks import MeshNetworks
 from pilot.model.problem import ObjectRef, Problem, Severity
@@ -54,7 +54,7 @@ class MeshConfigMaps:
     """Rows from ConfigMaps. `names`: those that are read, the lowest layer first."""
 
     def __init__(
-        self, client: Client, namespace: str, names: Sequence[str], rows: Sequence[MeshRow], batch: Batch, problems: ProblemStore, pace: Pace,
+        self, client: ApiClient, namespace: str, names: Sequence[str], rows: Sequence[MeshRow], batch: Batch, problems: ProblemStore, pace: Pace,
         choose: random.Random,
     ) -> None:  # fmt: skip
         self._namespace, self._names, self._rows, self._batch, self._problems = namespace, names, rows, batch, problems
@@ -63,9 +63,9 @@ class MeshConfigMaps:
         self._tasks: list[asyncio.Task[None]] = []
         self._followers = {name: self._follow(client, name, pace, choose) for name in names}
 
-    def _follow(self, client: Client, name: str, pace: Pace, choose: random.Random) -> Follower:
+    def _follow(self, client: ApiClient, name: str, pace: Pace, choose: random.Random) -> Follower:
         path = f"/api/v1/namespaces/{self._namespace}/configmaps"
-        return Follower(client, Collection(path, fields=f"metadata.name={name}"), self._receive, pace, choose)
+        return Follower(client, FollowedCollection(path, fields=f"metadata.name={name}"), self._receive, pace, choose)
 
     async def start(self) -> None:
         """Begins to read, and follows from then on."""
@@ -81,7 +81,7 @@ class MeshConfigMaps:
         """Follows nothing any more."""
         await end_tasks(*self._tasks)
 
-    async def _receive(self, changes: Sequence[Change]) -> None:
+    async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             if change.raw is None:
                 self._data.pop(change.name.name, None)

@@ -7,10 +7,10 @@ from typing import Protocol
 
 import msgspec
 
-from pilot.ingest.decode import Decoded, Origin, Row, decode_object
+from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
-from pilot.kube.wire import Change, Name
+from pilot.kube.wire import Name, ObjectChange
 from pilot.lib.log import scope
 from pilot.model.catalogue import Kind
 from pilot.model.config.object import ObjectKey, RegistryKey
@@ -22,7 +22,7 @@ AT_ONCE = 100
 _decode_json = msgspec.json.Decoder().decode
 
 
-class Sink(Protocol):
+class EditSink(Protocol):
     """Takes edits: a `Batch`."""
 
     def put(self, edits: Iterable[Edit]) -> None: ...
@@ -31,10 +31,10 @@ class Sink(Protocol):
 class KubeObjects:
     """Receives the changes of one kind."""
 
-    def __init__(self, kind: Kind, origin: Origin, ledger: SourceLedger, batch: Sink) -> None:
+    def __init__(self, kind: Kind, origin: DocumentOrigin, ledger: SourceLedger, batch: EditSink) -> None:
         self._kind, self._origin, self._ledger, self._batch = kind, origin, ledger, batch
 
-    async def receive(self, changes: Sequence[Change]) -> None:
+    async def receive(self, changes: Sequence[ObjectChange]) -> None:
         """Puts changes into the batch."""
         for begin in range(0, len(changes), AT_ONCE):
             if begin:
@@ -46,7 +46,7 @@ class KubeObjects:
                     edits += self._ledger.put(row, found) if found is not None else self._ledger.drop(row)
                 self._batch.put(edits)
 
-    def _decode(self, change: Change) -> Decoded | None:
+    def _decode(self, change: ObjectChange) -> Decoded | None:
         """Returns what an object is to the mesh; None for one that is gone."""
         if change.raw is None:
             return None

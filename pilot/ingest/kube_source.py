@@ -5,15 +5,15 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kind import KubeKind
 from pilot.ingest.kube_kinds import DEFINITIONS, definition_of, is_built_in
-from pilot.ingest.kube_objects import KubeObjects, Sink
+from pilot.ingest.kube_objects import EditSink, KubeObjects
 from pilot.ingest.ledger import Ledger
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.follow import Follower, Pace
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change
+from pilot.kube.wire import ObjectChange
 from pilot.lib.log import scope
 from pilot.model.catalogue import Kind
 from pilot.model.kind import GroupKind
@@ -30,7 +30,8 @@ class KubeSource:
     """
 
     def __init__(
-        self, client: Client, batch: Sink, ledger: Ledger, rank: int, origin: Origin, kinds: Iterable[Kind], pace: Pace, choose: random.Random,
+        self, client: ApiClient, batch: EditSink, ledger: Ledger, rank: int, origin: DocumentOrigin,
+        kinds: Iterable[Kind], pace: Pace, choose: random.Random,
         namespace: str = "",
     ) -> None:  # fmt: skip
         self.cluster = origin.cluster
@@ -98,7 +99,7 @@ class KubeSource:
         for told in self.on_follow:
             told(kind.id)
 
-    async def _receive_definitions(self, changes: Sequence[Change]) -> None:
+    async def _receive_definitions(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             kind = self._defined.get(change.name.name)
             if kind is None:

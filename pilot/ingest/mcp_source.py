@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pilot.ingest.decode import Decoded, Origin, Row, decode_object
-from pilot.ingest.kube_objects import AT_ONCE, Sink
+from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
+from pilot.ingest.kube_objects import AT_ONCE, EditSink
 from pilot.ingest.ledger import Ledger, SourceLedger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
@@ -53,7 +53,9 @@ class McpSource:
     A resource that is wrong leaves its object as it was. While the server is away all of them stay.
     """
 
-    def __init__(self, name: str, kinds: Iterable[Kind], batch: Sink, ledger: Ledger, rank: int, origin: Origin, problems: ProblemStore) -> None:
+    def __init__(
+        self, name: str, kinds: Iterable[Kind], batch: EditSink, ledger: Ledger, rank: int, origin: DocumentOrigin, problems: ProblemStore
+    ) -> None:
         self.name, self._batch, self._origin, self._problems = name, batch, origin, problems
         self._followed: dict[str, _Followed] = {}
         for kind in kinds:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pilot.ingest.chunks import Chunk, split
-from pilot.ingest.decode import Decoded, Origin, decode_document
+from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
 from pilot.ingest.documents import Document, read_chunk, read_json
 from pilot.ingest.folder import shown
 from pilot.model.catalogue import Catalogue
@@ -24,7 +24,7 @@ class Reading:
 class Reader:
     """Decodes files. What it takes from the last reading of a file is what that one made of the same text."""
 
-    def __init__(self, origin: Origin, catalogue: Catalogue) -> None:
+    def __init__(self, origin: DocumentOrigin, catalogue: Catalogue) -> None:
         self._origin, self._catalogue = origin, catalogue
         self._last: dict[str, Reading] = {}
 

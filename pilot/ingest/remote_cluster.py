@@ -9,7 +9,7 @@ from typing import Any
 from pilot.ingest.kube_source import KubeSource
 from pilot.kube.access import Credentials
 from pilot.kube.backoff import Attempts
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
 from pilot.kube.follow import Pace
 from pilot.kube.tasks import end_tasks
@@ -25,7 +25,7 @@ class RemoteCluster:
     """A cluster that `source` reads by `client`; `kubeconfig` is what its credentials were made of. `beside` runs from its start to its end."""
 
     def __init__(
-        self, client: Client, source: KubeSource, pace: Pace, choose: random.Random, told: Told, beside: Beside | None = None
+        self, client: ApiClient, source: KubeSource, pace: Pace, choose: random.Random, told: Told, beside: Beside | None = None
     ) -> None:
         self.client, self.kubeconfig = client, b""
         self._beside = beside
@@ -75,7 +75,7 @@ class RemoteCluster:
 
     async def _change(self, credentials: Credentials) -> None:
         attempts = Attempts(self._pace.backoff, self._choose)
-        probe = Client(credentials, patience=self.client.patience)
+        probe = ApiClient(credentials, patience=self.client.patience)
         try:
             while True:
                 try:

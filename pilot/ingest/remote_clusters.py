@@ -17,11 +17,11 @@ from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.ingest.remote_kubeconfig import read_kubeconfig
 from pilot.kube.access import Credentials
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import ConfigurationError
-from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.follow import FollowedCollection, Follower, Pace
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change
+from pilot.kube.wire import ObjectChange
 from pilot.lib.log import scope
 from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Problem
@@ -49,7 +49,7 @@ Join = Callable[[str, Credentials], RemoteCluster]
 """Returns a cluster that is read with these credentials."""
 
 
-class Counts(Protocol):
+class ClusterCounts(Protocol):
     """Is told of Secrets that come (add), change (update) and go (delete), and how many clusters there are."""
 
     def cluster_secret(self, event: str) -> None: ...
@@ -60,7 +60,7 @@ class RemoteClusters:
     """All other clusters. `clusters` has those that are followed, by their ids."""
 
     def __init__(
-        self, client: Client, options: Options, join: Join, problems: ProblemStore, pace: Pace, choose: random.Random, counts: Counts
+        self, client: ApiClient, options: Options, join: Join, problems: ProblemStore, pace: Pace, choose: random.Random, counts: ClusterCounts
     ) -> None:
         self.clusters: dict[str, RemoteCluster] = {}
         self._options, self._join, self._problems, self._counts = options, join, problems, counts
@@ -69,7 +69,7 @@ class RemoteClusters:
         self._reported: set[str] = set()
         path = f"/api/v1/namespaces/{options.namespace}/secrets"
         self._folder = KubeconfigFolder(options.folder, self._receive_files) if options.folder else None
-        self._follower = Follower(client, Collection(path, labels=LABEL), self._receive, pace, choose)
+        self._follower = Follower(client, FollowedCollection(path, labels=LABEL), self._receive, pace, choose)
         self._synced = self._folder.synced if self._folder is not None else self._follower.synced
         self._task: asyncio.Task[None] | None = None
 
@@ -97,7 +97,7 @@ class RemoteClusters:
         self._secrets = dict(files)
         await self._settle()
 
-    async def _receive(self, changes: Sequence[Change]) -> None:
+    async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             secret = change.name.name
             self._counts.cluster_secret("delete" if change.raw is None else "update" if secret in self._secrets else "add")

@@ -4,12 +4,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from deploy.operator.tree import at
-from pilot.install.plan import Plan
+from pilot.install.plan import InstallPlan
 from pilot.kube.errors import KubeError
-from pilot.kube.objects import Key, Kind, Objects
+from pilot.kube.objects import Key, Objects, VersionedKind
 
-_CILIUM = Key(Kind("v1", "ConfigMap"), "kube-system", "cilium-config")
-_CALICO = Key(Kind("crd.projectcalico.org/v1", "FelixConfiguration"), "", "default")
+_CILIUM = Key(VersionedKind("v1", "ConfigMap"), "kube-system", "cilium-config")
+_CALICO = Key(VersionedKind("crd.projectcalico.org/v1", "FelixConfiguration"), "", "default")
 
 
 async def platform_of(objects: Objects) -> str:
@@ -17,7 +17,7 @@ async def platform_of(objects: Objects) -> str:
     return "gke" if "-gke" in await objects.version() else ""
 
 
-async def cni_warnings(objects: Objects, plan: Plan) -> AsyncIterator[str]:
+async def cni_warnings(objects: Objects, plan: InstallPlan) -> AsyncIterator[str]:
     """Yields what other network plugins are set to that the mesh's own does not work beside."""
     if not any(step.component == "Cni" for step in plan.steps):
         return

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pilot.install.labels import DEFAULT, REVISION, TAG
-from pilot.kube.objects import Kind
+from pilot.kube.objects import VersionedKind
 
 Plain = dict[str, Any]
 Labels = Mapping[str, str]
-MUTATING = Kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
-VALIDATING = Kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
+MUTATING = VersionedKind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
+VALIDATING = VersionedKind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
 DEFAULT_TAG = "istio-revision-tag-default"
 NEVER = {"matchLabels": {"istio.io/deactivated": "never-match"}}
 _SUFFIX = "sidecar-injector.istio.io"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from deploy.operator.tree import at
 from pilot.install.injectors import DEFAULT_TAG, VALIDATING, conflicts, disarmed, is_injector, revision_of, tag_of
 from pilot.install.labels import DEFAULT
-from pilot.install.plan import Plan, Step
+from pilot.install.plan import InstallPlan, Step
 from pilot.install.prune import prune
 from pilot.install.ready import WAITED_FOR, WORKLOADS, missing_of
 from pilot.install.tags import NAMESPACE, Tag, TagError, injectors, set_tag, tag_objects, with_policies
@@ -21,7 +21,7 @@ Plain = dict[str, Any]
 NETWORK = "topology.istio.io/network"
 
 
-class Progress(NamedTuple):
+class StepProgress(NamedTuple):
     """How far a step is: `done` of `total` objects are applied and ready; `now` says what it does or waits for. `seconds` is since its begin."""
 
     step: str
@@ -41,7 +41,7 @@ class Failure(NamedTuple):
     causes: tuple[str, ...] = ()
 
 
-class Outcome(NamedTuple):
+class InstallOutcome(NamedTuple):
     """What became of an installation: the steps that failed, what was pruned, and what could not be done although all components are there."""
 
     failures: tuple[Failure, ...]
@@ -56,7 +56,7 @@ class Waits(NamedTuple):
     look: float = 2.0
 
 
-def _ignore(_: Progress) -> None:
+def _ignore(_: StepProgress) -> None:
     """Shows nothing."""
 
 
@@ -64,12 +64,12 @@ class Installer:
     """Puts plans into one cluster. `report` is told of progress. `namespaces`: objects are looked for in these alone, None for everywhere."""
 
     def __init__(
-        self, objects: Objects, waits: Waits = Waits(), report: Callable[[Progress], None] = _ignore, package: Traversable | None = None,  # noqa: B008
+        self, objects: Objects, waits: Waits = Waits(), report: Callable[[StepProgress], None] = _ignore, package: Traversable | None = None,  # noqa: B008
         namespaces: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         self._objects, self._waits, self._report, self._package, self._namespaces = objects, waits, report, package, namespaces
 
-    async def conflicts_of(self, plan: Plan) -> list[str]:
+    async def conflicts_of(self, plan: InstallPlan) -> list[str]:
         """Returns which injection webhooks that are there would inject what those of the plan do."""
         ours = [plain for step in plan.steps for plain in step.objects]
         there = await injectors(self._objects)
@@ -78,14 +78,14 @@ class Installer:
             own |= {plain["metadata"]["name"] for plain in there if tag_of(plain) == DEFAULT or revision_of(plain) == DEFAULT}
         return conflicts(ours, [plain for plain in there if plain["metadata"]["name"] not in own])
 
-    async def install(self, plan: Plan, keep: frozenset[Key] = frozenset()) -> Outcome:
+    async def install(self, plan: InstallPlan, keep: frozenset[Key] = frozenset()) -> InstallOutcome:
         """Applies a plan, waits for it, and prunes. What `keep` names is not pruned. KubeError where namespaces cannot be made."""
         takes_default = await self._takes_default(plan)
         plan = await self.prepared(plan)
         await self._make_namespaces(plan)
         failures = await self._run(plan)
         if failures:
-            return Outcome(tuple(failures), (), ())
+            return InstallOutcome(tuple(failures), (), ())
         remarks = []
         if takes_default:
             try:
@@ -97,11 +97,11 @@ class Installer:
         except KubeError as error:
             pruned = []
             remarks.append(f"what is left over is not pruned: {error}")
-        return Outcome((), tuple(pruned), tuple(remarks))
+        return InstallOutcome((), tuple(pruned), tuple(remarks))
 
     # -- before --------------------------------------------------------------------------------------------------------
 
-    async def _takes_default(self, plan: Plan) -> bool:
+    async def _takes_default(self, plan: InstallPlan) -> bool:
         """Returns whether the plan's control plane becomes the one of namespaces that name no revision: it has no revision, or is alone."""
         ours = [plain for step in plan.steps for plain in step.objects if is_injector(plain)]
         if not ours or at(plan.operator, "spec.values.global.operatorManageWebhooks"):
@@ -111,7 +111,7 @@ class Installer:
         there = await injectors(self._objects)
         return all(revision_of(plain) == plan.owner.revision for plain in there)
 
-    async def prepared(self, plan: Plan) -> Plan:
+    async def prepared(self, plan: InstallPlan) -> InstallPlan:
         """Returns the plan with what has become of webhooks since, so that it is not undone: the control plane makes those of validation strict,
         and the tag `default` takes the place of the revision of that name."""
         steps = []
@@ -128,7 +128,7 @@ class Installer:
             steps.append(step._replace(objects=tuple(objects)))
         return plan._replace(steps=tuple(steps))
 
-    async def _make_namespaces(self, plan: Plan) -> None:
+    async def _make_namespaces(self, plan: InstallPlan) -> None:
         for name in plan.namespaces():
             found = await self._objects.get(Key(NAMESPACE, "", name))
             labels = {NETWORK: plan.network} if plan.network and name == plan.system else {}
@@ -140,7 +140,7 @@ class Installer:
 
     # -- components ----------------------------------------------------------------------------------------------------
 
-    async def _run(self, plan: Plan) -> list[Failure]:
+    async def _run(self, plan: InstallPlan) -> list[Failure]:
         """Installs all steps, each after those that it waits for; returns those that failed."""
         ended = {step.title: asyncio.get_running_loop().create_future() for step in plan.steps}
 
@@ -167,7 +167,7 @@ class Installer:
         done = 0
 
         def tell(now: str, finished: bool = False, failed: bool = False) -> None:
-            self._report(Progress(step.title, done, total, now, asyncio.get_running_loop().time() - begun, finished, failed))
+            self._report(StepProgress(step.title, done, total, now, asyncio.get_running_loop().time() - begun, finished, failed))
 
         for plain in step.objects:
             key = key_of(plain)
@@ -214,7 +214,7 @@ class Installer:
 
     # -- after ---------------------------------------------------------------------------------------------------------
 
-    async def _set_default(self, plan: Plan) -> None:
+    async def _set_default(self, plan: InstallPlan) -> None:
         everywhere = bool(at(plan.operator, "spec.values.sidecarInjectorWebhook.enableNamespacesByDefault"))
         wanted = Tag(DEFAULT, plan.owner.revision, plan.system, DEFAULT_TAG, everywhere)
         if not self._objects.dry_run:

@@ -21,7 +21,7 @@ UNKNOWN = "unknown"
 _VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
-class Owner(NamedTuple):
+class OperatorOwner(NamedTuple):
     """Whose an object is: the name and namespace of an IstioOperator, and the revision that it installs."""
 
     name: str
@@ -38,17 +38,17 @@ class Owner(NamedTuple):
         return ",".join([COMPONENT, *(f"{key}={value}" for key, value in self.labels().items()), *none])
 
 
-def owner_of(operator: Plain) -> Owner:
+def owner_of(operator: Plain) -> OperatorOwner:
     """Returns the owner of what an IstioOperator, with its profile, installs. SettingsError where its name cannot be a label."""
     metadata = operator.get("metadata") or {}
     name = str(metadata.get("name") or UNKNOWN)
     if not _VALUE.fullmatch(name):
         raise SettingsError(f"metadata.name: {name} cannot be the value of a label: write at most 63 letters, digits, -, _ and .")
     revision = ((operator.get("spec") or {}).get("values") or {}).get("revision")
-    return Owner(name, str(metadata.get("namespace") or ""), str(revision or DEFAULT))
+    return OperatorOwner(name, str(metadata.get("namespace") or ""), str(revision or DEFAULT))
 
 
-def labelled(plain: Plain, owner: Owner, component: str) -> Plain:
+def labelled(plain: Plain, owner: OperatorOwner, component: str) -> Plain:
     """Returns an object as it is put into a cluster."""
     metadata = plain["metadata"]
     labels = {**(metadata.get("labels") or {}), COMPONENT: component, MANAGED: "Reconcile", VERSION: build_info().version, **owner.labels()}

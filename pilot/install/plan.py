@@ -8,7 +8,7 @@ from deploy.operator.components import COMPONENTS
 from deploy.operator.inputs import system_namespace
 from deploy.operator.manifest import Installation, in_order
 from deploy.operator.tree import Plain, at
-from pilot.install.labels import Owner, labelled, owner_of
+from pilot.install.labels import OperatorOwner, labelled, owner_of
 from pilot.kube.objects import Key, key_of
 
 AFTER: Mapping[str, str] = {"Pilot": "Base", "Cni": "Base", "Ztunnel": "Cni", "IngressGateways": "Pilot", "EgressGateways": "Pilot"}
@@ -33,11 +33,11 @@ class Step(NamedTuple):
         return f"{self.component} {self.name}" if self.component.endswith("Gateways") else self.component
 
 
-class Plan(NamedTuple):
+class InstallPlan(NamedTuple):
     """An installation as it is to be in a cluster. `network` is a label of the system namespace."""
 
     operator: Plain
-    owner: Owner
+    owner: OperatorOwner
     system: str
     network: str
     steps: tuple[Step, ...]
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
             before = AFTER.get(before)
 
 
-def plan_of(installation: Installation) -> Plan:
+def plan_of(installation: Installation) -> InstallPlan:
     """Returns the plan of an installation. SettingsError where its name cannot be used."""
     operator = installation.operator
     owner = owner_of(operator)
@@ -72,7 +72,7 @@ def plan_of(installation: Installation) -> Plan:
         made = tuple(labelled(_placed(plain, chosen.namespace), owner, component) for plain in in_order(objects))
         steps.append(Step(component, chosen.name, chosen.namespace, made))
     steps.sort(key=lambda step: [c.name for c in COMPONENTS].index(step.component))
-    return Plan(operator, owner, system_namespace(operator), str(at(operator, "spec.values.global.network", "")), tuple(steps))
+    return InstallPlan(operator, owner, system_namespace(operator), str(at(operator, "spec.values.global.network", "")), tuple(steps))
 
 
 def _placed(plain: Plain, namespace: str) -> Plain:

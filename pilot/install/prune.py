@@ -5,39 +5,39 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from pilot.install.labels import NOT_PRUNED
-from pilot.kube.objects import Key, Kind, Objects, key_of
+from pilot.kube.objects import Key, Objects, VersionedKind, key_of
 
 Plain = dict[str, Any]
 _RBAC, _ADMISSION = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
 CLUSTER_KINDS = (
-    Kind(_ADMISSION, "MutatingWebhookConfiguration"),
-    Kind(_ADMISSION, "ValidatingWebhookConfiguration"),
-    Kind(_ADMISSION, "ValidatingAdmissionPolicyBinding"),
-    Kind(_ADMISSION, "ValidatingAdmissionPolicy"),
-    Kind(_RBAC, "ClusterRoleBinding"),
-    Kind(_RBAC, "ClusterRole"),
+    VersionedKind(_ADMISSION, "MutatingWebhookConfiguration"),
+    VersionedKind(_ADMISSION, "ValidatingWebhookConfiguration"),
+    VersionedKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"),
+    VersionedKind(_ADMISSION, "ValidatingAdmissionPolicy"),
+    VersionedKind(_RBAC, "ClusterRoleBinding"),
+    VersionedKind(_RBAC, "ClusterRole"),
 )
 NAMESPACED_KINDS = (
-    Kind("autoscaling/v2", "HorizontalPodAutoscaler"),
-    Kind("policy/v1", "PodDisruptionBudget"),
-    Kind("v1", "Service"),
-    Kind("discovery.k8s.io/v1", "EndpointSlice"),
-    Kind("apps/v1", "Deployment"),
-    Kind("apps/v1", "DaemonSet"),
-    Kind("networking.istio.io/v1alpha3", "EnvoyFilter"),
-    Kind("networking.k8s.io/v1", "NetworkPolicy"),
-    Kind("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"),
-    Kind("v1", "ResourceQuota"),
-    Kind("v1", "ConfigMap"),
-    Kind(_RBAC, "RoleBinding"),
-    Kind(_RBAC, "Role"),
-    Kind("v1", "ServiceAccount"),
+    VersionedKind("autoscaling/v2", "HorizontalPodAutoscaler"),
+    VersionedKind("policy/v1", "PodDisruptionBudget"),
+    VersionedKind("v1", "Service"),
+    VersionedKind("discovery.k8s.io/v1", "EndpointSlice"),
+    VersionedKind("apps/v1", "Deployment"),
+    VersionedKind("apps/v1", "DaemonSet"),
+    VersionedKind("networking.istio.io/v1alpha3", "EnvoyFilter"),
+    VersionedKind("networking.k8s.io/v1", "NetworkPolicy"),
+    VersionedKind("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"),
+    VersionedKind("v1", "ResourceQuota"),
+    VersionedKind("v1", "ConfigMap"),
+    VersionedKind(_RBAC, "RoleBinding"),
+    VersionedKind(_RBAC, "Role"),
+    VersionedKind("v1", "ServiceAccount"),
 )
 """Kinds of objects that installations have, in the order in which they are to go: what calls the control plane before the control plane."""
-DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+DEFINITION = VersionedKind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-async def installed(objects: Objects, selector: str, namespaces: Sequence[str] | None = None, kinds: Sequence[Kind] = ()) -> list[Plain]:
+async def installed(objects: Objects, selector: str, namespaces: Sequence[str] | None = None, kinds: Sequence[VersionedKind] = ()) -> list[Plain]:
     """Returns the objects that labels select, in the order in which they are to go. `namespaces`: only of these, None for all; what is in
     none is always looked at. `kinds` are looked at too, after the others.
 

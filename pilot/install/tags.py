@@ -10,10 +10,10 @@ from deploy.chart.render import render
 from deploy.folder import installation_folder
 from pilot.install.injectors import MUTATING, VALIDATING, disarmed, is_injector, revision_of, tag_of
 from pilot.install.labels import DEFAULT, NOT_PRUNED, REVISION, TAG
-from pilot.kube.objects import Key, Kind, Objects
+from pilot.kube.objects import Key, Objects, VersionedKind
 
 Plain = dict[str, Any]
-NAMESPACE = Kind("v1", "Namespace")
+NAMESPACE = VersionedKind("v1", "Namespace")
 _VALIDATOR = "istiod-default-validator"
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from pilot.kube.errors import KubeError
-from pilot.kube.objects import Kind, Objects
+from pilot.kube.objects import Objects, VersionedKind
 
 Plain = dict[str, Any]
-POD = Kind("v1", "Pod")
-EVENT = Kind("v1", "Event")
+POD = VersionedKind("v1", "Pod")
+EVENT = VersionedKind("v1", "Event")
 _MOST = 3
 """Pods and events that are told of."""
 _ADVICE = {

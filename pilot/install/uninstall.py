@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pilot.install.injectors import is_injector, revision_of, tag_of
-from pilot.install.labels import COMPONENT, REVISION, TAG, Owner
+from pilot.install.labels import COMPONENT, REVISION, TAG, OperatorOwner
 from pilot.install.prune import DEFINITION, installed
 from pilot.install.trouble import POD
 from pilot.kube.objects import Key, Objects, key_of
@@ -34,7 +34,7 @@ async def leaving_of_revision(objects: Objects, revision: str) -> Leaving:
     return Leaving(tuple(found), tuple(warnings))
 
 
-async def leaving_of_owner(objects: Objects, owner: Owner, namespaces: Sequence[str] | None = None) -> Leaving:
+async def leaving_of_owner(objects: Objects, owner: OperatorOwner, namespaces: Sequence[str] | None = None) -> Leaving:
     """Returns what goes with an IstioOperator; what all revisions share stays."""
     found = await installed(objects, owner.selector(), namespaces)
     tags = await installed(objects, f"{TAG},{REVISION}={owner.revision}", namespaces) if any(map(is_injector, found)) else []

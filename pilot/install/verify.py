@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pilot.install.injectors import VALIDATING, disarmed, is_injector, revision_of, tag_of
 from pilot.install.labels import COMPONENT, DEFAULT, REVISION
-from pilot.install.plan import Plan
+from pilot.install.plan import InstallPlan
 from pilot.install.prune import DEFINITION, installed
 from pilot.install.ready import missing_of
 from pilot.install.tags import injectors, with_policies
@@ -24,7 +24,7 @@ class Checked(NamedTuple):
     wrong: str
 
 
-async def verify_plan(objects: Objects, plan: Plan) -> list[Checked]:
+async def verify_plan(objects: Objects, plan: InstallPlan) -> list[Checked]:
     """Returns every object of a plan with what is wrong with it. `objects` must be a dry run: the server is asked what applying would change."""
     tagged = any(tag_of(plain) == DEFAULT for plain in await injectors(objects))
     return [await _check(objects, plain, tagged) for step in plan.steps for plain in step.objects]

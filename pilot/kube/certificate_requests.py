@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, KubeError, Status, refusal
 from pilot.kube.wire import read_event
 
@@ -26,7 +26,7 @@ AGAIN = 0.1
 _APPROVED = {"type": "Approved", "status": "True", "reason": "IstioRegistrationAuthority", "message": "whoever asks has proved that identity"}
 
 
-class NotIssued(KubeError):
+class CertificateRefused(KubeError):
     """The signer refuses a request, or has not answered it in time."""
 
 
@@ -52,7 +52,7 @@ class _SigningRequest(msgspec.Struct):
     status: _Decision = msgspec.field(default_factory=_Decision)
 
 
-async def request_certificate(client: Client, prefix: str, csr: bytes, signer: str, seconds: int, usages: Sequence[str]) -> bytes:
+async def request_certificate(client: ApiClient, prefix: str, csr: bytes, signer: str, seconds: int, usages: Sequence[str]) -> bytes:
     """Returns the chain in PEM that a signer issues for a request in PEM, which is approved here; `seconds` of life, 0 for as many as the signer
     likes. NotIssued or another KubeError where there is none. The object, whose name begins with `prefix`, is taken away in the end."""
     life = {"expirationSeconds": seconds} if seconds > 0 else {}
@@ -65,13 +65,13 @@ async def request_certificate(client: Client, prefix: str, csr: bytes, signer: s
             await _approve(client, name, answer)
             return await _issued(client, name)
     except TimeoutError:
-        raise NotIssued(f"{signer} has not answered {name} within {SECONDS:.0f} s") from None
+        raise CertificateRefused(f"{signer} has not answered {name} within {SECONDS:.0f} s") from None
     finally:
         with contextlib.suppress(KubeError):
             await client.call("DELETE", f"{PATH}/{name}")
 
 
-async def _approve(client: Client, name: str, raw: bytes) -> None:
+async def _approve(client: ApiClient, name: str, raw: bytes) -> None:
     """Approves a request; where somebody else has changed it meanwhile, as it is now."""
     while True:
         plain: Any = msgspec.json.decode(raw)
@@ -84,7 +84,7 @@ async def _approve(client: Client, name: str, raw: bytes) -> None:
             raw = await client.call("GET", f"{PATH}/{name}")
 
 
-async def _issued(client: Client, name: str) -> bytes:
+async def _issued(client: ApiClient, name: str) -> bytes:
     """Returns the certificate as soon as it is there. NotIssued where the request is refused."""
     while True:
         found = msgspec.json.decode(await client.call("GET", f"{PATH}/{name}"), type=_SigningRequest)
@@ -105,7 +105,7 @@ def _told(line: bytes) -> bytes:
     if event.type == "ERROR":
         raise refusal(msgspec.json.decode(event.object, type=Status))
     if event.type == "DELETED":
-        raise NotIssued("the request is gone before it was answered")
+        raise CertificateRefused("the request is gone before it was answered")
     return _certificate(msgspec.json.decode(event.object, type=_SigningRequest)) if event.type != "BOOKMARK" else b""
 
 
@@ -113,5 +113,5 @@ def _certificate(found: _SigningRequest) -> bytes:
     """Returns the certificate of a request, none where there is none yet. NotIssued where the request is refused."""
     for condition in found.status.conditions:
         if condition.type in ("Denied", "Failed") and condition.status == "True":
-            raise NotIssued(f"{found.metadata.name}: {condition.type}: {condition.reason}: {condition.message}")
+            raise CertificateRefused(f"{found.metadata.name}: {condition.type}: {condition.reason}: {condition.message}")
     return found.status.certificate

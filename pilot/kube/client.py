@@ -20,7 +20,7 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP
 """Seconds and probes: a peer that is gone without a word is noticed within a minute."""
 
 
-class Patience(NamedTuple):
+class RequestPatience(NamedTuple):
     """Seconds: to connect, for an answer to go on, and for a watch until its next line."""
 
     connect: float = 10.0
@@ -28,10 +28,10 @@ class Patience(NamedTuple):
     watch: float = 660.0
 
 
-class Client:
+class ApiClient:
     """One API server. `close` ends it; `patience` is how long it waits for what."""
 
-    def __init__(self, credentials: Credentials, throttle: Throttle | None = None, patience: Patience = Patience()) -> None:  # noqa: B008
+    def __init__(self, credentials: Credentials, throttle: Throttle | None = None, patience: RequestPatience = RequestPatience()) -> None:  # noqa: B008
         self._credentials, self._throttle, self.patience = credentials, throttle or Throttle(0, 1), patience
         self._access: Access | None = None
         self._loaded_at = 0.0

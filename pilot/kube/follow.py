@@ -14,9 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from pilot.kube.backoff import Attempts, Backoff
-from pilot.kube.client import JSON, Client
+from pilot.kube.client import JSON, ApiClient
 from pilot.kube.errors import ApiError, Expired, KubeError, Status, Unreachable, refusal
-from pilot.kube.wire import END_OF_FIRST, Change, Name, is_newer, read_event, read_head, read_page
+from pilot.kube.wire import END_OF_FIRST, Name, ObjectChange, is_newer, read_event, read_head, read_page
 from pilot.lib.log import scope
 
 _log = scope("kube")
@@ -25,10 +25,10 @@ REMEMBERED = 1_000
 """Objects that are gone whose version is remembered, so that an older event of them that comes late is none."""
 METADATA_ALONE = f"{JSON};as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
 """What is accepted of watches, and of lists with `List` in it. A server that is told of both sends streams without their end."""
-Receive = Callable[[Sequence[Change]], Awaitable[None]]
+Receive = Callable[[Sequence[ObjectChange]], Awaitable[None]]
 
 
-class Collection(NamedTuple):
+class FollowedCollection(NamedTuple):
     """What is followed: the path of a collection, and selectors. `metadata_alone` leaves out all but the metadata of objects."""
 
     path: str
@@ -66,7 +66,8 @@ class Follower:
     """
 
     def __init__(
-        self, client: Client, collection: Collection, receive: Receive, pace: Pace, choose: random.Random, synced: asyncio.Event | None = None
+        self, client: ApiClient, collection: FollowedCollection, receive: Receive, pace: Pace,
+        choose: random.Random, synced: asyncio.Event | None = None
     ) -> None:
         self.synced = synced or asyncio.Event()
         self.trouble = ""
@@ -104,7 +105,7 @@ class Follower:
                 _log.error("cannot follow %s", self.collection.path, exc_info=error)
             await asyncio.sleep(wait)
 
-    def move(self, collection: Collection) -> None:
+    def move(self, collection: FollowedCollection) -> None:
         """Follows this collection of the same objects from now on; to be called while it is not running. All of it is told once more."""
         self.collection = collection
         self._forget_versions()
@@ -117,7 +118,7 @@ class Follower:
     async def forget(self) -> None:
         """Tells the receiver that all is gone, for a collection that is followed no more."""
         names, self.versions = list(self.versions), {}
-        await self._hand_on([Change(name, None) for name in names])
+        await self._hand_on([ObjectChange(name, None) for name in names])
 
     # -- all of it -----------------------------------------------------------------------------------------------------
 
@@ -150,11 +151,11 @@ class Follower:
         gone = [name for name in self.versions if name not in seen]
         for name in gone:
             del self.versions[name]
-        await self._hand_on([Change(name, None) for name in gone])
+        await self._hand_on([ObjectChange(name, None) for name in gone])
         self._gone.clear()
         self._revision = revision
 
-    def _changed(self, items: Iterable[msgspec.Raw], seen: set[Name]) -> list[Change]:
+    def _changed(self, items: Iterable[msgspec.Raw], seen: set[Name]) -> list[ObjectChange]:
         """Returns those items that are not known as they are."""
         changes = []
         for raw in items:
@@ -163,7 +164,7 @@ class Follower:
             seen.add(name)
             if self.versions.get(name) != metadata.resource_version:
                 self.versions[name] = metadata.resource_version
-                changes.append(Change(name, bytes(raw)))
+                changes.append(ObjectChange(name, bytes(raw)))
         return changes
 
     async def _read_stream(self) -> None:
@@ -208,9 +209,9 @@ class Follower:
                     self._note("")
         return told
 
-    def _events(self, lines: Iterable[bytes]) -> tuple[list[Change], ApiError | None]:
+    def _events(self, lines: Iterable[bytes]) -> tuple[list[ObjectChange], ApiError | None]:
         """Returns the changes that lines tell of, up to one that tells of an error."""
-        changes: list[Change] = []
+        changes: list[ObjectChange] = []
         try:
             for line in filter(None, lines):
                 changes += self._event(line)
@@ -218,7 +219,7 @@ class Follower:
             return changes, error
         return changes, None
 
-    def _event(self, line: bytes) -> list[Change]:
+    def _event(self, line: bytes) -> list[ObjectChange]:
         """Returns the change that a line tells of, if it is one. Expired or another ApiError where it tells of an error."""
         event = read_event(line)
         if event.type == "ERROR":
@@ -236,12 +237,12 @@ class Follower:
             self._gone[name] = version
             if len(self._gone) > REMEMBERED:
                 del self._gone[next(iter(self._gone))]
-            return [Change(name, None)] if self.versions.pop(name, None) is not None else []
+            return [ObjectChange(name, None)] if self.versions.pop(name, None) is not None else []
         self._gone.pop(name, None)
         self.versions[name] = version
-        return [Change(name, bytes(event.object))]
+        return [ObjectChange(name, bytes(event.object))]
 
-    async def _hand_on(self, changes: Sequence[Change]) -> None:
+    async def _hand_on(self, changes: Sequence[ObjectChange]) -> None:
         if changes:
             self.receiving = True
             try:

@@ -15,14 +15,14 @@ from typing import NamedTuple
 import msgspec
 
 from pilot.kube.errors import KubeError
-from pilot.kube.locks import Held, Lock, Record
+from pilot.kube.locks import LeaderRecord, Lock, LockObject
 from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
 
 _log = scope("leader")
 
 
-class Terms(NamedTuple):
+class LeaseTerms(NamedTuple):
     """Seconds: how long a lock holds without being renewed, after how long its holder gives up, and between two attempts."""
 
     lease: float = 30.0
@@ -42,13 +42,13 @@ class Election:
     """
 
     def __init__(
-        self, lock: Lock, identity: str, terms: Terms = Terms(), key: str = "", outranks: Callable[[str], bool] = nobody  # noqa: B008
+        self, lock: Lock, identity: str, terms: LeaseTerms = LeaseTerms(), key: str = "", outranks: Callable[[str], bool] = nobody  # noqa: B008
     ) -> None:
         self.name, self.leads = lock.name, False
         self._lock, self._identity, self._terms, self._key, self._outranks = lock, identity, terms, key, outranks
-        self._seen: Record | None = None
+        self._seen: LeaderRecord | None = None
         self._seen_at = 0.0
-        self._held: Held | None = None
+        self._held: LockObject | None = None
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Waits until it leads, runs `lead` as long as it does, and again, until it is cancelled; then the lock is given back."""
@@ -100,29 +100,29 @@ class Election:
                 if asyncio.get_running_loop().time() > renewed + self._terms.give_up:
                     return
 
-    async def _take(self) -> Held | None:
+    async def _take(self) -> LockObject | None:
         """Returns the lock with us as its holder; None while somebody else is. KubeError where it cannot be read or written."""
         found = await self._lock.read()
         if found is None:
-            return await self._write(Record(), None)
+            return await self._write(LeaderRecord(), None)
         holder = found.record.holder_identity
         if holder not in ("", self._identity) and not self._has_ended(found.record) and not self._outranks(found.record.holder_key):
             return None
         return await self._write(found.record, found)
 
-    def _has_ended(self, found: Record) -> bool:
+    def _has_ended(self, found: LeaderRecord) -> bool:
         """Returns whether a lock has not changed, as we have seen it, for as long as it holds."""
         now = asyncio.get_running_loop().time()
         if found != self._seen:
             self._seen, self._seen_at = found, now
         return now - self._seen_at > (found.lease_duration_seconds or self._terms.lease)
 
-    async def _write(self, record: Record, over: Held | None) -> Held | None:
+    async def _write(self, record: LeaderRecord, over: LockObject | None) -> LockObject | None:
         """Writes us into a lock; returns it, None where somebody else was faster."""
         now = _micro_time()
         taken = record.holder_identity != self._identity
         return await self._lock.write(
-            Record(
+            LeaderRecord(
                 self._identity, self._key, max(1, round(self._terms.lease)), now if taken else record.acquire_time, now,
                 record.leader_transitions + (taken and over is not None),
             ),

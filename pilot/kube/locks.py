@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, NotFound
 
 Plain = dict[str, Any]
@@ -15,7 +15,7 @@ ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
 KEY_ANNOTATION = "leader.istio.io/holder-key"
 
 
-class Record(msgspec.Struct, rename="camel", frozen=True):
+class LeaderRecord(msgspec.Struct, rename="camel", frozen=True):
     """Who leads and since when; times are in RFC 3339. `holder_key` says how much right to lead the holder has, in words of the candidates."""
 
     holder_identity: str = ""
@@ -26,10 +26,10 @@ class Record(msgspec.Struct, rename="camel", frozen=True):
     leader_transitions: int = 0
 
 
-class Held(NamedTuple):
+class LockObject(NamedTuple):
     """A record, and the object in which it stands."""
 
-    record: Record
+    record: LeaderRecord
     plain: Plain
 
     @property
@@ -43,26 +43,26 @@ class Form(NamedTuple):
     api: str
     plural: str
     kind: str
-    read: Callable[[Plain], Record]
-    write: Callable[[Plain, Record], None]
+    read: Callable[[Plain], LeaderRecord]
+    write: Callable[[Plain, LeaderRecord], None]
 
 
 class Lock:
     """One object that says who leads."""
 
-    def __init__(self, client: Client, form: Form, namespace: str, name: str) -> None:
+    def __init__(self, client: ApiClient, form: Form, namespace: str, name: str) -> None:
         self.name = name
         self._client, self._form, self._namespace = client, form, namespace
         self._collection = f"{'/api' if form.api == 'v1' else '/apis'}/{form.api}/namespaces/{namespace}/{form.plural}"
 
-    async def read(self) -> Held | None:
+    async def read(self) -> LockObject | None:
         """Returns what stands there; None where there is no such object. KubeError where it cannot be read."""
         try:
             return self._held(await self._client.call("GET", f"{self._collection}/{self.name}"))
         except NotFound:
             return None
 
-    async def write(self, record: Record, over: Held | None) -> Held | None:
+    async def write(self, record: LeaderRecord, over: LockObject | None) -> LockObject | None:
         """Writes a record over what was read; returns what stands there then, None where somebody else was faster."""
         if over is None:
             plain: Plain = {"apiVersion": self._form.api, "kind": self._form.kind, "metadata": {"name": self.name, "namespace": self._namespace}}
@@ -75,20 +75,20 @@ class Lock:
         except Conflict:
             return None
 
-    def _held(self, answer: bytes) -> Held:
+    def _held(self, answer: bytes) -> LockObject:
         plain = msgspec.json.decode(answer, type=Plain)
-        return Held(self._form.read(plain), plain)
+        return LockObject(self._form.read(plain), plain)
 
 
-def _read_lease(plain: Plain) -> Record:
+def _read_lease(plain: Plain) -> LeaderRecord:
     spec = plain.get("spec") or {}
-    return Record(
+    return LeaderRecord(
         spec.get("holderIdentity") or "", (plain["metadata"].get("annotations") or {}).get(KEY_ANNOTATION, ""),
         spec.get("leaseDurationSeconds") or 0, spec.get("acquireTime"), spec.get("renewTime"), spec.get("leaseTransitions") or 0,
     )  # fmt: skip
 
 
-def _write_lease(plain: Plain, record: Record) -> None:
+def _write_lease(plain: Plain, record: LeaderRecord) -> None:
     plain["spec"] = {
         **(plain.get("spec") or {}), "holderIdentity": record.holder_identity, "leaseDurationSeconds": record.lease_duration_seconds,
         "acquireTime": record.acquire_time, "renewTime": record.renew_time, "leaseTransitions": record.leader_transitions,
@@ -97,15 +97,15 @@ def _write_lease(plain: Plain, record: Record) -> None:
     plain["metadata"]["annotations"] = annotations | ({KEY_ANNOTATION: record.holder_key} if record.holder_key else {})
 
 
-def _read_config_map(plain: Plain) -> Record:
+def _read_config_map(plain: Plain) -> LeaderRecord:
     text = (plain["metadata"].get("annotations") or {}).get(ANNOTATION, "")
     try:
-        return msgspec.json.decode(text, type=Record)
+        return msgspec.json.decode(text, type=LeaderRecord)
     except msgspec.DecodeError:
-        return Record()  # what nobody can read is nobody's
+        return LeaderRecord()  # what nobody can read is nobody's
 
 
-def _write_config_map(plain: Plain, record: Record) -> None:
+def _write_config_map(plain: Plain, record: LeaderRecord) -> None:
     annotations = plain["metadata"].get("annotations") or {}
     plain["metadata"]["annotations"] = {**annotations, ANNOTATION: msgspec.json.encode(record).decode()}
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.kube.backoff import Attempts, Backoff
-from pilot.kube.client import JSON, Client
+from pilot.kube.client import JSON, ApiClient
 from pilot.kube.errors import ApiError, KubeError, NotFound, Unreachable
 from pilot.kube.wire import read_page
 
@@ -21,7 +21,7 @@ _PASSING = frozenset({429, 500, 502, 503, 504})
 """Answers after which the same request may succeed."""
 
 
-class Kind(NamedTuple):
+class VersionedKind(NamedTuple):
     """A kind in one version, as objects say it."""
 
     api_version: str
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 class Key(NamedTuple):
     """Which object: its kind, and its namespace, "" for those of the cluster, and name."""
 
-    kind: Kind
+    kind: VersionedKind
     namespace: str
     name: str
 
@@ -39,7 +39,7 @@ class Key(NamedTuple):
         return f"{self.kind.name} {self.namespace}/{self.name}" if self.namespace else f"{self.kind.name} {self.name}"
 
 
-class Served(NamedTuple):
+class ServedKind(NamedTuple):
     """How a server serves a kind."""
 
     plural: str
@@ -49,7 +49,7 @@ class Served(NamedTuple):
 def key_of(plain: Mapping[str, Any]) -> Key:
     """Returns which object it is."""
     metadata = plain["metadata"]
-    return Key(Kind(plain["apiVersion"], plain["kind"]), metadata.get("namespace") or "", metadata["name"])
+    return Key(VersionedKind(plain["apiVersion"], plain["kind"]), metadata.get("namespace") or "", metadata["name"])
 
 
 class UnknownKind(KubeError):
@@ -66,9 +66,9 @@ class Retry(NamedTuple):
 class Objects:
     """The objects of one API server, written in the name of `manager`. `dry_run`: the server says what it would do, and nothing changes."""
 
-    def __init__(self, client: Client, manager: str, choose: random.Random, dry_run: bool = False, retry: Retry = Retry()) -> None:  # noqa: B008
+    def __init__(self, client: ApiClient, manager: str, choose: random.Random, dry_run: bool = False, retry: Retry = Retry()) -> None:  # noqa: B008
         self._client, self.manager, self._choose, self.dry_run, self._retry = client, manager, choose, dry_run, retry
-        self._served: dict[str, dict[str, Served]] = {}
+        self._served: dict[str, dict[str, ServedKind]] = {}
 
     async def apply(self, plain: Plain) -> Plain:
         """Returns the object after it was applied, whoever else has set its fields. KubeError where the server refuses."""
@@ -85,7 +85,7 @@ class Objects:
             return None
         return found
 
-    async def list(self, kind: Kind, labels: str = "", namespace: str = "", fields: str = "") -> list[Plain]:
+    async def list(self, kind: VersionedKind, labels: str = "", namespace: str = "", fields: str = "") -> list[Plain]:
         """Returns the objects of a kind, each with its apiVersion and kind; none where there is no such kind."""
         try:
             path = await self._path(Key(kind, namespace, ""))
@@ -117,7 +117,7 @@ class Objects:
         found: Plain = msgspec.json.decode(await self._call("PATCH", path, query, msgspec.json.encode(change), MERGE_PATCH))
         return found
 
-    async def collection(self, kind: Kind, namespace: str = "") -> str:
+    async def collection(self, kind: VersionedKind, namespace: str = "") -> str:
         """Returns the path of all objects of a kind, or of those in a namespace. UnknownKind where there is none."""
         return await self._path(Key(kind, namespace, ""))
 
@@ -133,7 +133,7 @@ class Objects:
         place = f"/namespaces/{key.namespace}" if served.namespaced and key.namespace else ""
         return f"{_base(key.kind.api_version)}{place}/{served.plural}" + (f"/{key.name}" if key.name else "")
 
-    async def _find(self, kind: Kind) -> Served:
+    async def _find(self, kind: VersionedKind) -> ServedKind:
         """Returns how a kind is served; the server is asked again for one that it did not have."""
         found = self._served.get(kind.api_version, {}).get(kind.name)
         if found is None:
@@ -142,13 +142,13 @@ class Objects:
             raise UnknownKind(f"the API server has no {kind.name} in {kind.api_version}")
         return found
 
-    async def _discover(self, api_version: str) -> dict[str, Served]:
+    async def _discover(self, api_version: str) -> dict[str, ServedKind]:
         try:
             answer = msgspec.json.decode(await self._call("GET", _base(api_version)))
         except NotFound:
             return {}
         named = [r for r in answer.get("resources", ()) if "/" not in r["name"]]
-        self._served[api_version] = {r["kind"]: Served(r["name"], r["namespaced"]) for r in named}
+        self._served[api_version] = {r["kind"]: ServedKind(r["name"], r["namespaced"]) for r in named}
         return self._served[api_version]
 
     async def _call(self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes | None = None, sent: str = JSON) -> bytes:

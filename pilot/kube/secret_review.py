@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import Unreachable
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -21,7 +21,7 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Status
 
 
-async def lists_secrets(client: Client, namespace: str, account: str) -> bool:
+async def lists_secrets(client: ApiClient, namespace: str, account: str) -> bool:
     """Returns the answer of the API server. KubeError where there is none."""
     attributes = {"namespace": namespace, "verb": "list", "resource": "secrets"}
     spec = {"user": f"system:serviceaccount:{namespace}:{account}", "resourceAttributes": attributes}

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
 
 
@@ -32,7 +32,7 @@ class _TokenReview(msgspec.Struct):
     status: _TokenStatus = msgspec.field(default_factory=_TokenStatus)
 
 
-async def review_token(client: Client, token: str, audiences: Sequence[str]) -> UserInfo:
+async def review_token(client: ApiClient, token: str, audiences: Sequence[str]) -> UserInfo:
     """Returns whose a token is. TokenRefused where the server does not accept it for one of the audiences, KubeError where it cannot be asked."""
     spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}

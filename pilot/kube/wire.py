@@ -47,7 +47,7 @@ class Name(NamedTuple):
     name: str
 
 
-class Change(NamedTuple):
+class ObjectChange(NamedTuple):
     """An object as it is now, as JSON; None for one that is gone."""
 
     name: Name

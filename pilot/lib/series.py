@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, PlatformCollector, ProcessCollector
 
 from pilot.lib.exposition import render
-from pilot.lib.metric_catalogue import CATALOGUE, Declared
+from pilot.lib.metric_catalogue import CATALOGUE, DeclaredMetric
 
 OTHER = "other"
 LABEL_LENGTH = 200
@@ -75,12 +75,12 @@ class Series:
         return family.labels(*labels) if labels else family
 
 
-def _inner(declared: Declared) -> str:
+def _inner(declared: DeclaredMetric) -> str:
     """Returns the name of a family in prometheus-client, where counters end in no _total, and where a gauge of the same name is in its way."""
     base = declared.name.removesuffix("_total")
     return declared.name if declared.kind != "counter" else f"{base}_counted" if base != declared.name and base in CATALOGUE else base
 
 
-def _folded(declared: Declared, series: tuple[str, ...]) -> tuple[str, ...]:
+def _folded(declared: DeclaredMetric, series: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the series that counts for all others with the same values of our own."""
     return (series[0], *(OTHER if label in declared.foreign else value for label, value in zip(declared.labels, series[1:], strict=True)))

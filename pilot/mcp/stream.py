@@ -32,7 +32,7 @@ _OPTIONS = (
 _log = scope("adsc")
 
 
-class Client(NamedTuple):
+class McpClient(NamedTuple):
     """Who asks: the id of the node, its namespace, and the revision that the objects are for."""
 
     node_id: str
@@ -44,7 +44,7 @@ class CannotConnectError(Exception):
     """A connection cannot be tried now; the text says what is missing."""
 
 
-class Target(NamedTuple):
+class McpSourceServer(NamedTuple):
     """`address` is host:port; `credentials` gives those of TLS each time that it is connected to, None for plain text (CannotConnectError where they
     are not to be had); `server_name` is the name that the certificate must have, "" for the host of the address."""
 
@@ -59,11 +59,11 @@ Tell = Callable[[str], None]
 """Is told why there is no stream, and "" when there is one."""
 
 
-class Stream:
+class McpStream:
     """Follows some types of one server, between `start` and `stop`."""
 
     def __init__(
-        self, target: Target, client: Client, types: Sequence[str], receive: Receive, tell: Tell, backoff: Backoff, choose: random.Random
+        self, target: McpSourceServer, client: McpClient, types: Sequence[str], receive: Receive, tell: Tell, backoff: Backoff, choose: random.Random
     ) -> None:
         self._target, self._client, self._types, self._receive, self._tell = target, client, types, receive, tell
         self._attempts = Attempts(backoff, choose)

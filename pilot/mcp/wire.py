@@ -27,7 +27,7 @@ class WireFault(ValueError):
         self.namespace, self.name = namespace, name
 
 
-class Received(NamedTuple):
+class ReceivedObject(NamedTuple):
     """An object as it came: its namespace, "" for one that is in none, its name, and the plain data that a file would have."""
 
     namespace: str
@@ -54,7 +54,7 @@ def encode_object(of: ObjectType, metadata: Mapping[str, Any], spec: Mapping[str
     return encoded
 
 
-def decode_object(of: ObjectType, type_url: str, data: bytes) -> Received:
+def decode_object(of: ObjectType, type_url: str, data: bytes) -> ReceivedObject:
     """Returns the object of a resource: `type_url` and `data` are those of its Any. WireFault where it is not of that kind."""
     if type_url != RESOURCE:
         raise WireFault(f"expected {RESOURCE}, got {type_url or 'nothing'}")
@@ -65,7 +65,7 @@ def decode_object(of: ObjectType, type_url: str, data: bytes) -> Received:
     namespace, slash, name = resource.metadata.name.partition("/")
     if not slash or not name or "/" in name:
         raise WireFault(f"metadata.name: {resource.metadata.name!r} is not namespace/name")
-    return Received(namespace, name, {
+    return ReceivedObject(namespace, name, {
         "apiVersion": of.api_version, "kind": of.kind, "metadata": _metadata(resource.metadata, namespace, name),
         "spec": _spec(of, resource.body, namespace, name),
     })  # fmt: skip

@@ -57,7 +57,7 @@ def parse_uid(text: str) -> AddressKey | None:
     return AddressKey(parts[2], parts[0], *parts[3:])  # type: ignore[arg-type]
 
 
-class ServicePort(NamedTuple):
+class AddressPort(NamedTuple):
     """A port of a service. `target` is the number that workloads have it at, 0 where they have it under `target_name`."""
 
     number: int
@@ -99,7 +99,7 @@ class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     hostname: str
     addresses: tuple[NetworkAddress, ...] = ()
-    ports: tuple[ServicePort, ...] = ()
+    ports: tuple[AddressPort, ...] = ()
     subject_alt_names: tuple[str, ...] = ()
     waypoint: WaypointAddress | None = None
     weighted: tuple[WeightedWaypoint, ...] = ()
@@ -110,7 +110,7 @@ class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
     private: bool = False
 
 
-class Served(NamedTuple):
+class ServedService(NamedTuple):
     """A service that a workload serves, as `namespace/hostname`, and the ports by which it does: number and target."""
 
     service: str
@@ -143,7 +143,7 @@ class WorkloadAddress(msgspec.Struct, frozen=True, kw_only=True):
     tunnel: ApplicationTunnel | None = None
     tunnels: bool = False
     native: bool = False
-    services: tuple[Served, ...] = ()
+    services: tuple[ServedService, ...] = ()
     policies: tuple[str, ...] = ()
     healthy: bool = True
     host_network: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Condition(NamedTuple):
+class StatusCondition(NamedTuple):
     """One aspect of an object. `type` and `reason` are the words of its API, `message` is for people."""
 
     type: str
@@ -20,6 +20,6 @@ class Fault(NamedTuple):
     message: str
 
 
-def condition(type_: str, fault: Fault | None, reason: str, message: str) -> Condition:
+def condition(type_: str, fault: Fault | None, reason: str, message: str) -> StatusCondition:
     """Returns a condition that holds for a reason, or does not because of a fault."""
-    return Condition(type_, True, reason, message) if fault is None else Condition(type_, False, *fault)
+    return StatusCondition(type_, True, reason, message) if fault is None else StatusCondition(type_, False, *fault)

@@ -6,7 +6,7 @@ import enum
 import msgspec
 
 
-class Health(enum.StrEnum):
+class EndpointHealth(enum.StrEnum):
     """UNKNOWN is what nobody says anything of, such as a ServiceEntry's endpoint; it counts as healthy."""
 
     UNKNOWN = "Unknown"
@@ -55,6 +55,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     locality_text: str = ""
     node: str = ""
     weight: int = 0  # 0: not said, counts as 1
-    health: Health = Health.HEALTHY
+    health: EndpointHealth = EndpointHealth.HEALTHY
     tls_mode: str = "disabled"  # "istio" where the workload takes mesh mTLS
     hbone: bool = False  # the workload, or the ztunnel of its node for it, takes HBONE

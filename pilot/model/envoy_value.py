@@ -12,7 +12,7 @@ from envoy.config.route.v3 import route_components_pb2, route_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2
 
 from pilot.lib.protobuf.constraints import find_broken
-from pilot.lib.protobuf.fault import Fault, as_written
+from pilot.lib.protobuf.fault import Violation, as_written
 from pilot.lib.protobuf.reader import read_message
 
 MERGES = frozenset(("MERGE", "MERGE_AND_REPLACE_LIST"))
@@ -32,7 +32,7 @@ TYPES: Mapping[str, type[Any]] = {
 """What a patch changes, by its applyTo."""
 
 
-def read_value(apply_to: str, operation: str, plain: Mapping[str, Any]) -> tuple[Any, list[Fault]]:
+def read_value(apply_to: str, operation: str, plain: Mapping[str, Any]) -> tuple[Any, list[Violation]]:
     """Returns the message, and everything that is wrong with it, with places as they are written: what is no such message, else the rules of
     Envoy's that it breaks. A value that is merged need not be whole."""
     message, faults = read_message(TYPES[apply_to], plain)

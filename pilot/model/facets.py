@@ -16,7 +16,7 @@ reading by them, is a key where it is made:
 - the Gateway API: `ListenerKey` and `OwnerKey` in `views.gateway_api.gateways`, `ReferenceKey` in `views.gateway_api.references`, `RouteKey` in
   `views.gateway_api.route_objects`, `BackendKey` in `views.gateway_api.backends`; Ingresses: `RuleKey` in `views.ingress.virtual_services`
 - what proxies refuse: `RefusalKey` in `refusal`
-- the ambient mesh: `AddressKey` in `address`, `WaypointSubjectKey` in `views.ambient.attachments`
+- the ambient mesh: `AddressKey` in `address`, `WaypointSubjectKey` in `views.ambient.attachments`, `PassageKey` in `views.ambient.passages`
 - clusters: `ClusterKey`, `RuledClusterKey`, `ServiceViewKey`, `ClusterListKey`, `ClusterTraitsKey`, `InboundClusterKey`, of services behind a
   waypoint `VipKey`, `RuledVipKey`, `VipListKey`; endpoints: `VantageKey`
 - listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,

@@ -57,7 +57,7 @@ class Waypoint(msgspec.Struct, frozen=True, kw_only=True):
         return self.traffic in (traffic, "all")
 
 
-class Attachment(NamedTuple):
+class WaypointAttachment(NamedTuple):
     """The waypoint of a service or workload, None for none; `fault` says why there is none although a label names one, or why there is no canary.
 
     `canary` gets `weight` percent of what goes to a service. `ingress` says whether gateways at the edge go through it too, None where no
@@ -71,4 +71,4 @@ class Attachment(NamedTuple):
     ingress: bool | None = None
 
 
-NOT_ATTACHED = Attachment()
+NOT_ATTACHED = WaypointAttachment()

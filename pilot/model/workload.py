@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from pilot.lib.addresses import is_ip
-from pilot.model.endpoint import Endpoint, Health, Locality
+from pilot.model.endpoint import Endpoint, EndpointHealth, Locality
 
 UNIX = "unix://"
 
@@ -56,11 +56,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         """Returns the workload at other addresses."""
         return self if addresses == self.addresses else msgspec.structs.replace(self, addresses=addresses)
 
-    def at_socket(self, port_name: str, health: Health) -> Endpoint:
+    def at_socket(self, port_name: str, health: EndpointHealth) -> Endpoint:
         """Returns the workload as an endpoint at its Unix socket."""
         return self.at((self.addresses[0].removeprefix(UNIX),)).endpoint(0, port_name, health)
 
-    def endpoint(self, port: int, port_name: str, health: Health = Health.UNKNOWN) -> Endpoint:
+    def endpoint(self, port: int, port_name: str, health: EndpointHealth = EndpointHealth.UNKNOWN) -> Endpoint:
         """Returns the workload as an endpoint of a service's port."""
         return Endpoint(
             addresses=self.addresses,

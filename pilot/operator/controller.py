@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 
 from pilot.install.installer import Waits
 from pilot.install.labels import OWNER, OWNER_NAMESPACE
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
-from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.follow import FollowedCollection, Follower, Pace
 from pilot.kube.objects import Key, Plain, Retry
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change, Name
+from pilot.kube.wire import Name, ObjectChange
 from pilot.lib.log import scope
 from pilot.operator.custom import KIND, Custom, read_custom
 from pilot.operator.drift import NotedObjects, followers
 from pilot.operator.metrics import OperatorMetrics
-from pilot.operator.parts import Parts
+from pilot.operator.parts import OperatorParts
 from pilot.operator.worker import Worker
 
 MANAGER = "istio-operator"
@@ -28,13 +28,13 @@ class Controller:
     """Looks after the IstioOperators of namespaces, None for all, and of a revision, "" for all. `ready` is set once it has seen all of them."""
 
     def __init__(
-        self, client: Client, namespaces: Sequence[str] | None, revision: str, waits: Waits, pace: Pace, choose: random.Random,
+        self, client: ApiClient, namespaces: Sequence[str] | None, revision: str, waits: Waits, pace: Pace, choose: random.Random,
         metrics: OperatorMetrics, retry: Retry = Retry(),  # noqa: B008
     ) -> None:  # fmt: skip
         self.ready = False
         self._client, self._pace = client, pace
         self._objects = NotedObjects(client, MANAGER, choose, retry)
-        self._parts = Parts(self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept, self._hand_over)
+        self._parts = OperatorParts(self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept, self._hand_over)
         self._workers: dict[Name, Worker] = {}
         self._tasks: dict[Name, asyncio.Task[None]] = {}
 
@@ -67,7 +67,7 @@ class Controller:
     def _custom_follower(self, namespace: str) -> Follower:
         place = f"/namespaces/{namespace}" if namespace else ""
         return Follower(
-            self._client, Collection(f"/apis/{KIND.api_version}{place}/istiooperators"), self._receive, self._pace, self._parts.choose
+            self._client, FollowedCollection(f"/apis/{KIND.api_version}{place}/istiooperators"), self._receive, self._pace, self._parts.choose
         )
 
     async def _object_followers(self) -> list[Follower]:
@@ -82,7 +82,7 @@ class Controller:
 
     # -- IstioOperators ------------------------------------------------------------------------------------------------
 
-    async def _receive(self, changes: Sequence[Change]) -> None:
+    async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for name, raw in changes:
             if raw is None:
                 await self._forget(name)

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deploy.operator.tree import at
-from pilot.kube.objects import Key, Kind
+from pilot.kube.objects import Key, VersionedKind
 
 Plain = dict[str, Any]
-KIND = Kind("install.istio.io/v1alpha1", "IstioOperator")
+KIND = VersionedKind("install.istio.io/v1alpha1", "IstioOperator")
 FINALIZER = "istio-finalizer.install.istio.io"
 IGNORE = "install.istio.io/ignoreReconcile"
 

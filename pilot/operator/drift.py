@@ -10,10 +10,10 @@ import msgspec
 from pilot.install.labels import MANAGED
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS
 from pilot.install.ready import WORKLOADS, missing_of
-from pilot.kube.client import Client
-from pilot.kube.follow import Collection, Follower, Pace, Receive
-from pilot.kube.objects import Key, Kind, Objects, Plain, Retry, UnknownKind, key_of
-from pilot.kube.wire import Change
+from pilot.kube.client import ApiClient
+from pilot.kube.follow import FollowedCollection, Follower, Pace, Receive
+from pilot.kube.objects import Key, Objects, Plain, Retry, UnknownKind, VersionedKind, key_of
+from pilot.kube.wire import ObjectChange
 
 _OF_OTHERS = ("EnvoyFilter", "NetworkAttachmentDefinition", "EndpointSlice")
 """Kinds that are not in every cluster, or that others have many of."""
@@ -34,7 +34,7 @@ def fingerprint(plain: Plain) -> Any:
 class NotedObjects(Objects):
     """Objects that are remembered as they were when they were applied last, in `seen`."""
 
-    def __init__(self, client: Client, manager: str, choose: random.Random, retry: Retry) -> None:
+    def __init__(self, client: ApiClient, manager: str, choose: random.Random, retry: Retry) -> None:
         super().__init__(client, manager, choose, retry=retry)
         self.seen: dict[Key, Any] = {}
 
@@ -49,7 +49,7 @@ class NotedObjects(Objects):
 
 
 async def followers(
-    objects: Objects, client: Client, namespaces: Sequence[str] | None, changed: Changed, pace: Pace, choose: random.Random
+    objects: Objects, client: ApiClient, namespaces: Sequence[str] | None, changed: Changed, pace: Pace, choose: random.Random
 ) -> list[Follower]:
     """Returns what follows the installed objects, in these namespaces or in all, and those of the cluster. KubeError where the server cannot be
     asked which kinds it has."""
@@ -59,12 +59,12 @@ async def followers(
             path = await objects.collection(kind, namespace)
         except UnknownKind:
             continue
-        collection = Collection(path, f"{MANAGED}=Reconcile", metadata_alone=kind.name not in WORKLOADS)
+        collection = FollowedCollection(path, f"{MANAGED}=Reconcile", metadata_alone=kind.name not in WORKLOADS)
         found.append(Follower(client, collection, _receiver(kind, changed), pace, choose))
     return found
 
 
-def _collections(namespaces: Sequence[str] | None) -> Iterator[tuple[Kind, str]]:
+def _collections(namespaces: Sequence[str] | None) -> Iterator[tuple[VersionedKind, str]]:
     for kind in (*CLUSTER_KINDS, DEFINITION):
         yield kind, ""
     for kind in NAMESPACED_KINDS:
@@ -72,8 +72,8 @@ def _collections(namespaces: Sequence[str] | None) -> Iterator[tuple[Kind, str]]
             yield from ((kind, namespace) for namespace in ([""] if namespaces is None else namespaces))
 
 
-def _receiver(kind: Kind, changed: Changed) -> Receive:
-    async def receive(changes: Sequence[Change]) -> None:
+def _receiver(kind: VersionedKind, changed: Changed) -> Receive:
+    async def receive(changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             key = Key(kind, change.name.namespace, change.name.name)
             changed(key, None if change.raw is None else {**msgspec.json.decode(change.raw), "apiVersion": kind.api_version, "kind": kind.name})

@@ -8,10 +8,10 @@ from pilot.install.prune import DEFINITION, installed
 from pilot.install.uninstall import is_shared, proxies_of
 from pilot.kube.objects import Key, key_of
 from pilot.operator.custom import Custom
-from pilot.operator.parts import Parts
+from pilot.operator.parts import OperatorParts
 
 
-async def leave(parts: Parts, custom: Custom, pending: Collection[Key]) -> str:
+async def leave(parts: OperatorParts, custom: Custom, pending: Collection[Key]) -> str:
     """Deletes what an IstioOperator has installed and no other one wants; returns "", or which proxies speak against it, and then nothing is
     deleted. Definitions stay, and with a revision what all revisions share. `pending` are objects that it was about to correct: their labels may
     not say yet that they are its own. KubeError where something cannot be deleted."""

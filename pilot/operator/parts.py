@@ -12,7 +12,7 @@ from pilot.operator.drift import NotedObjects
 from pilot.operator.metrics import OperatorMetrics
 
 
-class Parts(NamedTuple):
+class OperatorParts(NamedTuple):
     """`namespaces` are those that are watched, None for all; `kept` returns the objects that other IstioOperators than one want;
     `hand_over` has these take objects over from it."""
 

@@ -12,10 +12,10 @@ from aiohttp import web
 
 from pilot.install.installer import Waits
 from pilot.kube.access import Credentials, InCluster, KubeconfigFile
-from pilot.kube.client import Client, Patience
+from pilot.kube.client import ApiClient, RequestPatience
 from pilot.kube.errors import KubeError
 from pilot.kube.follow import Pace
-from pilot.kube.lease import Election, Terms
+from pilot.kube.lease import Election, LeaseTerms
 from pilot.kube.locks import LEASE, Lock
 from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
@@ -59,11 +59,11 @@ class Operator:
 
     def __init__(
         self, settings: OperatorSettings, credentials: Credentials, pace: Pace = Pace(), look: float = 2.0,  # noqa: B008
-        patience: Patience = Patience(),  # noqa: B008
+        patience: RequestPatience = RequestPatience(),  # noqa: B008
     ) -> None:  # fmt: skip
         self._settings, self._metrics = settings, OperatorMetrics()
         self._namespaces, self._revision = watched_namespaces(settings.watch.namespaces), settings.watch.revision
-        self._client = Client(credentials, patience=patience)
+        self._client = ApiClient(credentials, patience=patience)
         waits = Waits(settings.watch.timeout.seconds, look)
         self.controller = Controller(self._client, self._namespaces, self._revision, waits, pace, random.Random(), self._metrics)
         self._ended = asyncio.Event()
@@ -98,7 +98,7 @@ class Operator:
         seconds = replica.renew_deadline.seconds
         name = f"{LOCK}-{self._revision}" if self._revision else LOCK
         identity = replica.pod_name or f"istio-operator-{secrets.token_hex(4)}"
-        terms = Terms(2 * seconds, seconds, seconds / 5)
+        terms = LeaseTerms(2 * seconds, seconds, seconds / 5)
         await Election(Lock(self._client, LEASE, replica.lease_namespace, name), identity, terms).run(self.controller.run)
 
     async def _release(self) -> None:

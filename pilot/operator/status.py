@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pilot.install.installer import Outcome
-from pilot.install.plan import Plan
+from pilot.install.installer import InstallOutcome
+from pilot.install.plan import InstallPlan
 from pilot.lib.build_info import build_info
 
 Plain = dict[str, Any]
@@ -23,12 +23,12 @@ class ComponentStatus(NamedTuple):
 Components = Mapping[str, ComponentStatus]
 
 
-def of_all(components: Plan, one: ComponentStatus) -> dict[str, ComponentStatus]:
+def of_all(components: InstallPlan, one: ComponentStatus) -> dict[str, ComponentStatus]:
     """Returns the same status for every component of a plan."""
     return {step.component: one for step in components.steps if step.objects}
 
 
-def of_outcome(plan: Plan, outcome: Outcome) -> dict[str, ComponentStatus]:
+def of_outcome(plan: InstallPlan, outcome: InstallOutcome) -> dict[str, ComponentStatus]:
     """Returns how the components are after an installation; a component with several gateways is as its worst."""
     failed = {failure.step: failure for failure in outcome.failures}
     found = of_all(plan, ComponentStatus(HEALTHY))
@@ -40,7 +40,7 @@ def of_outcome(plan: Plan, outcome: Outcome) -> dict[str, ComponentStatus]:
     return found
 
 
-def of_late(plan: Plan, late: Mapping[str, str]) -> dict[str, ComponentStatus]:
+def of_late(plan: InstallPlan, late: Mapping[str, str]) -> dict[str, ComponentStatus]:
     """Returns how components that were healthy are; `late` has by component what it lacks."""
     return {
         name: ComponentStatus(RECONCILING, late[name]) if name in late else one for name, one in of_all(plan, ComponentStatus(HEALTHY)).items()

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from deploy.operator.errors import SettingsError
 from deploy.operator.manifest import installation_of
 from pilot.install.installer import Installer
-from pilot.install.plan import Plan, plan_of
+from pilot.install.plan import InstallPlan, plan_of
 from pilot.install.prune import DEFINITION
 from pilot.install.ready import missing_of
 from pilot.kube.backoff import Attempts
@@ -20,7 +20,7 @@ from pilot.lib.log import scope
 from pilot.operator.custom import FINALIZER, Custom
 from pilot.operator.finalizer import hold, release
 from pilot.operator.leaving import leave
-from pilot.operator.parts import Parts
+from pilot.operator.parts import OperatorParts
 from pilot.operator.status import (
     ACTION_REQUIRED,
     ERROR,
@@ -45,7 +45,7 @@ _RENDERING = ThreadPoolExecutor(1, "render")
 class Worker:
     """One IstioOperator. `wanted` are the objects that it consists of, as far as its settings could be read."""
 
-    def __init__(self, parts: Parts, custom: Custom) -> None:
+    def __init__(self, parts: OperatorParts, custom: Custom) -> None:
         self._parts, self._custom = parts, custom
         self._news = asyncio.Event()
         self._news.set()
@@ -53,7 +53,7 @@ class Worker:
         self._attempts, self._corrections = Attempts(parts.backoff, parts.choose), Attempts(parts.backoff, parts.choose)
         self._installed: tuple[str, int] | None = None
         self._corrected_at = float("-inf")
-        self._plan: Plan | None = None
+        self._plan: InstallPlan | None = None
         self._drifted: set[Key] = set()
         self._late: dict[Key, str] = {}
         self._warnings: list[str] = []
@@ -199,7 +199,7 @@ class Worker:
         await asyncio.sleep(self._corrections.wait())
         return 0.0 if self._drifted else None
 
-    async def _apply(self, plan: Plan, keys: set[Key]) -> None:
+    async def _apply(self, plan: InstallPlan, keys: set[Key]) -> None:
         installer = Installer(self._parts.objects, self._parts.waits)
         steps = tuple(step._replace(objects=tuple(p for p in step.objects if key_of(p) in keys)) for step in plan.steps)
         for step in (await installer.prepared(plan._replace(steps=steps))).steps:
@@ -265,7 +265,7 @@ class Worker:
             await asyncio.sleep(wait)
 
 
-def _read(custom: Custom) -> tuple[Plan, list[str]]:
+def _read(custom: Custom) -> tuple[InstallPlan, list[str]]:
     """Returns the plan of an IstioOperator, and what has no effect in it. SettingsError where it is wrong."""
     spec = custom.settings()["spec"]
     if not isinstance(spec, dict):

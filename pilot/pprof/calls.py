@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from types import FrameType
 
-from pilot.pprof.stacks import Call, Stack
+from pilot.pprof.stacks import Stack, StackFrame
 
 DEPTH = 100
 _ROOTS = ("/site-packages/", "/dist-packages/", "/lib/python")
@@ -28,11 +28,11 @@ def module_of(file: str) -> str:
     return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def call_of(frame: FrameType) -> Call:
+def call_of(frame: FrameType) -> StackFrame:
     """Returns the call that a frame is."""
     code = frame.f_code
     name = getattr(code, "co_qualname", code.co_name)
-    return Call(f"{module_of(code.co_filename)}.{name}", code.co_filename, frame.f_lineno or 0, code.co_firstlineno)
+    return StackFrame(f"{module_of(code.co_filename)}.{name}", code.co_filename, frame.f_lineno or 0, code.co_firstlineno)
 
 
 def stack_from(frame: FrameType | None) -> Stack:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pilot.pprof.busy import alone
 from pilot.pprof.calls import module_of
-from pilot.pprof.stacks import Call, Kind, Profile, Stack
+from pilot.pprof.stacks import Profile, Stack, StackFrame, ValueType
 
 INTERVAL = 0.01
 FINE_INTERVAL = 0.001
@@ -44,7 +44,7 @@ def stack_of(frames: Iterable[str]) -> Stack:
     return calls if calls and not calls[0].file.endswith(_WAITING) else ()
 
 
-def _calls(frames: Iterable[str]) -> Iterator[Call]:
+def _calls(frames: Iterable[str]) -> Iterator[StackFrame]:
     """Yields the calls of frames as "function NUL file NUL first line", with a class and a line behind ^A each; the first is the thread."""
     for frame in frames:
         identifier, *attributes = frame.split("\x01")
@@ -54,7 +54,7 @@ def _calls(frames: Iterable[str]) -> Iterator[Call]:
         kept = {attribute[:1]: attribute[1:] for attribute in attributes}
         owner = f"{kept['c']}." if kept.get("c") else ""
         line = kept.get("l", begins)
-        yield Call(f"{module_of(file)}.{owner}{function}", file, int(line) if line.isdigit() else 0, int(begins))
+        yield StackFrame(f"{module_of(file)}.{owner}{function}", file, int(line) if line.isdigit() else 0, int(begins))
 
 
 def cpu_profile(sampled: Sampled) -> Profile:
@@ -65,5 +65,5 @@ def cpu_profile(sampled: Sampled) -> Profile:
             values = samples.setdefault(stack, [0, 0])
             values[0] += 1
             values[1] += round(took * 1e9)
-    kinds = Kind("samples", "count"), Kind("cpu", "nanoseconds")
+    kinds = ValueType("samples", "count"), ValueType("cpu", "nanoseconds")
     return Profile(kinds, samples, kinds[1], round(INTERVAL * 1e9), sampled.seconds, shown=1)

@@ -10,14 +10,14 @@ import tracemalloc
 from pilot.pprof.busy import alone
 from pilot.pprof.calls import module_of
 from pilot.pprof.functions import function_at
-from pilot.pprof.stacks import Call, Kind, Profile, Stack
+from pilot.pprof.stacks import Profile, Stack, StackFrame, ValueType
 
-KINDS = Kind("alloc_objects", "count"), Kind("alloc_space", "bytes"), Kind("inuse_objects", "count"), Kind("inuse_space", "bytes")
+KINDS = ValueType("alloc_objects", "count"), ValueType("alloc_space", "bytes"), ValueType("inuse_objects", "count"), ValueType("inuse_space", "bytes")
 ALLOC_SPACE, INUSE_SPACE = 1, 3
-PERIOD = Kind("space", "bytes")
+PERIOD = ValueType("space", "bytes")
 FRAMES = 10
 """Calls of a stack that are kept for every piece of memory."""
-_NOT_TRACED = Call("memory that is not traced: ask with seconds=N or start with PYTHONTRACEMALLOC=10", "")
+_NOT_TRACED = StackFrame("memory that is not traced: ask with seconds=N or start with PYTHONTRACEMALLOC=10", "")
 
 
 async def sample(seconds: float) -> dict[Stack, list[int]]:
@@ -69,8 +69,8 @@ def _by_stack(snapshot: tracemalloc.Snapshot) -> dict[Stack, list[int]]:
     return found
 
 
-def _call(frame: tracemalloc.Frame) -> Call:
-    return Call(f"{module_of(frame.filename)}.{function_at(frame.filename, frame.lineno)}", frame.filename, frame.lineno)
+def _call(frame: tracemalloc.Frame) -> StackFrame:
+    return StackFrame(f"{module_of(frame.filename)}.{function_at(frame.filename, frame.lineno)}", frame.filename, frame.lineno)
 
 
 def _grown(before: dict[Stack, list[int]], after: dict[Stack, list[int]]) -> dict[Stack, list[int]]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from protos import profile_pb2
 
 
-class Call(NamedTuple):
+class StackFrame(NamedTuple):
     """One call of a stack: the function with its module or class, its file, the line that it is at, and the one that it begins at."""
 
     function: str
@@ -18,11 +18,11 @@ class Call(NamedTuple):
     begins: int = 0
 
 
-Stack = tuple[Call, ...]
+Stack = tuple[StackFrame, ...]
 """Calls, the innermost first."""
 
 
-class Kind(NamedTuple):
+class ValueType(NamedTuple):
     """What a value is, such as ("cpu", "nanoseconds")."""
 
     type: str
@@ -33,9 +33,9 @@ class Profile(NamedTuple):
     """Values by stack, one for each of `kinds`. `shown`: the index of the kind that is shown first. `period`: what one sample stands for.
     `seconds`: how long it took; 0 for a state at one moment."""
 
-    kinds: Sequence[Kind]
+    kinds: Sequence[ValueType]
     samples: Mapping[Stack, Sequence[int]]
-    period_kind: Kind
+    period_kind: ValueType
     period: int = 1
     seconds: float = 0.0
     shown: int = 0
@@ -53,7 +53,7 @@ class _Builder:
         self.made = profile_pb2.Profile(period=profile.period, time_nanos=time.time_ns(), duration_nanos=round(profile.seconds * 1e9))
         self._texts: dict[str, int] = {}
         self._functions: dict[tuple[str, str, int], int] = {}
-        self._locations: dict[Call, int] = {}
+        self._locations: dict[StackFrame, int] = {}
         self._text("")
         for kind in profile.kinds:
             self.made.sample_type.add(type=self._text(kind.type), unit=self._text(kind.unit))
@@ -69,7 +69,7 @@ class _Builder:
             self.made.string_table.append(text.encode("utf-8", "replace").decode())
         return number
 
-    def _function(self, call: Call) -> int:
+    def _function(self, call: StackFrame) -> int:
         key = call.function, call.file, call.begins
         number = self._functions.get(key)
         if number is None:
@@ -78,7 +78,7 @@ class _Builder:
             self.made.function.add(id=number, name=name, system_name=name, filename=self._text(call.file), start_line=call.begins)
         return number
 
-    def _location(self, call: Call) -> int:
+    def _location(self, call: StackFrame) -> int:
         number = self._locations.get(call)
         if number is None:
             number = self._locations[call] = len(self._locations) + 1

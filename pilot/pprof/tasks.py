@@ -11,9 +11,9 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from pilot.pprof.calls import DEPTH, call_of, stack_from
-from pilot.pprof.stacks import Kind, Profile, Stack, call_lines
+from pilot.pprof.stacks import Profile, Stack, ValueType, call_lines
 
-GOROUTINES, THREADS = Kind("goroutine", "count"), Kind("threadcreate", "count")
+GOROUTINES, THREADS = ValueType("goroutine", "count"), ValueType("threadcreate", "count")
 
 
 class Running(NamedTuple):
@@ -57,7 +57,7 @@ def _inwards(awaiting: Any) -> Iterator[FrameType]:
             return
 
 
-def counted(running: Iterable[Running], kind: Kind) -> Profile:
+def counted(running: Iterable[Running], kind: ValueType) -> Profile:
     """Returns how often each stack is there."""
     counts = Counter(found.stack for found in running)
     return Profile((kind,), {stack: (count,) for stack, count in counts.items()}, kind)

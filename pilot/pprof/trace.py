@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pilot.pprof.cpu import Sampled
-from pilot.pprof.stacks import Call, Stack
+from pilot.pprof.stacks import Stack, StackFrame
 
 
 def encode_trace(sampled: Sampled) -> bytes:
@@ -39,5 +39,5 @@ def _changes(before: Stack, after: Stack, now: float) -> Iterator[dict[str, Any]
     yield from ({"name": call.function, "ph": "B", "ts": micros, "args": {"file": f"{call.file}:{call.line}"}} for call in after[alike:])
 
 
-def _is_same(one: Call, other: Call) -> bool:
+def _is_same(one: StackFrame, other: StackFrame) -> bool:
     return (one.function, one.file, one.begins) == (other.function, other.file, other.begins)

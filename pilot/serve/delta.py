@@ -10,8 +10,8 @@ from typing import Any
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
 from pilot.serve.frames import Parts, Payload
-from pilot.serve.session import Received, Response, Session, lacking, warms_of
-from pilot.serve.snapshot import Change, TypeState
+from pilot.serve.session import Acknowledgement, Response, Session, lacking, warms_of
+from pilot.serve.snapshot import SnapshotChange, TypeState
 from pilot.serve.subscription import DeltaSubscription, Subscription
 
 STAR = "*"
@@ -21,21 +21,21 @@ _STARS = frozenset(STAR)
 class DeltaSession(Session):
     """A session that takes DeltaDiscoveryRequest and answers with DeltaDiscoveryResponse."""
 
-    def receive(self, request: Any) -> Received:
+    def receive(self, request: Any) -> Acknowledgement:
         if request.HasField("error_detail"):
             return self._reject(request)
         subscription = self.subscriptions.get(request.type_url)
         if subscription is None:
             self._first(request)
             self._warm(request.type_url)
-            return Received()
+            return Acknowledgement()
         nonce = request.response_nonce
         acknowledged = bool(nonce) and nonce == subscription.nonce_sent
         if acknowledged:
             subscription.last_error, subscription.nonce_acked, subscription.in_flight = "", nonce, False
         if self._resubscribe(subscription, tuple(request.resource_names_subscribe), tuple(request.resource_names_unsubscribe)):
             self._warm(request.type_url)
-        return Received(acknowledged, stale=bool(nonce) and not acknowledged)
+        return Acknowledgement(acknowledged, stale=bool(nonce) and not acknowledged)
 
     def _first(self, request: Any) -> None:
         """Takes the first request of a type. Everything is wanted where `*` is, or, of a type that is not asked for by name, where no name is."""
@@ -70,7 +70,7 @@ class DeltaSession(Session):
     def _parts(self, payload: Payload) -> Parts:
         return payload.delta
 
-    def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[Change]) -> Response:
+    def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]) -> Response:
         gone = {name for change in changes for name in change.removed}
         if subscription.owes_all:
             gone |= {name for name in subscription.retained if state.get(name) is None}

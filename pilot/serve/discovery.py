@@ -17,7 +17,7 @@ from pilot.serve.connection import Connection
 from pilot.serve.feed import Feed, Feeds
 from pilot.serve.lifecycle import Lifecycle, NoLifecycle
 from pilot.serve.names import NameSets
-from pilot.serve.progress import Outcome, Progress
+from pilot.serve.progress import EventOutcome, EventProgress
 from pilot.serve.session import Response, Session
 from pilot.translate.profile.plan import Plan
 from pilot.translate.resource import Resource
@@ -28,7 +28,7 @@ LINGER = 30.0
 _log = scope("ads")
 
 
-def log_outcome(outcome: Outcome) -> None:
+def log_outcome(outcome: EventOutcome) -> None:
     event, proxies, acknowledged, refused, gone, seconds = outcome
     text = "Push event[%d] of %d proxies: acknowledged:%d refused:%d gone:%d after %.3fs"
     _log.info(text, event, proxies, acknowledged, refused, gone, seconds, extra=fields(event=event))
@@ -85,8 +85,8 @@ class Discovery:
         self.lifecycle: Lifecycle = NoLifecycle()
         self.refusals: RefusalLog = NoRefusals()
         self.counts_cache = False
-        self.progress = Progress(self._finished)
-        self.on_outcome: Callable[[Outcome], None] = log_outcome
+        self.progress = EventProgress(self._finished)
+        self.on_outcome: Callable[[EventOutcome], None] = log_outcome
         self.on_asked: dict[str, Callable[[Connection], None]] = {}
         self._held: deque[tuple[float, tuple[Node, ...]]] = deque()
         self._numbers = itertools.count(1)
@@ -118,7 +118,7 @@ class Discovery:
         if events := connection.take_answered():
             self.progress.acknowledged(events, connection.refuses)
 
-    def _finished(self, outcome: Outcome) -> None:
+    def _finished(self, outcome: EventOutcome) -> None:
         self.on_outcome(outcome)
 
     def push_all(self) -> int:

@@ -14,7 +14,7 @@ from aiohttp import web
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Patience(NamedTuple):
+class ConnectionPatience(NamedTuple):
     """`silent`: seconds for the head of a first request. `idle`: seconds between two requests. `stalled`: seconds in which some of an answer must be
     read. `most`: connections that may be open; of more, those go that have been silent longest. `look`: seconds between two looks."""
 
@@ -37,7 +37,7 @@ class _Seen(NamedTuple):
 class Connections:
     """The connections of one port, between `start` and `stop`. `watch` is the middleware of its application."""
 
-    def __init__(self, patience: Patience = Patience(), now: Callable[[], float] = time.monotonic) -> None:  # noqa: B008
+    def __init__(self, patience: ConnectionPatience = ConnectionPatience(), now: Callable[[], float] = time.monotonic) -> None:  # noqa: B008
         self._patience, self._now = patience, now
         self._server: Any = None
         self._answering: dict[Any, int] = {}

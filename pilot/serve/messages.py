@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pilot.serve.session import Response, Session
 
 
-class Message(NamedTuple):
+class EncodedMessage(NamedTuple):
     nonce: str
     data: bytes
 
@@ -24,9 +24,9 @@ class Messages:
 
     def __init__(self, limit: int = 32 * 1024 * 1024) -> None:
         self._limit, self._held = limit, 0
-        self._messages: OrderedDict[Hashable, Message] = OrderedDict()
+        self._messages: OrderedDict[Hashable, EncodedMessage] = OrderedDict()
 
-    def find(self, session: Session, answer: Response, version: str) -> Message | None:
+    def find(self, session: Session, answer: Response, version: str) -> EncodedMessage | None:
         """Returns the message of an equal answer, unless this stream has had it."""
         key = _key(session, answer, version)
         message = self._messages.get(key)
@@ -35,7 +35,7 @@ class Messages:
         self._messages.move_to_end(key)
         return message
 
-    def keep(self, session: Session, answer: Response, version: str, message: Message) -> None:
+    def keep(self, session: Session, answer: Response, version: str, message: EncodedMessage) -> None:
         """Keeps the message for others who are to be sent the same."""
         if len(message.data) > self._limit:
             return

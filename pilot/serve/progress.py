@@ -9,7 +9,7 @@ KEPT = 1000
 """Events that are followed at once; of more, the oldest are told as they are."""
 
 
-class Outcome(NamedTuple):
+class EventOutcome(NamedTuple):
     """What became of an event: how many proxies it concerned, how many of them have acknowledged all that followed from it, how many refused some
     of it, and how many went away; the seconds until the last of them did."""
 
@@ -26,18 +26,18 @@ class Outcome(NamedTuple):
         return self.acknowledged + self.refused + self.gone >= self.proxies
 
 
-class Progress:
+class EventProgress:
     """All events that are on their way. `tell` is called with what became of each."""
 
-    def __init__(self, tell: Callable[[Outcome], None], now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, tell: Callable[[EventOutcome], None], now: Callable[[], float] = time.monotonic) -> None:
         self._tell, self._now = tell, now
-        self._events: dict[int, tuple[Outcome, float]] = {}
+        self._events: dict[int, tuple[EventOutcome, float]] = {}
 
     def begin(self, event: int, proxies: int) -> None:
         """An event concerns so many proxies."""
         if not proxies:
             return
-        self._events[event] = Outcome(event, proxies, 0, 0, 0, 0.0), self._now()
+        self._events[event] = EventOutcome(event, proxies, 0, 0, 0, 0.0), self._now()
         if len(self._events) > KEPT:
             self._finish(next(iter(self._events)))
 

@@ -14,7 +14,7 @@ from pilot.lib.xds_types import short_name
 from pilot.serve.connection import Connection, of_events
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, Flight, FlightLimits, Write
-from pilot.serve.messages import Message, Messages, random_uuid
+from pilot.serve.messages import EncodedMessage, Messages, random_uuid
 from pilot.serve.secret_report import SecretReport
 from pilot.serve.session import Response
 from pilot.serve.sockets import Sockets
@@ -141,7 +141,7 @@ class Pusher:
             return found.data
         made = await joined(session.slices(answer, version, nonce))
         if shared:
-            self._messages.keep(session, answer, version, Message(nonce, made))
+            self._messages.keep(session, answer, version, EncodedMessage(nonce, made))
         return made
 
     def _look_soon(self) -> None:

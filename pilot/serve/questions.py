@@ -17,21 +17,21 @@ class QuestionError(Exception):
         return found
 
 
-class Answer(NamedTuple):
+class AnsweredResources(NamedTuple):
     """Names and resources, each a google.protobuf.Any. `identifier` says which control plane answers, "" where that is not told."""
 
     resources: Sequence[tuple[str, Any]]
     identifier: str = ""
 
 
-Ask = Callable[[str, Sequence[str], str], Awaitable[Answer]]
+Ask = Callable[[str, Sequence[str], str], Awaitable[AnsweredResources]]
 """Takes a type URL, the names of a request and the verified identity of who asks, "" for none, and returns the answer, which may take long.
 QuestionError where the question is refused."""
 
 
-async def no_answer(type_url: str, names: Sequence[str], identity: str) -> Answer:
+async def no_answer(type_url: str, names: Sequence[str], identity: str) -> AnsweredResources:
     """Returns an empty answer, for where nobody answers questions."""
-    return Answer(())
+    return AnsweredResources(())
 
 
 def names_asked(request: Any) -> Sequence[str]:
@@ -40,7 +40,7 @@ def names_asked(request: Any) -> Sequence[str]:
     return tuple(request.resource_names_subscribe if is_delta else request.resource_names)
 
 
-def encode_answer(answer: Answer, request: Any, version: str, nonce: str) -> bytes:
+def encode_answer(answer: AnsweredResources, request: Any, version: str, nonce: str) -> bytes:
     """Returns the bytes of the response to a request, in the request's variant."""
     if isinstance(request, discovery_pb2.DeltaDiscoveryRequest):
         delta = discovery_pb2.DeltaDiscoveryResponse(system_version_info=version, type_url=request.type_url, nonce=nonce)

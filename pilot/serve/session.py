@@ -15,7 +15,7 @@ from pilot.lib.xds_types import CLUSTER, ENDPOINT, XdsType
 from pilot.serve import frames
 from pilot.serve.frames import Parts, Payload
 from pilot.serve.names import NameSets
-from pilot.serve.snapshot import Change, TypeState
+from pilot.serve.snapshot import SnapshotChange, TypeState
 from pilot.serve.stand_ins import StandIns
 from pilot.serve.subscription import NONE, NOTHING, Subscription
 
@@ -24,7 +24,7 @@ ERROR_LENGTH = 2000
 StateOf = Callable[[str], TypeState | None]
 
 
-class Received(NamedTuple):
+class Acknowledgement(NamedTuple):
     """The part of a request that speaks of the responses before it: an ACK, a NACK with gRPC code and message, a stale nonce, or nothing."""
 
     acknowledged: bool = False
@@ -60,7 +60,7 @@ class Session(abc.ABC):
         self._name_sets = name_sets
 
     @abc.abstractmethod
-    def receive(self, request: Any) -> Received:
+    def receive(self, request: Any) -> Acknowledgement:
         """Takes a request (a DiscoveryRequest or DeltaDiscoveryRequest), which may make `next_response` owe something; returns what it said of
         the responses before it."""
 
@@ -69,7 +69,7 @@ class Session(abc.ABC):
         """Returns a payload in this variant's frames."""
 
     @abc.abstractmethod
-    def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[Change]) -> Response:
+    def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]) -> Response:
         """Returns the answer to a wildcard subscription, some of whose resources changed or are owed."""
 
     def next_response(self, state_of: StateOf) -> Response | None:
@@ -146,11 +146,11 @@ class Session(abc.ABC):
         known = {**self.subscriptions, subscription.type_url: subscription}
         self.subscriptions = dict(sorted(known.items(), key=lambda item: item[1].type.rank))
 
-    def _reject(self, request: Any) -> Received:
+    def _reject(self, request: Any) -> Acknowledgement:
         subscription, message = self.subscriptions.get(request.type_url), cut(request.error_detail.message, ERROR_LENGTH)
         if subscription is not None:
             subscription.last_error, subscription.in_flight = message, False
-        return Received(rejected=(request.error_detail.code, message))
+        return Acknowledgement(rejected=(request.error_detail.code, message))
 
     def _answer(self, subscription: Subscription, state: TypeState, state_of: StateOf) -> Response | None:
         changes = state.since(subscription.sent) if subscription.sent not in (None, state) else ()
@@ -165,7 +165,7 @@ class Session(abc.ABC):
             return self._named(subscription, state, [matched.payload], matched.missing, changes)
         return self._changed(subscription, state, changes, state_of)
 
-    def _reached(self, subscription: Subscription, state: TypeState, changes: Sequence[Change]) -> Response | None:
+    def _reached(self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]) -> Response | None:
         """Returns what names lead to, where they lead to resources of other names: all of the state is for this subscription. None if it has all
         of it."""
         if subscription.owes_all:
@@ -182,7 +182,7 @@ class Session(abc.ABC):
                 return None
         return Response(subscription.type_url, state, tuple(payloads), self._removed(subscription.type, gone))
 
-    def _changed(self, subscription: Subscription, state: TypeState, changes: Sequence[Change], state_of: StateOf) -> Response | None:
+    def _changed(self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange], state_of: StateOf) -> Response | None:
         """Returns the changed resources that were asked for with those that are owed, None if there are none."""
         matches = [change.wanted_by(subscription.wanted) for change in changes]
         gone = [name for matched in matches for name in matched.missing]
@@ -199,7 +199,7 @@ class Session(abc.ABC):
         return answer if answer.payloads or answer.removed or subscription.owed else None
 
     def _named(
-        self, subscription: Subscription, state: TypeState, payloads: list[Payload], gone: Sequence[str], changes: Sequence[Change]
+        self, subscription: Subscription, state: TypeState, payloads: list[Payload], gone: Sequence[str], changes: Sequence[SnapshotChange]
     ) -> Response:
         """Returns the answer to a subscription by name: the resources that there are, and the names that there is none for (any more)."""
         of = subscription.type
@@ -221,6 +221,6 @@ def lacking(payloads: list[Payload], subscription: Subscription) -> list[Payload
     return [Payload(r for payload in payloads for r in payload.resources if not r.version or versions.get(r.name) != r.version)]
 
 
-def warms_of(changes: Sequence[Change]) -> frozenset[str]:
+def warms_of(changes: Sequence[SnapshotChange]) -> frozenset[str]:
     """Returns the names of the endpoints that Envoy waits for after the changes."""
     return NONE.union(*[change.warms for change in changes]) if changes else NONE

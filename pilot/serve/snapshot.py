@@ -17,7 +17,7 @@ class Matches(NamedTuple):
     missing: tuple[str, ...]
 
 
-class Change:
+class SnapshotChange:
     """The way from one snapshot to another: resources that came or differ, names that went, and what the new ones make Envoy wait for."""
 
     __slots__ = ("_names", "_wanted", "payload", "removed", "warms")
@@ -55,7 +55,7 @@ class Snapshot:
         for resource in resources:
             self.by_name.setdefault(resource.name, resource)
         self._batch: Payload | None = None
-        self._changes: weakref.WeakKeyDictionary[Snapshot, Change] = weakref.WeakKeyDictionary()
+        self._changes: weakref.WeakKeyDictionary[Snapshot, SnapshotChange] = weakref.WeakKeyDictionary()
 
     @property
     def payload(self) -> Payload:
@@ -64,7 +64,7 @@ class Snapshot:
             self._batch = Payload(self.by_name.values())
         return self._batch
 
-    def since(self, old: Snapshot) -> Change:
+    def since(self, old: Snapshot) -> SnapshotChange:
         """Returns the change from `old` to this."""
         found = self._changes.get(old)
         if found is None:
@@ -72,11 +72,11 @@ class Snapshot:
         return found
 
 
-def change_of(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> Change:
+def change_of(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> SnapshotChange:
     """Returns the change that turns `old` into `new`; an equal resource is no change."""
     resources = [r for name, r in new.items() if (before := old.get(name)) is not r and before != r]
     removed = [name for name in old if name not in new]
-    return Change(resources, removed)
+    return SnapshotChange(resources, removed)
 
 
 class TypeState:
@@ -91,7 +91,7 @@ class TypeState:
         self.groups = groups
         self.snapshots = snapshots if _are_disjoint(snapshots) else (Snapshot(r for s in snapshots for r in s.by_name.values()),)
         self._matches: weakref.WeakKeyDictionary[Names, Matches] = weakref.WeakKeyDictionary()
-        self._last: tuple[weakref.ref[TypeState], tuple[Change, ...]] | None = None
+        self._last: tuple[weakref.ref[TypeState], tuple[SnapshotChange, ...]] | None = None
 
     def get(self, name: str) -> Resource | None:
         for snapshot in self.snapshots:
@@ -120,7 +120,7 @@ class TypeState:
         missing = wanted.difference(*(s.by_name for s in self.snapshots)) if len(resources) < len(wanted) else ()
         return Matches(Payload(resources), tuple(missing))
 
-    def since(self, old: TypeState) -> tuple[Change, ...]:
+    def since(self, old: TypeState) -> tuple[SnapshotChange, ...]:
         """Returns what changed from `old` to this, a change a group where the groups are the same."""
         if self._last is not None and self._last[0]() is old:
             return self._last[1]
@@ -128,7 +128,7 @@ class TypeState:
         self._last = weakref.ref(old), changes
         return changes
 
-    def _since(self, old: TypeState) -> tuple[Change, ...]:
+    def _since(self, old: TypeState) -> tuple[SnapshotChange, ...]:
         if self.groups == old.groups and len(self.snapshots) == len(old.snapshots):
             pairs = zip(old.snapshots, self.snapshots, strict=True)
             changes = tuple(new.since(before) for before, new in pairs if before is not new)
@@ -142,10 +142,10 @@ class TypeState:
         """Returns the resources of all groups by name."""
         return {name: r for s in self.snapshots for name, r in s.by_name.items()}
 
-    def _settled(self, change: Change) -> Change:
+    def _settled(self, change: SnapshotChange) -> SnapshotChange:
         """Returns the change without the removal of names that are in another group now."""
         gone = [name for name in change.removed if self.get(name) is None]
-        return change if len(gone) == len(change.removed) else Change(change.payload.resources, gone)
+        return change if len(gone) == len(change.removed) else SnapshotChange(change.payload.resources, gone)
 
 
 def _are_disjoint(snapshots: tuple[Snapshot, ...]) -> bool:

@@ -6,33 +6,33 @@ from typing import Any
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, XdsType, find_type
 from pilot.serve.frames import Parts, Payload
-from pilot.serve.session import Received, Response, Session, warms_of
-from pilot.serve.snapshot import Change, TypeState
+from pilot.serve.session import Acknowledgement, Response, Session, warms_of
+from pilot.serve.snapshot import SnapshotChange, TypeState
 from pilot.serve.subscription import NONE, Subscription
 
 
 class SotwSession(Session):
     """A session that takes DiscoveryRequest and answers with DiscoveryResponse."""
 
-    def receive(self, request: Any) -> Received:
+    def receive(self, request: Any) -> Acknowledgement:
         if request.HasField("error_detail"):
             return self._reject(request)
         of = find_type(request.type_url)
         if of.is_named and not request.resource_names:
             self.subscriptions.pop(of.url, None)
-            return Received()
+            return Acknowledgement()
         subscription = self.subscriptions.get(of.url)
         names = frozenset(request.resource_names)
         if subscription is None or not request.response_nonce:  # the first of this stream; a nonce is of an earlier one
             self._open(Subscription(of, self._name_sets.of(names), wildcard=not of.is_named))
             self._warm(of.url)
-            return Received()
+            return Acknowledgement()
         if request.response_nonce != subscription.nonce_sent:
             subscription.dropped |= subscription.wanted.all - names  # the client lost what it had of these, even if it names them again
-            return Received(stale=True)
+            return Acknowledgement(stale=True)
         subscription.last_error, subscription.nonce_acked, subscription.in_flight = "", request.response_nonce, False
         self._rename(subscription, names)
-        return Received(acknowledged=True)
+        return Acknowledgement(acknowledged=True)
 
     def _rename(self, subscription: Subscription, names: frozenset[str]) -> None:
         """Takes the names of an acknowledgement: those that were added are answered."""
@@ -61,5 +61,5 @@ class SotwSession(Session):
     def _removed(self, of: XdsType, names: Sequence[str]) -> tuple[str, ...]:
         return ()
 
-    def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[Change]) -> Response:
+    def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]) -> Response:
         return Response(subscription.type_url, state, tuple(snapshot.payload for snapshot in state.snapshots), warms=warms_of(changes))

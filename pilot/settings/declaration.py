@@ -23,7 +23,7 @@ def section(default: Any, title: str = "") -> Any:
     return dataclasses.field(default=default, metadata={"title": title})
 
 
-class Declared(NamedTuple):
+class DeclaredSetting(NamedTuple):
     """One setting: the names of the fields that lead to it, the title of its section, and what `setting` was told."""
 
     path: tuple[str, ...]
@@ -36,10 +36,10 @@ class Declared(NamedTuple):
     repeated: bool
 
 
-def declared(sections: Any, path: tuple[str, ...] = (), title: str = "") -> Iterator[Declared]:
+def declared(sections: Any, path: tuple[str, ...] = (), title: str = "") -> Iterator[DeclaredSetting]:
     """Yields every setting of a section and of the sections in it, in the order of their declarations."""
     for f in dataclasses.fields(sections):
         if dataclasses.is_dataclass(f.default):
             yield from declared(f.default, (*path, f.name), f.metadata["title"] or title)
         else:
-            yield Declared((*path, f.name), title, f.default, **f.metadata)
+            yield DeclaredSetting((*path, f.name), title, f.default, **f.metadata)

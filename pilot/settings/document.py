@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from pilot.settings import Settings, without_effect
-from pilot.settings.declaration import Declared, declared
+from pilot.settings.declaration import DeclaredSetting, declared
 from pilot.settings.parse import show
 
 HEAD = """\
@@ -28,12 +28,12 @@ def sections(defaults: Any) -> str:
     return "".join(_section(title, found) for title, found in groupby(declared(defaults), key=lambda d: d.title))
 
 
-def _section(title: str, settings: Iterable[Declared]) -> str:
+def _section(title: str, settings: Iterable[DeclaredSetting]) -> str:
     """Returns the settings of one section as a table."""
     return f"\n## {title}\n\n| flag | variable | default | meaning |\n|---|---|---|---|\n" + "".join(_row(s) for s in settings)
 
 
-def _row(s: Declared) -> str:
+def _row(s: DeclaredSetting) -> str:
     flag = f"`--{s.flag}`" + (f", `-{s.short}`" if s.short else "") if s.flag else ""
     default = show(s.default)
     return f"| {flag} | {f'`{s.env}`' if s.env else ''} | {f'`{default}`' if default else ''} | {s.about} |\n"

@@ -14,7 +14,7 @@ from pilot.lib import flags
 from pilot.lib.duration import Duration, format_duration, parse_duration
 from pilot.settings import Settings
 from pilot.settings.ambient import ignored
-from pilot.settings.declaration import Declared, declared
+from pilot.settings.declaration import DeclaredSetting, declared
 from pilot.settings.without_effect import without_effect
 
 Section = TypeVar("Section")
@@ -58,7 +58,7 @@ def load_sections(defaults: Section, argv: Sequence[str], environ: Mapping[str, 
     return Loaded(_fill(defaults, values), dict(sorted(shown.items())), warnings)
 
 
-def _scan(argv: Sequence[str], known: Sequence[Declared]) -> tuple[dict[str, list[str]], list[str]]:
+def _scan(argv: Sequence[str], known: Sequence[DeclaredSetting]) -> tuple[dict[str, list[str]], list[str]]:
     """Returns the texts of each given flag, and a warning for each flag that is not known."""
     names = {d.flag for d in known if d.flag}
     switches = {d.flag for d in known if isinstance(d.default, bool)}
@@ -83,7 +83,7 @@ def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section
     return dataclasses.replace(empty, **changes)  # type: ignore[type-var]
 
 
-def _read_all(texts: Sequence[str], d: Declared) -> Any:
+def _read_all(texts: Sequence[str], d: DeclaredSetting) -> Any:
     """Returns the value of a flag that was given once or more. The last use counts, but tuples gather all of them."""
     if d.repeated:
         return tuple(filter(None, texts))

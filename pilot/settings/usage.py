@@ -6,7 +6,7 @@ from typing import Any
 
 from pilot.lib.duration import Duration
 from pilot.settings import Settings
-from pilot.settings.declaration import Declared, declared
+from pilot.settings.declaration import DeclaredSetting, declared
 from pilot.settings.parse import show
 
 HEAD = """\
@@ -30,7 +30,7 @@ def flag_sections(defaults: Any) -> str:
     return "".join(f"\n{title}\n" + "".join(map(_describe, found)) for title, found in groupby(with_flags, key=lambda s: s.title))
 
 
-def _describe(s: Declared) -> str:
+def _describe(s: DeclaredSetting) -> str:
     names = f"--{s.flag}" + (f", -{s.short}" if s.short else "")
     more = "; ".join(text for text in (f"default {show(s.default)}" if show(s.default) else "", f"variable {s.env}" if s.env else "") if text)
     return f"  {names} {'TEXT' if s.repeated else _placeholder(s.default)}".rstrip() + f"\n        {s.about}" + (f" ({more})" if more else "") + "\n"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pilot.derive import Gather, derived
 from pilot.lib.addresses import is_ip
 from pilot.lib.xds_types import NAME_TABLE
-from pilot.model.endpoint import Endpoint, Health
+from pilot.model.endpoint import Endpoint, EndpointHealth
 from pilot.model.facets import ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Registry, Resolution, Service
@@ -23,10 +23,10 @@ from pilot.translate.resource import Resource, length_delimited
 from protos import nds_pb2
 
 CLUSTER_SET = ".svc.clusterset.local"
-_ANSWERED = (Health.HEALTHY, Health.UNKNOWN)
+_ANSWERED = (EndpointHealth.HEALTHY, EndpointHealth.UNKNOWN)
 
 
-class Answer(NamedTuple):
+class NameTableEntry(NamedTuple):
     """The entry of one host, serialized as a field of the table. `own`: it is of the proxy's own cluster, or of no cluster."""
 
     host: str
@@ -40,7 +40,7 @@ def _imports(db: Mesh, scope: ScopeFacet, _: ResolverFacet) -> tuple[ImportKey, 
 
 
 @derived
-def _answers(db: Mesh, item: ImportKey, by: ResolverFacet) -> tuple[Answer, ...] | None:
+def _answers(db: Mesh, item: ImportKey, by: ResolverFacet) -> tuple[NameTableEntry, ...] | None:
     """Returns the entries of a service, that of the service itself last; None where it has no address to answer with."""
     found = service(db, item.ref)
     if found is None or found.resolution is Resolution.ALIAS:
@@ -63,7 +63,7 @@ def _answers(db: Mesh, item: ImportKey, by: ResolverFacet) -> tuple[Answer, ...]
     return (*_pods(found, members, by.cluster_id), *own) or None
 
 
-def _pods(found: Service, members: list[Endpoint], cluster_id: str) -> Iterator[Answer]:
+def _pods(found: Service, members: list[Endpoint], cluster_id: str) -> Iterator[NameTableEntry]:
     """Yields an entry for each pod that has a name below its service's, `pod.service.namespace.svc.domain`, with its addresses of both families;
     those of the proxy's own cluster first."""
     _, dot, domain = found.hostname.partition(".")
@@ -76,15 +76,15 @@ def _pods(found: Service, members: list[Endpoint], cluster_id: str) -> Iterator[
         yield _answer(found, f"{short}.{domain}", found_at, short)._replace(own=not away)
 
 
-def _answer(found: Service, host: str, addresses: tuple[str, ...] | list[str], short: str) -> Answer:
+def _answer(found: Service, host: str, addresses: tuple[str, ...] | list[str], short: str) -> NameTableEntry:
     info = nds_pb2.NameTable.NameInfo(ips=addresses, registry=found.registry.value)
     if found.registry is Registry.KUBERNETES and not host.endswith(CLUSTER_SET):
         info.namespace, info.shortname = found.namespace, short
     pair = length_delimited(1, host.encode()) + length_delimited(2, info.SerializeToString(deterministic=True))
-    return Answer(host, length_delimited(1, pair))
+    return NameTableEntry(host, length_delimited(1, pair))
 
 
-_by_service: Gather[ImportKey, [ScopeFacet, ResolverFacet], tuple[Answer, ...]] = Gather(
+_by_service: Gather[ImportKey, [ScopeFacet, ResolverFacet], tuple[NameTableEntry, ...]] = Gather(
     "names of services", _imports, _answers, passed=lambda scope, by: (by,)
 )
 """The entries of each service, which proxies of many scopes share."""
@@ -93,7 +93,7 @@ _by_service: Gather[ImportKey, [ScopeFacet, ResolverFacet], tuple[Answer, ...]] 
 @derived
 def name_table(db: Mesh, scope: ScopeFacet, by: ResolverFacet) -> Mapping[str, Resource]:
     """Returns the one table, which has no name. Of two pods of one name that of the proxy's own cluster counts, else the first."""
-    entries: dict[str, Answer] = {}
+    entries: dict[str, NameTableEntry] = {}
     for answers in _by_service(db, scope, by).values():
         for answer in answers:
             if answer.host not in entries or (answer.own and not entries[answer.host].own):

@@ -14,7 +14,7 @@ import msgspec
 
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Backoff
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError, NotFound
 from pilot.kube.follow import PAGE
 from pilot.kube.tasks import end_tasks
@@ -58,7 +58,7 @@ class Analysis:
     read there; `kinds` returns those that are read. `edited` says that an object has another specification now."""
 
     def __init__(
-        self, client: Client, problems: ProblemStore, path: Callable[[ObjectRef], str], kinds: Callable[[], Iterable[GroupKind]], interval: float,
+        self, client: ApiClient, problems: ProblemStore, path: Callable[[ObjectRef], str], kinds: Callable[[], Iterable[GroupKind]], interval: float,
         backoff: Backoff, choose: random.Random,
     ) -> None:  # fmt: skip
         self._client, self._problems, self._path, self._kinds, self._interval = client, problems, path, kinds, interval

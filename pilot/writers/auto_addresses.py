@@ -9,7 +9,7 @@ import msgspec
 
 from pilot.derive import UNSET
 from pilot.kube.backoff import Backoff
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.service_entry import ServiceEntry
@@ -26,7 +26,7 @@ class AutoAddresses:
     """Writes them while it runs. `path` returns the path of an entry at the API server, "" while there is none. `changed` says that they may be
     others now."""
 
-    def __init__(self, client: Client, db: Mesh, path: Callable[[ObjectKey], str], backoff: Backoff, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, db: Mesh, path: Callable[[ObjectKey], str], backoff: Backoff, choose: random.Random) -> None:
         self._client, self._db, self._path = client, db, path
         self._upkeep: Upkeep[ObjectKey] = Upkeep("addresses of", self._settle, backoff, choose)
         self._node = db.watch(allocated_addresses)

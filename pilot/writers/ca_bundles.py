@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, KubeError, NotFound
-from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.follow import FollowedCollection, Follower, Pace
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change
+from pilot.kube.wire import ObjectChange
 from pilot.lib.kubernetes_metrics import KubernetesMetrics
 from pilot.writers.upkeep import Upkeep
 
@@ -60,7 +60,7 @@ class CaBundles:
     """Writes them while it runs. `bundle` returns the roots in PEM, "" while there are none; `changed` says that they are others now."""
 
     def __init__(
-        self, client: Client, revision: str, namespace: str, bundle: Callable[[], str], kinds: Sequence[WebhookKind], pace: Pace,
+        self, client: ApiClient, revision: str, namespace: str, bundle: Callable[[], str], kinds: Sequence[WebhookKind], pace: Pace,
         choose: random.Random, counts: KubernetesMetrics,
     ) -> None:  # fmt: skip
         self._counts = counts
@@ -69,7 +69,7 @@ class CaBundles:
         self._upkeep: Upkeep[tuple[WebhookKind, str]] = Upkeep("webhooks of", self._settle, pace.backoff, choose)
         labels = f"istio.io/rev={self._revision}"
         self._followers = [
-            Follower(client, Collection(f"{_BASE}/{kind.plural}", labels), self._receiver(kind), pace, choose) for kind in kinds
+            Follower(client, FollowedCollection(f"{_BASE}/{kind.plural}", labels), self._receiver(kind), pace, choose) for kind in kinds
         ]
 
     def changed(self) -> None:
@@ -84,8 +84,8 @@ class CaBundles:
         finally:
             await end_tasks(*tasks)
 
-    def _receiver(self, kind: WebhookKind) -> Callable[[Sequence[Change]], Any]:
-        async def receive(changes: Sequence[Change]) -> None:
+    def _receiver(self, kind: WebhookKind) -> Callable[[Sequence[ObjectChange]], Any]:
+        async def receive(changes: Sequence[ObjectChange]) -> None:
             for change in changes:
                 key = kind, change.name.name
                 if change.raw is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from pilot.kube.backoff import Backoff
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
@@ -20,7 +20,7 @@ from pilot.writers.upkeep import Upkeep
 class DefaultClasses:
     """Makes them while it runs; `changed` says that one may be missing. `path` returns the path of a class, "" while the kind is not there."""
 
-    def __init__(self, client: Client, db: Mesh, path: Callable[[str], str], backoff: Backoff, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, db: Mesh, path: Callable[[str], str], backoff: Backoff, choose: random.Random) -> None:
         self._client, self._db, self._path = client, db, path
         self._upkeep: Upkeep[str] = Upkeep("class of gateways", self._settle, backoff, choose)
 

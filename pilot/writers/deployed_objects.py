@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
-from pilot.kube.follow import Collection, Follower, Pace
-from pilot.kube.wire import Change, Name
+from pilot.kube.follow import FollowedCollection, Follower, Pace
+from pilot.kube.wire import Name, ObjectChange
 from pilot.model.config.object import ObjectKey
 from webhook.gateway.render import MANAGED, NAME_LABEL
 
@@ -29,7 +29,7 @@ FOLLOWED = ("Deployment", "Service", "ServiceAccount", "HorizontalPodAutoscaler"
 _OF_SERVER = ("resourceVersion", "managedFields", "generation")
 
 
-class Place(NamedTuple):
+class DeployedPlace(NamedTuple):
     """One object."""
 
     kind: str
@@ -53,26 +53,26 @@ class DeployedObjects:
     """Applies objects, and notices who else changes them: `changed` is told of the Gateway of such an object. `manager` is the name that owns
     the fields."""
 
-    def __init__(self, client: Client, manager: str, changed: Callable[[ObjectKey], None], pace: Pace, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, manager: str, changed: Callable[[ObjectKey], None], pace: Pace, choose: random.Random) -> None:
         self._client, self._manager, self._changed, self._pace, self._choose = client, manager, changed, pace, choose
-        self._applied: dict[Place, Applied] = {}
-        self._there: dict[Place, ObjectKey] = {}
+        self._applied: dict[DeployedPlace, Applied] = {}
+        self._there: dict[DeployedPlace, ObjectKey] = {}
 
     def followers(self) -> Iterator[Follower]:
         """Yields what follows the objects. What was known of them is forgotten."""
         self._applied, self._there = {}, {}
         for kind in FOLLOWED:
             base, plural = PATHS[kind]
-            yield Follower(self._client, Collection(f"{base}/{plural}", MANAGED), self._receiver(kind), self._pace, self._choose)
+            yield Follower(self._client, FollowedCollection(f"{base}/{plural}", MANAGED), self._receiver(kind), self._pace, self._choose)
 
-    def of(self, gateway: ObjectKey) -> list[Place]:
+    def of(self, gateway: ObjectKey) -> list[DeployedPlace]:
         """Returns the objects that there are for a Gateway."""
         return [place for place, owner in self._there.items() if owner == gateway]
 
     async def apply(self, wanted: Plain) -> bool:
         """Has the server make an object what is wanted; returns False where one of that name is somebody else's."""
         metadata = wanted["metadata"]
-        place, body = Place(wanted["kind"], metadata["namespace"], metadata["name"]), msgspec.json.encode(wanted, order="deterministic")
+        place, body = DeployedPlace(wanted["kind"], metadata["namespace"], metadata["name"]), msgspec.json.encode(wanted, order="deterministic")
         try:
             there = msgspec.json.decode(await self._client.call("GET", place.path))
         except NotFound:
@@ -89,7 +89,7 @@ class DeployedObjects:
         self._applied[place] = Applied(body, fingerprint(msgspec.json.decode(answer)))
         return True
 
-    async def delete(self, place: Place) -> None:
+    async def delete(self, place: DeployedPlace) -> None:
         """Takes an object away."""
         self._applied.pop(place, None)
         try:
@@ -97,14 +97,14 @@ class DeployedObjects:
         except NotFound:
             return
 
-    def _receiver(self, kind: str) -> Callable[[Sequence[Change]], Awaitable[None]]:
-        async def receive(changes: Sequence[Change]) -> None:
+    def _receiver(self, kind: str) -> Callable[[Sequence[ObjectChange]], Awaitable[None]]:
+        async def receive(changes: Sequence[ObjectChange]) -> None:
             for name, raw in changes:
-                self._receive(Place(kind, *name), name, raw)
+                self._receive(DeployedPlace(kind, *name), name, raw)
 
         return receive
 
-    def _receive(self, place: Place, name: Name, raw: bytes | None) -> None:
+    def _receive(self, place: DeployedPlace, name: Name, raw: bytes | None) -> None:
         owner = self._there.pop(place, None)
         if raw is not None:
             found = msgspec.json.decode(raw)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.derive import UNSET, Node
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
-from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.follow import FollowedCollection, Follower, Pace
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change
+from pilot.kube.wire import ObjectChange
 from pilot.lib.log import scope
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.object import ObjectKey
@@ -38,7 +38,7 @@ _DIGITS = re.compile(r"\d+")
 _log = scope("gateway")
 
 
-class Surroundings(NamedTuple):
+class RenderingSurroundings(NamedTuple):
     """What a rendering asks of the control plane. `config` returns the injector's configuration, None before there is one; `proxy_config` that of
     pods of a namespace with some labels; `proxy_ids` who runs there. `copies`: a Gateway's own labels and annotations are those of its
     infrastructure, where it names none. `ours`: whether a Gateway, by its labels and namespace, is this revision's."""
@@ -61,7 +61,7 @@ class Deployments:
     """
 
     def __init__(
-        self, client: Client, db: Mesh, path: Callable[[], str], around: Surroundings, controller: str, pace: Pace, choose: random.Random
+        self, client: ApiClient, db: Mesh, path: Callable[[], str], around: RenderingSurroundings, controller: str, pace: Pace, choose: random.Random
     ) -> None:
         self._client, self._db, self._path, self._around, self._pace, self._choose = client, db, path, around, pace, choose
         self._controller = controller
@@ -127,7 +127,7 @@ class Deployments:
 
     async def _follow(self) -> None:
         """Follows the metadata of Gateways, of which the tables have a part alone, and the objects that are deployed."""
-        gateways = Follower(self._client, Collection(self._path(), metadata_alone=True), self._receive, self._pace, self._choose)
+        gateways = Follower(self._client, FollowedCollection(self._path(), metadata_alone=True), self._receive, self._pace, self._choose)
         followers = [gateways, *self._objects.followers()]
         tasks = [asyncio.create_task(follower.run(), name=f"follow {follower.collection.path}") for follower in followers]
         try:
@@ -135,7 +135,7 @@ class Deployments:
         finally:
             await end_tasks(*tasks)
 
-    async def _receive(self, changes: Sequence[Change]) -> None:
+    async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             key = ObjectKey(*change.name)
             old = self._metadata.pop(key, None)

@@ -9,7 +9,7 @@ import collections
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
-from pilot.ingest.decode import Origin, Row, decode_document
+from pilot.ingest.decode import DocumentOrigin, Row, decode_document
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
 from pilot.kube.tasks import end_tasks
@@ -26,7 +26,7 @@ _API_VERSION = "networking.istio.io/v1"
 _log = scope("wle")
 
 
-class Sink(Protocol):
+class EntrySink(Protocol):
     """Takes edits: a `Batch`."""
 
     def put(self, edits: Iterable[Edit]) -> None: ...
@@ -43,7 +43,9 @@ class MemoryTerms(NamedTuple):
 class EntriesInMemory:
     """A `Lifecycle`. `counts` has how many workloads came and went."""
 
-    def __init__(self, db: Mesh, batch: Sink, ledger: SourceLedger, origin: Origin, terms: MemoryTerms, counts: KubernetesMetrics) -> None:
+    def __init__(
+        self, db: Mesh, batch: EntrySink, ledger: SourceLedger, origin: DocumentOrigin, terms: MemoryTerms, counts: KubernetesMetrics
+    ) -> None:
         self._db, self._batch, self._ledger, self._origin, self._terms, self._counts = db, batch, ledger, origin, terms, counts
         self._entries: dict[ObjectKey, dict[str, Any]] = {}
         self._streams: collections.Counter[ObjectKey] = collections.Counter()

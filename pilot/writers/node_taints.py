@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, NotFound
-from pilot.kube.follow import Collection, Follower, Pace, Receive
+from pilot.kube.follow import FollowedCollection, Follower, Pace, Receive
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change, Name
+from pilot.kube.wire import Name, ObjectChange
 from pilot.writers.upkeep import Upkeep
 
 JSON_PATCH = "application/json-patch+json"
@@ -49,9 +49,9 @@ class _Node(msgspec.Struct):
 class NodeTaints:
     """Takes the taint `key` from each node with a ready pod of the plugin in `namespace`, while it runs."""
 
-    def __init__(self, client: Client, namespace: str, key: str, pace: Pace, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, namespace: str, key: str, pace: Pace, choose: random.Random) -> None:
         self._client, self._key, self._pace, self._choose = client, key, pace, choose
-        self._pods = Collection(f"/api/v1/namespaces/{namespace}/pods", PLUGIN, "status.phase!=Failed")
+        self._pods = FollowedCollection(f"/api/v1/namespaces/{namespace}/pods", PLUGIN, "status.phase!=Failed")
         self._ready: dict[Name, str] = {}
         self._taints: dict[str, tuple[Plain, ...]] = {}
         self._upkeep: Upkeep[str] = Upkeep("taints of node", self._settle, pace.backoff, choose)
@@ -59,17 +59,17 @@ class NodeTaints:
     async def run(self) -> None:
         """Follows pods and nodes until it is cancelled."""
         self._ready, self._taints = {}, {}
-        followers = [self._follow(self._pods, self._receive_pods), self._follow(Collection("/api/v1/nodes"), self._receive_nodes)]
+        followers = [self._follow(self._pods, self._receive_pods), self._follow(FollowedCollection("/api/v1/nodes"), self._receive_nodes)]
         tasks = [asyncio.create_task(follower.run(), name="follow nodes and the network plugin") for follower in followers]
         try:
             await self._upkeep.run()
         finally:
             await end_tasks(*tasks)
 
-    def _follow(self, collection: Collection, receive: Receive) -> Follower:
+    def _follow(self, collection: FollowedCollection, receive: Receive) -> Follower:
         return Follower(self._client, collection, receive, self._pace, self._choose)
 
-    async def _receive_pods(self, changes: Sequence[Change]) -> None:
+    async def _receive_pods(self, changes: Sequence[ObjectChange]) -> None:
         for name, raw in changes:
             self._ready.pop(name, None)
             pod = msgspec.json.decode(raw, type=_Pod) if raw is not None else _Pod()
@@ -77,7 +77,7 @@ class NodeTaints:
                 self._ready[name] = pod.spec.node_name
                 self._upkeep.look_at((pod.spec.node_name,))
 
-    async def _receive_nodes(self, changes: Sequence[Change]) -> None:
+    async def _receive_nodes(self, changes: Sequence[ObjectChange]) -> None:
         for name, raw in changes:
             taints = msgspec.json.decode(raw, type=_Node).spec.taints if raw is not None else ()
             if any(taint.get("key") == self._key for taint in taints):

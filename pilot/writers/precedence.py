@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pilot.kube.client import Client
-from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.client import ApiClient
+from pilot.kube.follow import FollowedCollection, Follower, Pace
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change
+from pilot.kube.wire import ObjectChange
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 DEFAULT_TAG = "istio-revision-tag-default"
@@ -40,10 +40,10 @@ class Precedence:
     """What a candidate with `key` may take from others. It follows the webhook configuration by which a cluster says what its default
     revision is; `start` and `stop` once."""
 
-    def __init__(self, client: Client, key: str, pace: Pace, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, key: str, pace: Pace, choose: random.Random) -> None:
         self.key = key
         self._default = ""
-        self._follower = Follower(client, Collection(CONFIGURATIONS, fields=f"metadata.name={DEFAULT_TAG}"), self._receive, pace, choose)
+        self._follower = Follower(client, FollowedCollection(CONFIGURATIONS, fields=f"metadata.name={DEFAULT_TAG}"), self._receive, pace, choose)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -58,7 +58,7 @@ class Precedence:
         """Returns whether a lock is to be taken from a holder with this key."""
         return has_precedence(self.key, holder, self._default)
 
-    async def _receive(self, changes: Sequence[Change]) -> None:
+    async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             found = msgspec.json.decode(change.raw, type=_Configuration) if change.raw is not None else None
             self._default = ((found.metadata.labels or {}) if found is not None else {}).get(REVISION, "")

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from pilot.kube.client import Client
-from pilot.kube.follow import Collection, Follower, Pace, Receive
+from pilot.kube.client import ApiClient
+from pilot.kube.follow import FollowedCollection, Follower, Pace, Receive
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change, Name
+from pilot.kube.wire import Name, ObjectChange
 
 REVISION, TAG = "istio.io/rev", "istio.io/tag"
 DEFAULT = "default"
@@ -34,14 +34,17 @@ class _Labelled(msgspec.Struct):
 class RevisionTags:
     """Follows the tags. `on_change` is called when objects may be another revision's now; `start` and `stop` once."""
 
-    def __init__(self, client: Client, revision: str, namespace: str, pace: Pace, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, revision: str, namespace: str, pace: Pace, choose: random.Random) -> None:
         self.revision = revision or DEFAULT
         self.on_change: list[Callable[[], None]] = []
         self._tags: dict[tuple[str, Name], Labels] = {}
         places = (
-            ("tags", Collection(f"{_BASE}/mutatingwebhookconfigurations", TAG, metadata_alone=True)),
-            ("services", Collection(f"/api/v1/namespaces/{namespace}/services", TAG, metadata_alone=True)),
-            ("default", Collection(f"{_BASE}/validatingwebhookconfigurations", fields=f"metadata.name={DEFAULT_VALIDATOR}", metadata_alone=True)),
+            ("tags", FollowedCollection(f"{_BASE}/mutatingwebhookconfigurations", TAG, metadata_alone=True)),
+            ("services", FollowedCollection(f"/api/v1/namespaces/{namespace}/services", TAG, metadata_alone=True)),
+            (
+        "default",
+        FollowedCollection(f"{_BASE}/validatingwebhookconfigurations", fields=f"metadata.name={DEFAULT_VALIDATOR}", metadata_alone=True),
+    ),
         )
         self._followers = [Follower(client, where, self._receiver(what), pace, choose) for what, where in places]
         self._tasks: list[asyncio.Task[None]] = []
@@ -78,7 +81,7 @@ class RevisionTags:
         return not taken and any(what == "default" and at.get(REVISION) == self.revision for (what, _), at in self._tags.items())
 
     def _receiver(self, what: str) -> Receive:
-        async def receive(changes: Sequence[Change]) -> None:
+        async def receive(changes: Sequence[ObjectChange]) -> None:
             before = dict(self._tags)
             for change in changes:
                 if change.raw is None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, Conflict, NotFound
-from pilot.kube.follow import Collection, Follower, Pace, Receive
+from pilot.kube.follow import FollowedCollection, Follower, Pace, Receive
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change
+from pilot.kube.wire import ObjectChange
 from pilot.writers.upkeep import Upkeep
 
 LEFT_OUT = frozenset({"kube-public", "kube-node-lease", "local-path-storage"})
@@ -41,7 +41,7 @@ class RootCertificates:
     """
 
     def __init__(
-        self, client: Client, wanted: Callable[[], Mapping[str, Mapping[str, str]]], selected: Callable[[str, Mapping[str, str]], bool],
+        self, client: ApiClient, wanted: Callable[[], Mapping[str, Mapping[str, str]]], selected: Callable[[str, Mapping[str, str]], bool],
         pace: Pace, choose: random.Random,
     ) -> None:  # fmt: skip
         self._client, self._wanted, self._selected, self._pace, self._choose = client, wanted, selected, pace, choose
@@ -56,8 +56,10 @@ class RootCertificates:
     async def run(self) -> None:
         """Keeps the ConfigMaps as they should be until it is cancelled."""
         self._namespaces, self._there = {}, {}
-        followers = [self._follow(Collection("/api/v1/namespaces", metadata_alone=True), self._receive_namespaces)]
-        followers += [self._follow(Collection("/api/v1/configmaps", fields=f"metadata.name={name}"), self._receive_maps) for name in self._wanted()]
+        followers = [self._follow(FollowedCollection("/api/v1/namespaces", metadata_alone=True), self._receive_namespaces)]
+        followers += [
+            self._follow(FollowedCollection("/api/v1/configmaps", fields=f"metadata.name={name}"), self._receive_maps) for name in self._wanted()
+        ]
         tasks = [asyncio.create_task(follower.run(), name="follow root certificates") for follower in followers]
         try:
             for follower in followers:
@@ -67,10 +69,10 @@ class RootCertificates:
         finally:
             await end_tasks(*tasks)
 
-    def _follow(self, collection: Collection, receive: Receive) -> Follower:
+    def _follow(self, collection: FollowedCollection, receive: Receive) -> Follower:
         return Follower(self._client, collection, receive, self._pace, self._choose)
 
-    async def _receive_namespaces(self, changes: Sequence[Change]) -> None:
+    async def _receive_namespaces(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             if change.raw is None:
                 self._namespaces.pop(change.name.name, None)
@@ -78,7 +80,7 @@ class RootCertificates:
                 self._namespaces[change.name.name] = _read(change.raw).metadata
                 self._upkeep.look_at((change.name.name, name) for name in self._wanted())
 
-    async def _receive_maps(self, changes: Sequence[Change]) -> None:
+    async def _receive_maps(self, changes: Sequence[ObjectChange]) -> None:
         for (namespace, name), raw in changes:
             if raw is None:
                 self._there.pop((namespace, name), None)

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, Conflict, NotFound
-from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.follow import FollowedCollection, Follower, Pace
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change, Name
+from pilot.kube.wire import Name, ObjectChange
 from pilot.model.kind import MULTICLUSTER
 from pilot.writers.upkeep import Upkeep
 
 VERSION = "v1alpha1"
-SERVICES = Collection("/api/v1/services", metadata_alone=True)
+SERVICES = FollowedCollection("/api/v1/services", metadata_alone=True)
 
 
 class _Metadata(msgspec.Struct):
@@ -31,7 +31,7 @@ class ServiceExports:
     """Makes them while it runs. `is_local` says of a Service, by namespace and name, whether it is never reached across clusters. One that
     somebody deletes is made again with the next start; with its Service it goes by itself."""
 
-    def __init__(self, client: Client, is_local: Callable[[str, str], bool], pace: Pace, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, is_local: Callable[[str, str], bool], pace: Pace, choose: random.Random) -> None:
         self._client, self._is_local, self._pace, self._choose = client, is_local, pace, choose
         self._services: dict[Name, str] = {}
         self._upkeep: Upkeep[Name] = Upkeep("ServiceExport of", self._settle, pace.backoff, choose)
@@ -46,7 +46,7 @@ class ServiceExports:
         finally:
             await end_tasks(task)
 
-    async def _receive(self, changes: Sequence[Change]) -> None:
+    async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             before = self._services.pop(change.name, None)
             if change.raw is None:

@@ -12,7 +12,7 @@ import msgspec
 
 from pilot.derive import UNSET, Node
 from pilot.kube.backoff import Backoff
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.inputs import Mesh
@@ -40,7 +40,7 @@ class ShadowServices:
     """
 
     def __init__(
-        self, client: Client, db: Mesh, path: Callable[[ObjectKey], str], is_ours: Callable[[Object[Any]], bool], backoff: Backoff,
+        self, client: ApiClient, db: Mesh, path: Callable[[ObjectKey], str], is_ours: Callable[[Object[Any]], bool], backoff: Backoff,
         choose: random.Random,
     ) -> None:  # fmt: skip
         self._client, self._db, self._path, self._is_ours = client, db, path, is_ours

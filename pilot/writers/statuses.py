@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from pilot.derive import UNSET, Node
-from pilot.ingest.decode import Origin, decode_object
+from pilot.ingest.decode import DocumentOrigin, decode_object
 from pilot.ingest.namespace_filter import Edit
 from pilot.kube.backoff import Backoff
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, KubeError, NotFound
 from pilot.kube.follow import PAGE
 from pilot.kube.tasks import end_tasks
@@ -65,7 +65,7 @@ class Statuses:
     """
 
     def __init__(
-        self, client: Client, db: Mesh, kinds: Iterable[GroupKind], path: Callable[[ObjectRef], str], is_ours: IsOurs, origin: Origin,
+        self, client: ApiClient, db: Mesh, kinds: Iterable[GroupKind], path: Callable[[ObjectRef], str], is_ours: IsOurs, origin: DocumentOrigin,
         backoff: Backoff, choose: random.Random,
     ) -> None:  # fmt: skip
         self._client, self._db, self._kinds, self._path, self._is_ours, self._origin = client, db, frozenset(kinds), path, is_ours, origin

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, NotFound
-from pilot.kube.follow import Collection, Follower, Pace
+from pilot.kube.follow import FollowedCollection, Follower, Pace
 from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Change
+from pilot.kube.wire import ObjectChange
 from pilot.writers.upkeep import Upkeep
 
 SIGNER = "istio.io/istiod-ca"
@@ -27,7 +27,7 @@ PATH = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles"
 class TrustBundle:
     """Writes it while it runs. `wanted` returns the roots in PEM, "" while there are none."""
 
-    def __init__(self, client: Client, wanted: Callable[[], str], pace: Pace, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, wanted: Callable[[], str], pace: Pace, choose: random.Random) -> None:
         self._client, self._wanted, self._pace, self._choose = client, wanted, pace, choose
         self._there: Any = None
         self._upkeep: Upkeep[str] = Upkeep("trust bundle", self._settle, pace.backoff, choose)
@@ -39,7 +39,7 @@ class TrustBundle:
     async def run(self) -> None:
         """Keeps it as it should be until it is cancelled."""
         self._there = None
-        follower = Follower(self._client, Collection(PATH, fields=f"metadata.name={NAME}"), self._receive, self._pace, self._choose)
+        follower = Follower(self._client, FollowedCollection(PATH, fields=f"metadata.name={NAME}"), self._receive, self._pace, self._choose)
         task = asyncio.create_task(follower.run(), name="follow the trust bundle")
         try:
             await follower.synced.wait()
@@ -48,7 +48,7 @@ class TrustBundle:
         finally:
             await end_tasks(task)
 
-    async def _receive(self, changes: Sequence[Change]) -> None:
+    async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             self._there = None if change.raw is None else msgspec.json.decode(change.raw)
         self.changed()

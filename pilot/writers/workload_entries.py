@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from pilot.kube.backoff import Backoff
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, KubeError, NotFound
 from pilot.kube.tasks import end_tasks
 from pilot.lib.kubernetes_metrics import KubernetesMetrics
@@ -37,7 +37,7 @@ PathOf = Callable[[GroupKind, str, str], str]
 """Returns the path of an object at the API server by kind, namespace and name; "" while the kind is not read."""
 
 
-class Terms(NamedTuple):
+class EntryTerms(NamedTuple):
     """`replica`: the name of this one. `grace`: seconds that the entry of a proxy that is gone stays. `sweep`: seconds between two looks at
     entries that nobody has taken away. `identity_check`: a proxy must have proved to be of the entry's namespace and service account."""
 
@@ -84,7 +84,7 @@ class WorkloadEntries:
     """A `Lifecycle`, between `start` and `stop`. `path_of` knows where objects are at the API server."""
 
     def __init__(
-        self, client: Client, db: Mesh, path_of: PathOf, terms: Terms, backoff: Backoff, choose: random.Random, counts: KubernetesMetrics
+        self, client: ApiClient, db: Mesh, path_of: PathOf, terms: EntryTerms, backoff: Backoff, choose: random.Random, counts: KubernetesMetrics
     ) -> None:
         self._client, self._db, self._path_of, self._terms, self._counts = client, db, path_of, terms, counts
         self._streams: collections.Counter[ObjectKey] = collections.Counter()

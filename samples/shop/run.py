@@ -9,7 +9,7 @@ import sys
 
 from processes import Children, check_ports, find_envoy, program, run_until_interrupted, start, wait_for
 
-from pilot.agent.bootstrap import Node, build_bootstrap
+from pilot.agent.bootstrap import ProxyNode, build_bootstrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 APPS = [("storefront", "v1", 9101), ("catalog", "v1", 9102), ("reviews", "v1", 9103), ("reviews", "v2", 9104)]
@@ -26,7 +26,7 @@ def start_all(config: pathlib.Path, logs: pathlib.Path, children: Children) -> N
     children.append(start([program("pilot-discovery"), "discovery", *flags], logs / "pilot.log"))
     wait_for(f"http://127.0.0.1:{READY}/ready", "the control plane", children, logs)
     # Not 127.0.0.1: that is where the shop's servers are, and the control plane would take the proxy for one of them.
-    node = Node(type="router", name="ingress", namespace="shop", ip="127.0.0.2", labels={"app": "ingress", "istio": "ingressgateway"})
+    node = ProxyNode(type="router", name="ingress", namespace="shop", ip="127.0.0.2", labels={"app": "ingress", "istio": "ingressgateway"})
     bootstrap = logs / "envoy.json"
     bootstrap.write_text(json.dumps(build_bootstrap(node, f"127.0.0.1:{XDS}", f"127.0.0.1:{ADMIN}"), indent=1))
     children.append(start([find_envoy(), "-c", str(bootstrap), "--concurrency", "1", "--disable-hot-restart", "-l", "warn"], logs / "envoy.log"))

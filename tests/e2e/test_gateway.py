@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilot.agent.bootstrap import Node
+from pilot.agent.bootstrap import ProxyNode
 from tests.support.backends import Answer, Backend, ask
 from tests.support.processes import ControlPlane, Envoy, eventually, free_port
 
@@ -117,7 +117,7 @@ class Shop:
             self.write(name, routes(name, http))
         self.pilot = ControlPlane(work, self.config, mesh_config="enableAutoMtls: false\n")
         self.pilot.wait_ready()
-        node = Node(type="router", name="ingress", namespace="shop", ip="127.0.0.2", labels={"istio": "ingressgateway"})
+        node = ProxyNode(type="router", name="ingress", namespace="shop", ip="127.0.0.2", labels={"istio": "ingressgateway"})
         self.envoy = Envoy(work, node, self.pilot.xds)
 
     def write(self, name: str, text: str) -> None:

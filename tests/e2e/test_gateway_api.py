@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.bootstrap import Node
+from pilot.agent.bootstrap import ProxyNode
 from tests.simulate.envoy import Request
 from tests.support.agent import Agent, Root
 from tests.support.backends import Answer
@@ -47,7 +47,7 @@ class Edge:
         self.pilot.wait_ready()
         root = Root.load(work / "ca")
         self.agent = Agent(root, IDENTITY, work / "agent.sock")
-        node = Node(type="router", name="front-0", namespace="edge", ip="127.0.0.2", labels={"app": "front"}, service_account="gateway")
+        node = ProxyNode(type="router", name="front-0", namespace="edge", ip="127.0.0.2", labels={"app": "front"}, service_account="gateway")
         self.envoy = Envoy(work, node, self.pilot.secure_xds, self.agent.socket, proof=Proof.write(work, *root.issue(IDENTITY), root.pem))
 
     def endpoints(self, name: str, namespace: str) -> dict[str, Any]:

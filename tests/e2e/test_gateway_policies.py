@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from pilot.agent.bootstrap import Node
+from pilot.agent.bootstrap import ProxyNode
 from tests.support.agent import Root
 from tests.support.backends import Backend
 from tests.support.guarded import Echo
@@ -34,7 +34,7 @@ class Edge:
         self.plane = ControlPlane(work, self.folder)
         self.plane.wait_ready()
         self.client = MeshClient(Root(), work)
-        self.envoy = Envoy(work, Node(type="router", name="edge-0", namespace="edge", ip="10.99.0.2", labels=LABELS), self.plane.xds)
+        self.envoy = Envoy(work, ProxyNode(type="router", name="edge-0", namespace="edge", ip="10.99.0.2", labels=LABELS), self.plane.xds)
         self._round = 0
 
     def _base(self) -> list[Plain]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.bootstrap import Node
+from pilot.agent.bootstrap import ProxyNode
 from tests.support.agent import Agent, Root
 from tests.support.backends import Backend
 from tests.support.credentials import Authority, Issued, data_secret, rsa_key, tls_secret
@@ -70,7 +70,7 @@ class Edge:
         self.pilot.wait_ready()
         self.root = Root.load(work / "ca")
         self.agent = Agent(self.root, IDENTITY, work / "agent.sock")
-        node = Node(type="router", name="edge-0", namespace="edge", ip="127.0.0.2", labels={"istio": "ingress"}, service_account="gateway")
+        node = ProxyNode(type="router", name="edge-0", namespace="edge", ip="127.0.0.2", labels={"istio": "ingress"}, service_account="gateway")
         proof = Proof.write(work, *self.root.issue(IDENTITY), self.root.pem)
         self.envoy = Envoy(work, node, self.pilot.secure_xds, self.agent.socket, proof=proof, delta=delta)
 

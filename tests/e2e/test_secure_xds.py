@@ -10,7 +10,7 @@ import pytest
 from ca.csr import decode_csr
 from ca.pem import bundle_pem, certificate_pem, key_pem
 from ca.signer import Signer
-from pilot.agent.bootstrap import Node
+from pilot.agent.bootstrap import ProxyNode
 from tests.support.certificates import DAY, csr, ec_key, intermediate, root, write_plugged_in
 from tests.support.processes import ControlPlane, Envoy, Proof, eventually
 
@@ -48,7 +48,7 @@ class Mesh:
         folder.mkdir()
         leaf = signer.issue(decode_csr(csr(ec_key(51))), (identity,), DAY, datetime.datetime.now(datetime.UTC))
         proof = Proof.write(folder, certificate_pem(leaf) + bundle_pem(signer.intermediates), key_pem(ec_key(51)), ROOT.roots_pem)
-        node = Node(type="sidecar", name=name, namespace="shop", ip="127.0.0.2", service_account="web")
+        node = ProxyNode(type="sidecar", name=name, namespace="shop", ip="127.0.0.2", service_account="web")
         self.envoys.append(Envoy(folder, node, self.pilot.secure_xds, proof=proof))
         return self.envoys[-1]
 

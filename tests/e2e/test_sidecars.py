@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilot.agent.bootstrap import Node
+from pilot.agent.bootstrap import ProxyNode
 from tests.support.agent import Agent, Root
 from tests.support.backends import Answer, Backend, ask
 from tests.support.books import books
@@ -49,7 +49,7 @@ class Pair:
             host.run(capture)
 
     def _sidecar(self, work: pathlib.Path, name: str, host: Host, ip: str, agent: Agent) -> Envoy:
-        node = Node(type="sidecar", name=f"{name}-0", namespace="shop", ip=ip, labels={"app": name}, service_account=name)
+        node = ProxyNode(type="sidecar", name=f"{name}-0", namespace="shop", ip=ip, labels={"app": name}, service_account=name)
         return Envoy(work, node, self.pilot.xds, agent.socket, admin=ADMIN, join=host.join_as_proxy)
 
     def ask(self, path: str, **headers: str) -> Answer:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import yaml
 
-from pilot.agent.bootstrap import Node
+from pilot.agent.bootstrap import ProxyNode
 from tests.support.backends import Answer, Backend, ask
 from tests.support.collectors import Collector, Span, SpanServer
 from tests.support.objects import Plain, make
@@ -42,7 +42,7 @@ class Edge:
         self._write("base", self._base())
         self.plane = ControlPlane(work, self.folder, self._mesh(), environ={"SPAN_TOKEN": "open sesame"})
         self.plane.wait_ready()
-        self.envoy = Envoy(work, Node(type="router", name="edge-0", namespace="edge", ip="10.99.0.3", labels=LABELS), self.plane.xds)
+        self.envoy = Envoy(work, ProxyNode(type="router", name="edge-0", namespace="edge", ip="10.99.0.3", labels=LABELS), self.plane.xds)
         self._round = 0
 
     def _mesh(self) -> str:

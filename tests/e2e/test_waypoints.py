@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pilot.agent.bootstrap import Node
+from pilot.agent.bootstrap import ProxyNode
 from tests.support.agent import Agent, Root
 from tests.support.backends import Answer, Backend, ask
 from tests.support.netns import Host, Network
@@ -169,7 +169,7 @@ class Mesh:
     ) -> Envoy:
         agent = Agent(self.root, f"{TD}/{namespace}/sa/{account}", self.work / f"{name}.sock")
         self._stack.callback(agent.stop)
-        node = Node(type=kind, name=name, namespace=namespace, ip=ip, labels=labels, service_account=account, metadata=metadata)
+        node = ProxyNode(type=kind, name=name, namespace=namespace, ip=ip, labels=labels, service_account=account, metadata=metadata)
         made = Envoy(self.work, node, self.pilot.xds, agent.socket, join=host.join)
         self._stack.callback(made.stop)
         return made

@@ -19,10 +19,9 @@ from pilot.ingest.mesh_config import decode_mesh_config
 from tests.support.webhooks import config_texts, review
 from webhook.inject.config import InjectorConfig, decode_config
 from webhook.inject.errors import InjectionError
-from webhook.kube_inject import Injector as FileInjector
-from webhook.kube_inject import inject_document
+from webhook.kube_inject import FileInjector, inject_document
 from webhook.pod.json_patch import apply
-from webhook.server.injector import Injector, Surroundings
+from webhook.server.injector import InjectionSurroundings, Injector
 from webhook.server.review import decode_review
 
 HERE = pathlib.Path(__file__).parent / "pods"
@@ -72,7 +71,9 @@ def mesh_of(case: Case) -> Any:
 
 
 def by_webhook(case: Case) -> Any:
-    around = Surroundings(lambda: mesh_of(case), lambda cluster, node: case.native, revision=case.revision, compliance_policy=case.compliance)
+    around = InjectionSurroundings(
+        lambda: mesh_of(case), lambda cluster, node: case.native, revision=case.revision, compliance_policy=case.compliance
+    )
     injector = Injector(around)
     injector.config = config_of(json.dumps(case.values))
     try:
@@ -143,7 +144,9 @@ INJECTED = [(group, name) for group, name in NAMES if "refused" not in by_webhoo
 def test_injected_again_a_pod_stays_as_it_is(group: str, name: str) -> None:
     case = CASES[group][name]
     once = by_webhook(case)
-    again = Injector(Surroundings(lambda: mesh_of(case), lambda c, n: case.native, revision=case.revision, compliance_policy=case.compliance))
+    again = Injector(
+        InjectionSurroundings(lambda: mesh_of(case), lambda c, n: case.native, revision=case.revision, compliance_policy=case.compliance)
+    )
     again.config = config_of(json.dumps(case.values))
     answer = again.answer(decode_review(json.dumps(review(once)).encode()), "/inject")
     twice = once if answer is None else apply(once, json.loads(answer.patch))

@@ -7,7 +7,7 @@ from envoy_data_plane.envoy.service.discovery import v3 as second
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
 from pilot.serve.frames import Payload
-from pilot.serve.messages import Message, Messages, random_uuid
+from pilot.serve.messages import EncodedMessage, Messages, random_uuid
 from pilot.serve.session import Response, Session
 from pilot.serve.snapshot import TypeState
 from pilot.serve.subscription import Subscription
@@ -68,8 +68,8 @@ class TestMessages:
         session.subscriptions[CLUSTER].nonce_sent = nonce
         return Response(CLUSTER, VIEW, (batch,))
 
-    def keep(self, messages: Messages, session: Session, answer: Response, version: str, nonce: str) -> Message:
-        message = Message(nonce, session.encode(answer, version, nonce))
+    def keep(self, messages: Messages, session: Session, answer: Response, version: str, nonce: str) -> EncodedMessage:
+        message = EncodedMessage(nonce, session.encode(answer, version, nonce))
         messages.keep(session, answer, version, message)
         return message
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from pilot.serve.address import Address
 from pilot.serve.http import listen
-from pilot.serve.http_connections import Connections, Patience
+from pilot.serve.http_connections import ConnectionPatience, Connections
 
 BIG = b"x" * (24 << 20)
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -23,7 +23,7 @@ class Port:
 
     def __init__(self, **patience: float) -> None:
         self.now = 0.0
-        self.connections = Connections(Patience(look=1e9, **patience), now=lambda: self.now)  # type: ignore[arg-type]
+        self.connections = Connections(ConnectionPatience(look=1e9, **patience), now=lambda: self.now)  # type: ignore[arg-type]
         self.number, self.computed = 0, asyncio.Event()
 
     async def computed_slowly(self) -> web.Response:

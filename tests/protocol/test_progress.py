@@ -3,15 +3,15 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.serve.progress import Outcome, Progress
+from pilot.serve.progress import EventOutcome, EventProgress
 from tests.support.ads import Client, Server, serving
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 
 
-def followed(server: Server) -> list[Outcome]:
-    told: list[Outcome] = []
-    server.discovery.progress = Progress(told.append, lambda: 0.0)
+def followed(server: Server) -> list[EventOutcome]:
+    told: list[EventOutcome] = []
+    server.discovery.progress = EventProgress(told.append, lambda: 0.0)
     return told
 
 
@@ -31,7 +31,7 @@ async def test_the_outcome_is_told_when_the_proxy_has_acknowledged(variant: str)
         assert not told
         await client.ask("cds", nonce=nonce)
         await server.eventually(lambda: told)
-        assert told == [Outcome(7, 1, 1, 0, 0, 0.0)]
+        assert told == [EventOutcome(7, 1, 1, 0, 0, 0.0)]
 
 
 async def test_an_event_that_comes_out_equal_is_over_at_once() -> None:
@@ -42,7 +42,7 @@ async def test_an_event_that_comes_out_equal_is_over_at_once() -> None:
         told = followed(server)
         server.discovery.wake(list(server.discovery.connections()[0].nodes()), {"config": 1}, 8)
         await server.eventually(lambda: told)
-        assert told == [Outcome(8, 1, 1, 0, 0, 0.0)]
+        assert told == [EventOutcome(8, 1, 1, 0, 0, 0.0)]
 
 
 async def test_a_proxy_that_goes_is_told_of_too() -> None:
@@ -55,4 +55,4 @@ async def test_a_proxy_that_goes_is_told_of_too() -> None:
             change(server, 9, a="2")
             await client.gets("cds", "a")
         await server.eventually(lambda: told)
-        assert told == [Outcome(9, 1, 0, 0, 1, 0.0)]
+        assert told == [EventOutcome(9, 1, 0, 0, 1, 0.0)]

@@ -8,7 +8,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from pilot.lib.xds_types import CLUSTER, ENDPOINT
 from pilot.model.proxy import NodeType, Proxy
 from pilot.serve.connection import Connection
-from pilot.serve.session import Received
+from pilot.serve.session import Acknowledgement
 from pilot.serve.snapshot import Snapshot, TypeState
 from tests.support.streams import delta, resource
 
@@ -20,7 +20,7 @@ def request(type_url: str, *names: str, **fields: Any) -> Any:
 def test_a_delta_request_without_a_nonce_is_no_acknowledgement_and_not_stale() -> None:
     session = delta()
     session.receive(request(CLUSTER, "*"))
-    assert session.receive(request(CLUSTER, "x")) == Received()
+    assert session.receive(request(CLUSTER, "x")) == Acknowledgement()
 
 
 def test_names_that_the_first_delta_request_both_wants_and_does_not_want_are_not_wanted() -> None:

@@ -24,7 +24,7 @@ from pilot.serve.identity import Caller, IdentityError
 from pilot.serve.server import make_server
 from pilot.serve.sockets import Sockets
 from pilot.serve.tls import front as front_module
-from pilot.serve.tls.context import Pair, TlsRules, make_context, parse_rules
+from pilot.serve.tls.context import CertificatePair, TlsRules, make_context, parse_rules
 from pilot.serve.tls.front import TlsFront
 from pilot.settings.process import ServeSettings
 from tests.support.certificates import DAY, ec_key, name, root, rsa_key
@@ -57,7 +57,7 @@ class Echo(NamedTuple):
 
 def context(rules: TlsRules = TlsRules()) -> ssl.SSLContext:  # noqa: B008
     issued = issue_server_certificates(SIGNER, [NAME], datetime.datetime.now(datetime.UTC))
-    return make_context([Pair(*one) for one in issued], SIGNER.roots_pem, rules)
+    return make_context([CertificatePair(*one) for one in issued], SIGNER.roots_pem, rules)
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from pilot.debug.health import Health
+from pilot.debug.health import HealthFindings
 from pilot.debug.sources import Sources
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.metrics import Metrics
@@ -75,6 +75,6 @@ def sources(mesh: Mesh, *connected: FakeConnection, problems: Sequence[Problem] 
 
 async def with_health(shown: Sources) -> Sources:
     """Returns sources whose health was looked at."""
-    health = Health(shown.db, shown.fleet, list(shown.problems()))
+    health = HealthFindings(shown.db, shown.fleet, list(shown.problems()))
     await health.look()
     return dataclasses.replace(shown, health=lambda: health.found)

@@ -13,7 +13,7 @@ import grpc
 import yaml
 from envoy.service.auth.v3 import external_auth_pb2, external_auth_pb2_grpc
 
-from pilot.agent.bootstrap import Node
+from pilot.agent.bootstrap import ProxyNode
 from tests.support.agent import Agent, Root
 from tests.support.backends import Backend
 from tests.support.mesh_client import MeshClient
@@ -81,7 +81,7 @@ class Guarded:
         self.agent = Agent(self.root, IDENTITY, work / "agent.sock")
         self.client = MeshClient(self.root, work)
         self.plane.wait_ready()
-        node = Node(type="sidecar", name="books-0", namespace="shop", ip="10.99.0.1", labels={"app": "books"}, service_account="books")
+        node = ProxyNode(type="sidecar", name="books-0", namespace="shop", ip="10.99.0.1", labels={"app": "books"}, service_account="books")
         self.envoy = Envoy(work, node, self.plane.xds, self.agent.socket)
         self._round = 0
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import Installation, installation_of
-from pilot.install.installer import Installer, Outcome, Waits
+from pilot.install.installer import Installer, InstallOutcome, Waits
 from pilot.install.labels import COMPONENT, MANAGED, OWNER, OWNER_NAMESPACE, REVISION, VERSION
-from pilot.install.plan import Plan, plan_of
+from pilot.install.plan import InstallPlan, plan_of
 from pilot.kube.backoff import Backoff
-from pilot.kube.client import Client, Patience
+from pilot.kube.client import ApiClient, RequestPatience
 from pilot.kube.objects import Objects, Retry
 from pilot.lib.build_info import build_info
 from tests.support.apiserver.server import ApiServer
@@ -22,7 +22,7 @@ Plain = dict[str, Any]
 State = dict[str, Plain]
 SYSTEM = "istio-system"
 WAITS = Waits(ready=20.0, look=0.001)
-PATIENCE = Patience(connect=10.0, answer=30.0)
+PATIENCE = RequestPatience(connect=10.0, answer=30.0)
 RETRY = Retry(5, Backoff(0.0005, 0.002))
 _KEPT = ("virtualservices.networking.istio.io", "envoyfilters.networking.istio.io")
 _OF_SERVER = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation")
@@ -47,11 +47,11 @@ def light(*assignments: str) -> Installation:
     return installation(*assignments, *excluded)
 
 
-def objects_of(server: ApiServer, client: Client | None = None, dry_run: bool = False) -> Objects:
+def objects_of(server: ApiServer, client: ApiClient | None = None, dry_run: bool = False) -> Objects:
     return Objects(client or client_of(server, PATIENCE), "istio-operator", chance(1), dry_run=dry_run, retry=RETRY)
 
 
-async def install(objects: Objects, plan: Plan) -> Outcome:
+async def install(objects: Objects, plan: InstallPlan) -> InstallOutcome:
     """Installs a plan, and nothing may go wrong."""
     outcome = await Installer(objects, WAITS).install(plan)
     assert outcome.failures == (), [failure[1:] for failure in outcome.failures]
@@ -59,7 +59,7 @@ async def install(objects: Objects, plan: Plan) -> Outcome:
     return outcome
 
 
-def plan(*assignments: str) -> Plan:
+def plan(*assignments: str) -> InstallPlan:
     return plan_of(light(*assignments))
 
 
@@ -103,7 +103,7 @@ class Killed(BaseException):
     """A process has ended."""
 
 
-class MortalClient(Client):
+class MortalClient(ApiClient):
     """A client whose process ends with its n-th request: before the server has it, or before the answer is there."""
 
     def __init__(self, server: ApiServer, at: int, after: bool) -> None:

@@ -11,13 +11,13 @@ import yaml
 
 from pilot.kube.access import Access
 from pilot.kube.backoff import Backoff
-from pilot.kube.client import Client, Patience
+from pilot.kube.client import ApiClient, RequestPatience
 from pilot.kube.follow import Pace
 from tests.support.apiserver.server import ApiServer
 from tests.support.apiserver.tokens import ADMIN
 
 QUICK = Pace(Backoff(0.001, 0.02))
-PATIENCE = Patience(connect=1.0, answer=1.0, watch=60.0)
+PATIENCE = RequestPatience(connect=1.0, answer=1.0, watch=60.0)
 """A server that stops in the moment of accepting a connection never answers on it."""
 
 
@@ -34,8 +34,8 @@ class Known:
         return Access(self._server.url, f"Bearer {self.token}")
 
 
-def client_of(server: ApiServer, patience: Patience = PATIENCE) -> Client:
-    return Client(Known(server), patience=patience)
+def client_of(server: ApiServer, patience: RequestPatience = PATIENCE) -> ApiClient:
+    return ApiClient(Known(server), patience=patience)
 
 
 def pace(streams: bool = False) -> Pace:

@@ -16,13 +16,13 @@ from typing import Any
 import yaml
 
 from pilot.ingest.batch import Batch, Commit
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kinds import collection_of
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.access import KubeconfigFile
-from pilot.kube.client import Client, Patience
+from pilot.kube.client import ApiClient, RequestPatience
 from pilot.kube.errors import Conflict, NotFound
 from pilot.kube.wire import Name
 from pilot.lib.duration import parse_duration
@@ -57,12 +57,12 @@ class KubeConfig:
         self._server = None if kubeconfig else ApiServer()
         if self._server is not None:
             await self._server.start()
-            self.client = client_of(self._server, Patience())
+            self.client = client_of(self._server, RequestPatience())
         else:
-            self.client = Client(KubeconfigFile(kubeconfig))
+            self.client = ApiClient(KubeconfigFile(kubeconfig))
             await self._populate()
         await self._define()
-        source = KubeSource(self.client, self.batch, Ledger(self.problems), 0, Origin(), self.mesh.catalogue, pace(streams), random.Random(1))
+        source = KubeSource(self.client, self.batch, Ledger(self.problems), 0, DocumentOrigin(), self.mesh.catalogue, pace(streams), random.Random(1))
         self.source = source
         await source.start()
         await source.synced()

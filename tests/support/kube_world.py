@@ -6,13 +6,13 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kinds import collection_of
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.client import Client, Patience
+from pilot.kube.client import ApiClient, RequestPatience
 from pilot.kube.wire import Name
 from pilot.model.catalogue import Kind
 from pilot.model.kind import plural_of
@@ -140,7 +140,7 @@ class Servers:
 class KubeWorld:
     """A mesh that lives on these servers, and its proxies. `patience`: a large mesh in the process of its servers takes longer to answer."""
 
-    def __init__(self, servers: Servers, streams: bool, patience: Patience = PATIENCE) -> None:
+    def __init__(self, servers: Servers, streams: bool, patience: RequestPatience = PATIENCE) -> None:
         self._servers = servers
         self.world = World()
         self.edits = 0
@@ -153,8 +153,8 @@ class KubeWorld:
         router = proxy("router", "ingress-0", "ns-1", "10.99.0.1", {"app": "ingress"})
         self._proxies = [self.world.connect(each) for each in (*sidecars, router)]
 
-    def _source(self, ledger: Ledger, client: Client, cluster: str, streams: bool) -> KubeSource:
-        origin = Origin(cluster, cluster == CLUSTERS[0])
+    def _source(self, ledger: Ledger, client: ApiClient, cluster: str, streams: bool) -> KubeSource:
+        origin = DocumentOrigin(cluster, cluster == CLUSTERS[0])
         rank = int(not origin.own)
         return KubeSource(client, self, ledger, rank, origin, self.world.mesh.catalogue, pace(streams), random.Random(1))
 
@@ -218,7 +218,7 @@ def _there(server: ApiServer, kind: Kind) -> dict[Name, str]:
     return {Name(*key): str(stored.revision) for key, stored in objects.items() if selects is None or selects(stored.plain)}
 
 
-async def start_fresh(servers: Servers, streams: bool, patience: Patience = PATIENCE) -> KubeWorld:
+async def start_fresh(servers: Servers, streams: bool, patience: RequestPatience = PATIENCE) -> KubeWorld:
     """A mesh that has just been started on the servers."""
     fresh = KubeWorld(servers, streams, patience)
     await fresh.start()

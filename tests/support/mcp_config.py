@@ -9,13 +9,13 @@ from typing import Any
 import yaml
 
 from pilot.ingest.batch import Batch, Commit
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mcp_source import McpSource
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Backoff
 from pilot.lib.duration import parse_duration
-from pilot.mcp.stream import Client, Stream, Target
+from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GroupKind
 from tests.support.clock import VirtualClock
@@ -40,11 +40,11 @@ class McpConfig:
     async def _start(self) -> None:
         await self.server.start()
         address = f"127.0.0.1:{self.server.port}"
-        self.source = McpSource(f"xds://{address}", self.mesh.catalogue, self.batch, Ledger(self.problems), 0, Origin(), self.problems)
-        client = Client("sidecar~127.0.0.1~istiod.istio-system~istio-system.svc.cluster.local", "istio-system")
+        self.source = McpSource(f"xds://{address}", self.mesh.catalogue, self.batch, Ledger(self.problems), 0, DocumentOrigin(), self.problems)
+        client = McpClient("sidecar~127.0.0.1~istiod.istio-system~istio-system.svc.cluster.local", "istio-system")
         receive = self.source.receive
-        self.stream = Stream(
-            Target(address, self._plain_text), client, self.source.types, receive, self.source.told, Backoff(0.001, 0.02), random.Random(1)
+        self.stream = McpStream(
+            McpSourceServer(address, self._plain_text), client, self.source.types, receive, self.source.told, Backoff(0.001, 0.02), random.Random(1)
         )
         await self.stream.start()
         await self.source.synced.wait()

@@ -13,7 +13,7 @@ from deploy.folder import installation_folder
 from deploy.operator.manifest import Installation, installation_of
 from pilot.install.labels import MANAGED
 from pilot.kube.backoff import Backoff
-from pilot.kube.client import Patience
+from pilot.kube.client import RequestPatience
 from pilot.kube.errors import KubeError
 from pilot.kube.follow import Pace
 from pilot.lib.duration import parse_duration
@@ -28,7 +28,7 @@ from tests.support.kube import Known, client_of, until
 
 TOKEN = "token-of-the-operator"
 OWN = "istio-operator"
-IMPATIENCE = Patience(connect=3.0, answer=3.0, watch=60.0)
+IMPATIENCE = RequestPatience(connect=3.0, answer=3.0, watch=60.0)
 """A server that stops in the moment of accepting a connection never answers on it."""
 PACE = Pace(Backoff(0.005, 0.05), watch=30)
 _CUSTOMS = ("install.istio.io", "istiooperators")

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from pilot.agent.bootstrap import Node
+from pilot.agent.bootstrap import ProxyNode
 from tests.support.agent import Root
 from tests.support.backends import Backend
 from tests.support.guarded import Echo
@@ -104,7 +104,7 @@ class PatchedEdge:
         (folder / "base.yaml").write_text(yaml.safe_dump_all([*self._base(), *(self.filter(case) for case in cases)]))
         self.plane = ControlPlane(work, folder)
         self.plane.wait_ready()
-        self.envoy = Envoy(work, Node(type="router", name="edge-0", namespace="edge", ip="10.99.0.3", labels={"istio": "edge"}), self.plane.xds)
+        self.envoy = Envoy(work, ProxyNode(type="router", name="edge-0", namespace="edge", ip="10.99.0.3", labels={"istio": "edge"}), self.plane.xds)
         self._dumps: dict[str, Any] = {}
 
     def filter(self, case: Case) -> Plain:

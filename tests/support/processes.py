@@ -16,7 +16,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pilot.agent.bootstrap import Node, build_bootstrap
+from pilot.agent.bootstrap import ProxyNode, build_bootstrap
 
 CONTROL_PLANE = "istiod.istio-system.svc"
 
@@ -163,7 +163,7 @@ class Envoy(Process):
     def __init__(
         self,
         work: pathlib.Path,
-        node: Node,
+        node: ProxyNode,
         xds: str,
         sds_socket: str | None = None,
         admin: str = "",

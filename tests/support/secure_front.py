@@ -17,7 +17,7 @@ from grpc import aio
 from ca.authority import Authority
 from ca.csr import SigningRequest
 from ca.pem import bundle_pem, key_pem
-from ca.service import CertificateService, Refused
+from ca.service import CallerRefused, CertificateService
 from ca.signer import Signer
 from pilot.lib.metrics import Metrics
 from tests.support.certificates import ec_key
@@ -54,7 +54,7 @@ async def token_of(context: Any) -> list[str]:
     for name, value in context.invocation_metadata():
         if name == "authorization" and value.startswith("Bearer spiffe://"):
             return [value.removeprefix("Bearer ")]
-    raise Refused("no token")
+    raise CallerRefused("no token")
 
 
 async def no_streams(context: Any) -> None:

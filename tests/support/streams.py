@@ -19,7 +19,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from pilot.lib.xds_types import BY_SHORT_NAME, CLUSTER, short_name
 from pilot.serve.delta import DeltaSession
 from pilot.serve.names import NameSets
-from pilot.serve.session import Received, Session
+from pilot.serve.session import Acknowledgement, Session
 from pilot.serve.snapshot import Snapshot, TypeState
 from pilot.serve.sotw import SotwSession
 from pilot.translate.resource import Resource
@@ -82,7 +82,7 @@ class Stream:
     def __init__(self, session: Session, world: World) -> None:
         self.session, self.world = session, world
         self.nonces: dict[str, list[str]] = {}
-        self.received: list[Received] = []
+        self.received: list[Acknowledgement] = []
         self._count = 0
 
     def play(self, line: str) -> None:

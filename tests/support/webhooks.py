@@ -17,7 +17,7 @@ from pilot.model.config.mesh_config import MeshConfig
 from webhook.pod.json_patch import apply
 from webhook.profile.default import default_values, written_of
 from webhook.server.application import Webhooks
-from webhook.server.injector import Injector, Surroundings
+from webhook.server.injector import InjectionSurroundings, Injector
 
 Plain = dict[str, Any]
 
@@ -40,8 +40,8 @@ def config_texts(**values: Any) -> tuple[str, str]:
     return msgspec.json.encode(written_of(merged)).decode(), json.dumps(merged)
 
 
-def make_injector(surroundings: Surroundings | None = None, **values: Any) -> Injector:
-    injector = Injector(surroundings or Surroundings(MeshConfig))
+def make_injector(surroundings: InjectionSurroundings | None = None, **values: Any) -> Injector:
+    injector = Injector(surroundings or InjectionSurroundings(MeshConfig))
     assert injector.take(*config_texts(**values))
     return injector
 

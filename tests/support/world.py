@@ -10,7 +10,7 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2
 
 from pilot.derive import UNSET, Node
-from pilot.ingest.decode import OWN, Origin, decode_document
+from pilot.ingest.decode import OWN, DocumentOrigin, decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.lib.xds_types import SECRET
@@ -33,7 +33,7 @@ def rows_of(objects: Iterable[Mapping[str, Any]], cluster: str = OWN.cluster) ->
     """Decoded rows of a cluster by table and key; a problem is an error of the test."""
     found: Rows = {}
     for plain in objects:
-        decoded = decode_document(plain, origin=Origin(cluster, cluster == OWN.cluster))
+        decoded = decode_document(plain, origin=DocumentOrigin(cluster, cluster == OWN.cluster))
         assert not decoded.refused, decoded.problems
         for entry in decoded.entries:
             found[entry.table, entry.key] = entry.object

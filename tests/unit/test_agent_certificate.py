@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ca.csr import decode_csr
 from pilot.agent.authority import NotIssued, fetch_certificate
-from pilot.agent.certificate import Certificate, assemble, check_key_settings, key_pem, make_key, make_request
+from pilot.agent.certificate import WorkloadCertificate, assemble, check_key_settings, key_pem, make_key, make_request
 from pilot.agent.keeper import LONGEST_SLEEP, Keeper, write_certificate
 from pilot.agent.renewal import LONGEST, SHORTEST, seconds_until_renewal, seconds_until_retry
 from pilot.agent.settings import AgentSettings, CertificateSettings
-from pilot.agent.upstream import Pair, Unreachable, Upstream, authority_upstream, xds_upstream
+from pilot.agent.upstream import ClientCertificate, Upstream, UpstreamUnreachable, authority_upstream, xds_upstream
 from pilot.lib.duration import Duration
 from tests.support import certificates
 from tests.support.secure_front import NAME, SecureFront
@@ -30,8 +30,8 @@ QUICK = CertificateSettings(algorithm="ECDSA")
 CONTROL_PLANE = AgentSettings().control_plane
 
 
-def certificate(begins: datetime.datetime, ends: datetime.datetime) -> Certificate:
-    return Certificate(b"chain", b"key", b"roots", begins, ends)
+def certificate(begins: datetime.datetime, ends: datetime.datetime) -> WorkloadCertificate:
+    return WorkloadCertificate(b"chain", b"key", b"roots", begins, ends)
 
 
 def test_a_certificate_is_renewed_when_the_grace_part_of_its_life_is_left() -> None:
@@ -68,7 +68,7 @@ class World:
     def __init__(self, answers: Iterator[datetime.timedelta | str]) -> None:
         self.now, self.answers = NOW, answers
         self.asked: list[datetime.datetime] = []
-        self.taken: list[Certificate] = []
+        self.taken: list[WorkloadCertificate] = []
         self.failures = 0
         self.longest_sleep = 0.0
 
@@ -77,7 +77,7 @@ class World:
         self.now += datetime.timedelta(seconds=seconds)
         await asyncio.sleep(0)
 
-    async def fetch(self) -> Certificate:
+    async def fetch(self) -> WorkloadCertificate:
         self.asked.append(self.now)
         try:
             answer = next(self.answers)
@@ -225,21 +225,21 @@ async def test_what_a_connection_lacks_is_named(tmp_path: pathlib.Path) -> None:
     whole = Upstream("127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", None, {})
     with pytest.raises(NotIssued, match=r"the roots of the control plane cannot be read: .*root.pem: No such file"):
         await fetch_certificate(whole, QUICK, IDENTITY)
-    with pytest.raises(Unreachable, match=r"there is no token at .*token, and no certificate in its place"):
+    with pytest.raises(UpstreamUnreachable, match=r"there is no token at .*token, and no certificate in its place"):
         whole.metadata()
 
 
 def test_a_provisioned_certificate_takes_the_place_of_a_token(tmp_path: pathlib.Path) -> None:
-    whole = Upstream("127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", Pair("k", "c"), {"X-Mine": "1"})
+    whole = Upstream("127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", ClientCertificate("k", "c"), {"X-Mine": "1"})
     assert whole.metadata() == [("clusterid", "west"), ("x-mine", "1")]
 
 
 def test_mounted_files_prove_who_asks_for_configuration() -> None:
     named = {"TLS_CLIENT_KEY": "/k", "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_ROOT_CERT": "/r"}
     found = xds_upstream(CONTROL_PLANE, "a:1", False, {}, named)
-    assert (found.pair, found.root) == (Pair("/k", "/c"), "/r")
+    assert (found.pair, found.root) == (ClientCertificate("/k", "/c"), "/r")
     given = xds_upstream(dataclasses.replace(CONTROL_PLANE, xds_root="/own", provisioned="/p"), "a:1", False, {}, None)
-    assert (given.pair, given.root) == (Pair("/p/key.pem", "/p/cert-chain.pem"), "/own")
+    assert (given.pair, given.root) == (ClientCertificate("/p/key.pem", "/p/cert-chain.pem"), "/own")
 
 
 async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: pathlib.Path) -> None:
@@ -247,7 +247,7 @@ async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: path
     await front.start()
     with_token = upstream(front, tmp_path)
     write_certificate(str(tmp_path), await fetch_certificate(with_token, QUICK, IDENTITY))
-    shown = with_token._replace(pair=Pair(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")), token=str(tmp_path / "none"))
+    shown = with_token._replace(pair=ClientCertificate(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")), token=str(tmp_path / "none"))
     with pytest.raises(NotIssued, match="UNAUTHENTICATED"):  # this front knows tokens alone, but the handshake is done
         await fetch_certificate(shown, QUICK, IDENTITY)
     (tmp_path / "cert-chain.pem").unlink()

@@ -18,7 +18,7 @@ from google.protobuf import json_format
 from udpa.type.v1 import typed_struct_pb2
 
 from pilot.agent.modules.cache import ALWAYS, IF_NOT_PRESENT, ModuleFiles, ModuleSource
-from pilot.agent.modules.fetch import Fetcher, FetchError
+from pilot.agent.modules.fetch import FetchError, HttpFetcher
 from pilot.agent.modules.reference import ImageReference, parse_image
 from pilot.agent.modules.rewrite import ModuleRewriter
 from pilot.agent.modules.stream import ExtensionStream
@@ -60,7 +60,7 @@ class Modules:
         context = ssl.create_default_context()
         unverified = ssl.create_default_context()
         unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-        fetcher = Fetcher(AddressRules((allowed,) if allowed else ()), context, unverified, LARGEST)
+        fetcher = HttpFetcher(AddressRules((allowed,) if allowed else ()), context, unverified, LARGEST)
         hosts = frozenset((registry.host,)) if insecure else frozenset[str]()
         self.files = ModuleFiles(folder, fetcher, self.counts, hosts, 2, lambda: self.now, self.slept.append, folder / "config.json")
 

@@ -14,9 +14,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.rpc import status_pb2
 
 from ca.csr import decode_csr
-from pilot.agent.certificate import Certificate, key_pem
+from pilot.agent.certificate import WorkloadCertificate, key_pem
 from pilot.agent.sds import MOST_NAMES, SECRET, SecretDiscovery, SecretStream
-from pilot.agent.secret_files import SecretFiles, Source, parse_source
+from pilot.agent.secret_files import SecretFiles, SecretFileSource, parse_source
 from pilot.agent.secrets import Secrets, build_roots
 from pilot.agent.sockets import is_served, make_server, prepare, serve
 from pilot.lib.start_error import StartError
@@ -26,8 +26,8 @@ NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 METHOD = "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets"
 
 
-def certificate(number: int) -> Certificate:
-    return Certificate(b"chain %d" % number, b"key %d" % number, b"roots", NOW, NOW)
+def certificate(number: int) -> WorkloadCertificate:
+    return WorkloadCertificate(b"chain %d" % number, b"key %d" % number, b"roots", NOW, NOW)
 
 
 def ask(*names: str, nonce: str = "", error: str = "") -> discovery_pb2.DiscoveryRequest:
@@ -189,14 +189,14 @@ def write_pair(folder: pathlib.Path, number: int) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("file-cert:/a/cert.pem~/a/key.pem", Source("/a/cert.pem", "/a/key.pem")),
-        ("file-root:/a/root.pem", Source(roots="/a/root.pem")),
+        ("file-cert:/a/cert.pem~/a/key.pem", SecretFileSource("/a/cert.pem", "/a/key.pem")),
+        ("file-root:/a/root.pem", SecretFileSource(roots="/a/root.pem")),
         ("file-cert:/a/cert.pem", None),
         ("default", None),
         ("kubernetes://x", None),
     ],
 )
-def test_names_say_which_files_a_secret_is_in(name: str, source: Source | None) -> None:
+def test_names_say_which_files_a_secret_is_in(name: str, source: SecretFileSource | None) -> None:
     assert parse_source(name) == source
 
 

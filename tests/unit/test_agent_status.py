@@ -18,8 +18,8 @@ from ca.csr import decode_csr
 from ca.pem import key_pem
 from pilot.agent.admin import Admin, AdminError
 from pilot.agent.app_probes import Probe, Prober, parse_probes
-from pilot.agent.certificate import Certificate
-from pilot.agent.merged_metrics import Target, parse_targets
+from pilot.agent.certificate import WorkloadCertificate
+from pilot.agent.merged_metrics import MetricsPage, parse_targets
 from pilot.agent.metrics import AgentMetrics
 from pilot.agent.readiness import Readiness
 from pilot.agent.status import MOST_AT_ONCE, Pages, StatusServer
@@ -246,7 +246,7 @@ def test_a_port_of_the_proxy_itself_is_no_target(port: str) -> None:
 class Served:
     """A status server with one Envoy and one application."""
 
-    def __init__(self, envoy: Envoy, targets: tuple[Target, ...] = ()) -> None:
+    def __init__(self, envoy: Envoy, targets: tuple[MetricsPage, ...] = ()) -> None:
         self.metrics, self.commands = AgentMetrics(), list[str]()
         pages = Pages(
             Readiness(envoy), Prober({}, "127.0.0.1", 0), self.metrics, targets, {"/quitquitquit": lambda: self.commands.append("quit")}
@@ -296,8 +296,8 @@ def test_commands_of_others_are_refused(served: Served, monkeypatch: pytest.Monk
 def test_metrics_of_all_are_one_page(app: App) -> None:
     app.body = b"# TYPE mine counter\nmine 1\n# EOF\nlost 2"
     gone = closed_port()
-    served = Served(Envoy(READY), (Target("envoy", "127.0.0.1", gone, "/stats"), Target("application", "127.0.0.1", app.port, "/metrics")))
-    served.metrics.certificate(Certificate(b"", b"", b"", certificates.NOW, certificates.NOW))
+    served = Served(Envoy(READY), (MetricsPage("envoy", "127.0.0.1", gone, "/stats"), MetricsPage("application", "127.0.0.1", app.port, "/metrics")))
+    served.metrics.certificate(WorkloadCertificate(b"", b"", b"", certificates.NOW, certificates.NOW))
     status, page = served.ask("/stats/prometheus")
     assert status == 200
     assert 'istio_agent_cert_expiry_seconds{resource_name="default"} -' in page

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pilot.model.condition import Condition
+from pilot.model.condition import StatusCondition
 from pilot.model.kind import NETWORKING, SECURITY, GroupKind
 from pilot.model.problem import ObjectRef
 from pilot.model.views.gateway_api.status.objects import ObjectConditions, objects_with_status, status_of
@@ -40,7 +40,7 @@ def entry(labels: str = "{}", host: str = "x.example", **more: Any) -> Plain:
     return make("ServiceEntry", "e", spec, labels=labels, **more)
 
 
-def told(kind: GroupKind, name: str, *objects: Plain, mesh_config: str = "") -> list[Condition]:
+def told(kind: GroupKind, name: str, *objects: Plain, mesh_config: str = "") -> list[StatusCondition]:
     found = status_of(ambient(*objects, mesh_config=mesh_config).mesh, ObjectRef(kind, "a", name))
     assert isinstance(found, ObjectConditions)
     return list(found.conditions)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pilot.cli.ctl.client import Client
+from pilot.cli.ctl.client import PageClient
 from pilot.cli.pilotctl import main
 
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: tea, namespace: shop}\nspec:\n  ports: [{name: http, port: 80}]\n"
@@ -68,7 +68,7 @@ def test_the_mesh_config_counts(run: Run) -> None:
 
 
 def test_without_files_it_is_the_running_control_plane(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Client, "get", lambda *_, **__: [{"severity": "error", "code": "bad", "message": "a\nb"}])
+    monkeypatch.setattr(PageClient, "get", lambda *_, **__: [{"severity": "error", "code": "bad", "message": "a\nb"}])
     assert run("analyze", status=79)[0] == "Error [bad] () a\\nb\n"
 
 

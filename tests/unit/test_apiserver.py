@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, Conflict, NotFound
 from tests.support.apiserver.definitions import definition
 from tests.support.apiserver.server import ApiServer
@@ -33,13 +33,13 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 @pytest.fixture
-async def client(server: ApiServer) -> AsyncIterator[Client]:
+async def client(server: ApiServer) -> AsyncIterator[ApiClient]:
     made = client_of(server)
     yield made
     await made.close()
 
 
-async def call(client: Client, method: str, path: str, body: Any = None, kind: str = "application/json", **query: str) -> Any:
+async def call(client: ApiClient, method: str, path: str, body: Any = None, kind: str = "application/json", **query: str) -> Any:
     return json.loads(await client.call(method, path, query, json.dumps(body).encode() if body is not None else None, kind))
 
 
@@ -52,7 +52,7 @@ def deployment(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {**spec, "template": template}}
 
 
-async def test_writes_that_cross_are_refused(client: Client) -> None:
+async def test_writes_that_cross_are_refused(client: ApiClient) -> None:
     made = await call(client, "POST", MAPS, config_map(a="1"))
     with pytest.raises(Conflict):
         await call(client, "POST", MAPS, config_map())
@@ -67,13 +67,13 @@ async def test_writes_that_cross_are_refused(client: Client) -> None:
         await call(client, "GET", f"{MAPS}/m")
 
 
-async def test_a_dry_run_changes_nothing(client: Client) -> None:
+async def test_a_dry_run_changes_nothing(client: ApiClient) -> None:
     await call(client, "POST", MAPS, config_map(), dryRun="All")
     with pytest.raises(NotFound):
         await call(client, "GET", f"{MAPS}/m")
 
 
-async def test_json_and_merge_patches(client: Client) -> None:
+async def test_json_and_merge_patches(client: ApiClient) -> None:
     await call(client, "POST", MAPS, config_map(a="1", b="2"))
     patched = await call(client, "PATCH", f"{MAPS}/m", {"data": {"a": None, "c": "3"}}, MERGE)
     assert patched["data"] == {"b": "2", "c": "3"}
@@ -83,7 +83,7 @@ async def test_json_and_merge_patches(client: Client) -> None:
         await call(client, "PATCH", f"{MAPS}/m", [{"op": "test", "path": "/data/c", "value": "9"}], JSON_PATCH)
 
 
-async def test_strategic_patches_merge_lists_by_their_keys(client: Client) -> None:
+async def test_strategic_patches_merge_lists_by_their_keys(client: ApiClient) -> None:
     path = "/apis/apps/v1/namespaces/a/deployments"
     one, two = {"name": "one", "image": "a", "env": [{"name": "X", "value": "1"}]}, {"name": "two", "image": "b"}
     await call(client, "POST", path, deployment(one, two))
@@ -95,7 +95,7 @@ async def test_strategic_patches_merge_lists_by_their_keys(client: Client) -> No
     ]
 
 
-async def test_who_applies_owns_what_he_applies(client: Client) -> None:
+async def test_who_applies_owns_what_he_applies(client: ApiClient) -> None:
     path = "/apis/apps/v1/namespaces/a/deployments/d"
 
     async def apply(manager: str, *containers: dict[str, Any], force: str = "false", **spec: Any) -> Any:
@@ -115,7 +115,7 @@ async def test_who_applies_owns_what_he_applies(client: Client) -> None:
     assert managers == {("one", "Apply"), ("two", "Apply")}
 
 
-async def test_items_of_a_list_are_in_the_order_of_who_applies_them(client: Client) -> None:
+async def test_items_of_a_list_are_in_the_order_of_who_applies_them(client: ApiClient) -> None:
     path = "/apis/apps/v1/namespaces/a/deployments/d"
 
     async def apply(manager: str, *names: str) -> list[str]:
@@ -128,14 +128,14 @@ async def test_items_of_a_list_are_in_the_order_of_who_applies_them(client: Clie
     assert await apply("one", "a", "d", "b") == ["a", "d", "b", "c"]
 
 
-async def test_who_applies_nothing_but_a_name_may_do_so_again(client: Client) -> None:
+async def test_who_applies_nothing_but_a_name_may_do_so_again(client: ApiClient) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     made = [await call(client, "PATCH", "/api/v1/namespaces/shop", namespace, APPLY, fieldManager="one") for _ in range(2)]
     assert made[0] == made[1]
     assert [entry["fieldsV1"] for entry in made[1]["metadata"]["managedFields"]] == [{}]
 
 
-async def test_status_is_written_apart(client: Client, server: ApiServer) -> None:
+async def test_status_is_written_apart(client: ApiClient, server: ApiServer) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"x": 1}, "status": {"phase": "Running"}}
     made = await call(client, "POST", "/api/v1/namespaces/a/pods", pod)
     assert "status" not in made
@@ -143,7 +143,7 @@ async def test_status_is_written_apart(client: Client, server: ApiServer) -> Non
     assert (written["spec"], written["status"], written["metadata"]["generation"]) == ({"x": 1}, {"phase": "Failed"}, 1)
 
 
-async def test_what_has_finalizers_goes_with_the_last_one(client: Client) -> None:
+async def test_what_has_finalizers_goes_with_the_last_one(client: ApiClient) -> None:
     await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "m", "finalizers": ["a/b"]}})
     assert "deletionTimestamp" in (await call(client, "DELETE", f"{MAPS}/m"))["metadata"]
     await call(client, "PATCH", f"{MAPS}/m", {"metadata": {"finalizers": None}}, MERGE)
@@ -151,7 +151,7 @@ async def test_what_has_finalizers_goes_with_the_last_one(client: Client) -> Non
         await call(client, "GET", f"{MAPS}/m")
 
 
-async def test_schemas_are_enforced(client: Client, server: ApiServer) -> None:
+async def test_schemas_are_enforced(client: ApiClient, server: ApiServer) -> None:
     plain = definition(GATEWAY, "v1")
     port = {"type": "integer", "minimum": 1, "maximum": 65535}
     spec = {"type": "object", "required": ["port"], "properties": {"port": port, "mode": {"type": "string", "enum": ["A", "B"], "default": "A"}}}
@@ -197,7 +197,7 @@ def configuration(kind: str, path: str, config: dict[str, Any], **more: Any) -> 
     return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": path}, "webhooks": [hook]}
 
 
-async def test_admission_webhooks_are_called(client: Client, server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_admission_webhooks_are_called(client: ApiClient, server: ApiServer, tmp_path: pathlib.Path) -> None:
     async with webhook(tmp_path) as config:
         server.put(configuration("MutatingWebhookConfiguration", "mutate", config))
         server.put(configuration("ValidatingWebhookConfiguration", "validate", config, objectSelector={"matchLabels": {"seen": "yes"}}))
@@ -210,7 +210,7 @@ async def test_admission_webhooks_are_called(client: Client, server: ApiServer, 
     assert "labels" not in (await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "other"}}))["metadata"]
 
 
-async def test_discovery_names_what_is_served(client: Client, server: ApiServer) -> None:
+async def test_discovery_names_what_is_served(client: ApiClient, server: ApiServer) -> None:
     server.put(definition(GATEWAY, "v1", "v1beta1"))
     groups = {group["name"]: [v["version"] for v in group["versions"]] for group in (await call(client, "GET", "/apis"))["groups"]}
     assert groups["networking.istio.io"] == ["v1", "v1beta1"]

@@ -10,7 +10,7 @@ from google.protobuf import json_format
 
 from pilot.lib.regex import MAX_LENGTH
 from pilot.model.config.authorization_policy import Rule
-from pilot.translate.rbac.principal import Place, claim_path
+from pilot.translate.rbac.principal import RuleContext, claim_path
 from pilot.translate.rbac.rule import build_rule
 from pilot.translate.rbac.trust_domains import in_all_domains, with_aliases
 
@@ -20,7 +20,7 @@ ANY = {"any": True}
 
 def built(rule: str, tcp: bool = False, allows: bool = True, domains: tuple[str, ...] = DOMAINS) -> Any:
     """The policy of a rule, as plain data; None where there is none."""
-    policy = build_rule(msgspec.convert(yaml.safe_load(rule), Rule), Place("own", domains, tcp), allows)
+    policy = build_rule(msgspec.convert(yaml.safe_load(rule), Rule), RuleContext("own", domains, tcp), allows)
     return json_format.MessageToDict(policy) if policy is not None else None
 
 

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 from click.testing import CliRunner
 
-from pilot.cli.ctl.client import Client, CommandError
+from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.pilotctl import pilotctl
 from pilot.debug.authz import authz
 from pilot.debug.page import Later, Refused
@@ -174,11 +174,11 @@ def test_a_router_is_asked_like_a_sidecar() -> None:
 def printed(ask: Any, *words: str) -> str:
     """Returns what the command prints when the page itself answers, without a server between."""
 
-    def get(_: Client, page: str, **query: str) -> Any:
+    def get(_: PageClient, page: str, **query: str) -> Any:
         assert (page, query["proxyID"]) == ("authz", "web-0")
         return ask(query.get("request"))
 
-    with mock.patch.object(Client, "get", get):
+    with mock.patch.object(PageClient, "get", get):
         result = CliRunner().invoke(pilotctl, ["authz", "check", "web-0", *words], standalone_mode=False)
     if result.exception:
         raise result.exception

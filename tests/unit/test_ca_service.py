@@ -11,7 +11,7 @@ from cryptography import x509
 from grpc import aio
 
 from ca.authority import Authority
-from ca.service import SERVICE, CertificateService, Refused
+from ca.service import SERVICE, CallerRefused, CertificateService
 from pilot.lib.metrics import Metrics
 from protos import ca_pb2
 from tests.support.certificates import DAY, IDENTITY, NOW, csr, root
@@ -41,13 +41,13 @@ class Counted:
 async def authenticate(context: Any) -> Sequence[str]:
     token = dict(context.invocation_metadata()).get("authorization", "")
     if not token:
-        raise Refused("the reason with a secret in it")
+        raise CallerRefused("the reason with a secret in it")
     return (token,)
 
 
 async def impersonate(context: Any, identity: str) -> None:
     if await authenticate(context) != (NODE,) or not identity.endswith("/web"):
-        raise Refused("the reason with a secret in it")
+        raise CallerRefused("the reason with a secret in it")
 
 
 class Client:

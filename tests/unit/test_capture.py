@@ -12,7 +12,7 @@ from pilot.agent.capture.errors import NotApplied
 from pilot.agent.capture.iptables import restore_text
 from pilot.agent.capture.nftables import script
 from pilot.agent.capture.plan import build_chains
-from pilot.agent.capture.rules import Chain, Family
+from pilot.agent.capture.rules import CaptureChain, Family
 from pilot.agent.capture.settings import CaptureSettings
 from pilot.agent.capture.wanted import read_wanted
 from pilot.cli.pilot_agent import main
@@ -105,7 +105,7 @@ TAKEN_AWAY = "*raw\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n*nat\n:OUTPUT ACCEPT [0:0]
     "-A OUTPUT -p tcp -j ISTIO_OUTPUT\n-A OUTPUT -m comment --comment \"-j ISTIO_OUTPUT\" -j OTHER\n-A ISTIO_OUTPUT -j ISTIO_OLD\nCOMMIT\n"
 
 
-def chains(argv: str, environ: Mapping[str, str] = {}, family: Family = Family.V4) -> Sequence[Chain]:
+def chains(argv: str, environ: Mapping[str, str] = {}, family: Family = Family.V4) -> Sequence[CaptureChain]:
     loaded = load_sections(CaptureSettings(), shlex.split(argv), environ)
     assert loaded.warnings == []
     return build_chains(read_wanted(loaded.settings, lambda: ["1.1.1.1", "fd00::35"]), family)

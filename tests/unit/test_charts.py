@@ -11,7 +11,7 @@ from deploy.chart.chart import Chart, ChartError, read_chart
 from deploy.chart.render import render
 from deploy.folder import installation_folder
 from deploy.generated import CHARTS, stale
-from deploy.rbac import OWN_NAMESPACE, Request, roles, rules
+from deploy.rbac import OWN_NAMESPACE, ResourceAccess, roles, rules
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.model.problem import Severity
 from webhook.inject.config import decode_config
@@ -242,7 +242,10 @@ def test_a_trust_bundle_may_be_written_where_it_is_switched_on() -> None:
 
 
 def test_rules_join_resources_of_equal_verbs() -> None:
-    rows = [Request("g", "b", ("list",), ""), Request("g", "a", ("list",), ""), Request("g", "b", ("get",), ""), Request("", "a", ("list",), "")]
+    rows = [
+        ResourceAccess("g", "b", ("list",), ""), ResourceAccess("g", "a", ("list",), ""),
+        ResourceAccess("g", "b", ("get",), ""), ResourceAccess("", "a", ("list",), "")
+    ]
     assert rules(rows) == [
         {"apiGroups": [""], "resources": ["a"], "verbs": ["list"]},
         {"apiGroups": ["g"], "resources": ["b"], "verbs": ["get", "list"]},

@@ -12,7 +12,7 @@ import pytest
 
 from pilot.app.control_plane import ControlPlane
 from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
-from pilot.ingest.decode import Origin, decode_document
+from pilot.ingest.decode import DocumentOrigin, decode_document
 from pilot.lib.flags import FlagError
 from pilot.lib.labels import NETWORK
 from pilot.lib.xds_types import ENDPOINT, LISTENER, ROUTE
@@ -195,7 +195,7 @@ def test_endpoints_of_another_network_are_behind_the_gateway_of_their_cluster() 
 # -- what is read ------------------------------------------------------------------------------------------------------------
 
 def test_configuration_of_another_cluster_has_no_effect_and_says_so() -> None:
-    west = Origin("west", own=False)
+    west = DocumentOrigin("west", own=False)
     rule = decode_document(make("DestinationRule", "r", "{host: x}"), origin=west)
     assert rule.entries == ()
     assert [(p.code, p.path) for p in rule.problems] == [("remote-configuration", "kind")]

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from pilot.ingest.batch import Batch
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mcp_source import McpSource
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Backoff
 from pilot.lib.duration import parse_duration
 from pilot.mcp.object_types import is_configuration
-from pilot.mcp.stream import Client, Stream, Target
+from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
 from pilot.model.inputs import Mesh
 from samples.consul import catalogue
 from samples.consul.adapter import Adapter
@@ -34,10 +34,10 @@ class Followed:
         self.consul, self.mesh, self.clock, self.problems = consul, Mesh(), VirtualClock(), ProblemStore(lambda _: None)
         batch = Batch(self.mesh, self.clock, parse_duration("10ms"), parse_duration("1s"), lambda _: None)
         kinds = [kind for kind in self.mesh.catalogue if is_configuration(kind.id.group)]
-        self.source = McpSource("xds://consul", kinds, batch, Ledger(self.problems), 0, Origin(), self.problems)
-        client = Client("sidecar~127.0.0.1~a.istio-system~istio-system.svc.cluster.local", "istio-system")
-        target = Target(f"127.0.0.1:{adapter.port}", _plain_text)
-        self.stream = Stream(target, client, self.source.types, self.source.receive, self.source.told, Backoff(0.01, 0.05), random.Random(1))
+        self.source = McpSource("xds://consul", kinds, batch, Ledger(self.problems), 0, DocumentOrigin(), self.problems)
+        client = McpClient("sidecar~127.0.0.1~a.istio-system~istio-system.svc.cluster.local", "istio-system")
+        target = McpSourceServer(f"127.0.0.1:{adapter.port}", _plain_text)
+        self.stream = McpStream(target, client, self.source.types, self.source.receive, self.source.told, Backoff(0.01, 0.05), random.Random(1))
 
     def hosts(self) -> dict[str, list[tuple[str, dict[str, int]]]]:
         self.clock.advance(1)

@@ -16,7 +16,7 @@ from pilot.debug.application import application
 from pilot.debug.dashboard import certificates, routes, stream
 from pilot.debug.dashboard.fleet import difference, look_at
 from pilot.debug.dashboard.mesh import WHOLE, look_around, show_picture, take_picture
-from pilot.debug.dashboard.stream import Stream
+from pilot.debug.dashboard.stream import EventStream
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.kind import NETWORKING, GroupKind
@@ -169,7 +169,7 @@ async def test_a_proxy_that_has_taken_a_response_between_two_looks_was_reached()
     made = world(WEB)
     watch = FakeWatch()
     seen = sources(made.mesh, connection("web-0.a", cds=watch))
-    tells = Stream(seen)
+    tells = EventStream(seen)
     events = tells.events()
     await anext(events)
     watch.sent_at += 1
@@ -183,7 +183,7 @@ async def test_a_proxy_that_has_taken_a_response_between_two_looks_was_reached()
 async def test_events_begin_with_the_state_and_go_on_with_what_changed() -> None:
     made = world(WEB)
     seen = sources(made.mesh, connection("web-0.a", cds=FakeWatch()))
-    tells = Stream(seen)
+    tells = EventStream(seen)
     events = tells.events()
     kind, told = event(await anext(events))
     assert (kind, [row["state"] for row in told["proxies"]]) == ("state", ["synced"])
@@ -202,7 +202,7 @@ async def test_events_begin_with_the_state_and_go_on_with_what_changed() -> None
 
 async def test_a_second_page_takes_nothing_from_the_first() -> None:
     seen = sources(world().mesh)
-    tells = Stream(seen)
+    tells = EventStream(seen)
     first = tells.events()
     await anext(first)
     assert isinstance(seen.fleet, FakeFleet)
@@ -216,7 +216,7 @@ async def test_a_second_page_takes_nothing_from_the_first() -> None:
 
 
 async def test_nothing_is_looked_at_while_no_page_is_open() -> None:
-    tells = Stream(sources(world().mesh))
+    tells = EventStream(sources(world().mesh))
     first, second = tells.events(), tells.events()
     await anext(first)
     await anext(second)
@@ -228,7 +228,7 @@ async def test_nothing_is_looked_at_while_no_page_is_open() -> None:
 
 async def test_a_page_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SLOWEST", 2)
-    tells = Stream(sources(world().mesh))
+    tells = EventStream(sources(world().mesh))
     slow, quick = tells.events(), tells.events()
     await anext(slow)
     await anext(quick)
@@ -240,7 +240,7 @@ async def test_a_page_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPat
 
 
 async def test_closing_ends_every_page() -> None:
-    tells = Stream(sources(world().mesh))
+    tells = EventStream(sources(world().mesh))
     events = tells.events()
     await anext(events)
     tells.close()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.ingest.decode import Entry, Origin, decode_document
+from pilot.ingest.decode import DocumentOrigin, Entry, decode_document
 from pilot.ingest.kube_kinds import read_kinds
 from pilot.model.catalogue import CATALOGUE, Catalogue
 from pilot.model.config.object import ObjectKey, RegistryKey
@@ -142,7 +142,7 @@ def test_lists_of_objects() -> None:
 def test_configuration_of_another_revision_is_left_out(revision: str, label: str, there: bool) -> None:
     metadata = {"name": "a", "labels": {"istio.io/rev": label} if label else {}}
     written = {"apiVersion": "networking.istio.io/v1", "kind": "Sidecar", "metadata": metadata, "spec": {"egress": [{"hosts": ["./*"]}]}}
-    decoded = decode_document(written, origin=Origin(revision=revision))
+    decoded = decode_document(written, origin=DocumentOrigin(revision=revision))
     assert bool(decoded.entries) == there
     assert not decoded.problems
     assert not decoded.refused
@@ -150,7 +150,7 @@ def test_configuration_of_another_revision_is_left_out(revision: str, label: str
 
 def test_what_runs_counts_whatever_revision_it_names() -> None:
     metadata = {"name": "a", "labels": {"istio.io/rev": "y"}}
-    assert decode_document({"apiVersion": "v1", "kind": "Service", "metadata": metadata}, origin=Origin(revision="x")).entries
+    assert decode_document({"apiVersion": "v1", "kind": "Service", "metadata": metadata}, origin=DocumentOrigin(revision="x")).entries
 
 
 @pytest.mark.parametrize("kind", ["ServiceAccount", "Deployment", "CustomResourceDefinition"])

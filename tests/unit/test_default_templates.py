@@ -10,9 +10,9 @@ import yaml
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ProxyConfig
 from webhook.inject.api_object import ApiObject
-from webhook.inject.data import Record
+from webhook.inject.data import StructData
 from webhook.inject.functions import FUNCTIONS
-from webhook.inject.message import Message
+from webhook.inject.message import TemplateMessage
 from webhook.pod.schema import TYPES
 from webhook.profile.default import default_values
 from webhook.profile.templates import NAMES, default_templates
@@ -21,23 +21,23 @@ from webhook.template.go_json import floats
 from webhook.template.values import Int64, StringMap
 
 
-def gateway(values: dict[str, Any] | None = None, **changes: Any) -> Record:
+def gateway(values: dict[str, Any] | None = None, **changes: Any) -> StructData:
     members = {
         "Name": "public", "Namespace": "shop", "UID": "u-1", "DeploymentName": "public-istio", "ServiceAccount": "public-account",
         "GatewayClass": "istio", "GatewayNameLabel": "gateway.networking.k8s.io/gateway-name", "ControllerLabel": "istio.io-gateway-controller",
         "KubeVersion": 130, "ServiceType": "LoadBalancer", "ClusterID": "Kubernetes", "Revision": "", "IsEastWestGateway": False,
         "InfrastructureLabels": StringMap({"topology.istio.io/network": "n1"}), "InfrastructureAnnotations": StringMap({"a": "b"}),
-        "Ports": [Record("v1.ServicePort", {"Name": "http", "Port": 80, "Protocol": "TCP", "AppProtocol": "http"})],
-        "Spec": Record("v1.GatewaySpec", {"Addresses": [Record("v1.GatewaySpecAddress", {"Value": "1.2.3.4"})]}),
+        "Ports": [StructData("v1.ServicePort", {"Name": "http", "Port": 80, "Protocol": "TCP", "AppProtocol": "http"})],
+        "Spec": StructData("v1.GatewaySpec", {"Addresses": [StructData("v1.GatewaySpecAddress", {"Value": "1.2.3.4"})]}),
         "ObjectMeta": ApiObject({"name": "public"}, TYPES["ObjectMeta"]), "ProxyImage": "registry.example/proxy:1",
         "ProxyUID": Int64(1337), "ProxyGID": Int64(1337), "CompliancePolicy": "", "InboundTrafficPolicyMode": "passthrough",
-        "ProxyConfig": Message(ProxyConfig(), ProxyConfig), "MeshConfig": Message(MeshConfig(), MeshConfig),
+        "ProxyConfig": TemplateMessage(ProxyConfig(), ProxyConfig), "MeshConfig": TemplateMessage(MeshConfig(), MeshConfig),
         "Values": floats(default_values(values)),
     }  # fmt: skip
-    return Record("gateway.TemplateInput", {**members, **changes})
+    return StructData("gateway.TemplateInput", {**members, **changes})
 
 
-def objects(template: str, data: Record) -> dict[str, Any]:
+def objects(template: str, data: StructData) -> dict[str, Any]:
     text = parse("inject", default_templates()[template], FUNCTIONS).execute(data)
     assert "<no value>" not in text
     assert "<nil>" not in text

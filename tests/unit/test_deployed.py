@@ -15,7 +15,7 @@ from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import installation_of
 from deploy.rbac import ANYWHERE, GATEWAYS, OWN_NAMESPACE, read
 from pilot.app import ControlPlane
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.model.catalogue import CATALOGUE, Catalogue
 from pilot.model.kind import GATEWAY_API
 from pilot.settings.parse import load
@@ -204,7 +204,7 @@ async def test_roles_are_enforced(server: ApiServer) -> None:
     assert allows(istiod, (), {**secret, "namespace": SYSTEM})
     assert not allows(istiod, (), {**secret, "namespace": "shop"})
     server.tokens.allows = allows
-    client = Client(Known(server, "of-somebody"))
+    client = ApiClient(Known(server, "of-somebody"))
     with pytest.raises(Exception, match="forbidden"):
         await client.call("GET", "/api/v1/pods")
     await client.close()

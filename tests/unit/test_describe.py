@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pilot.cli.ctl import output, proxy_status
-from pilot.cli.ctl.client import Client
+from pilot.cli.ctl.client import PageClient
 from pilot.cli.pilotctl import pilotctl
 from pilot.debug.describe import describe
 from pilot.debug.page import Refused
@@ -33,7 +33,7 @@ def described(*objects: Plain, kind: str = "sidecar", name: str = "web-0", ip: s
 
 
 def printed(found: dict[str, Any]) -> str:
-    with mock.patch.object(Client, "get", return_value=found):
+    with mock.patch.object(PageClient, "get", return_value=found):
         result = CliRunner().invoke(pilotctl, ["describe", "web"])
     assert result.exit_code == 0, result.output
     return result.output
@@ -75,7 +75,7 @@ def test_a_status_is_drawn_again_until_it_is_interrupted(monkeypatch: pytest.Mon
             raise KeyboardInterrupt
 
     monkeypatch.setattr(output.time, "sleep", sleep)
-    with mock.patch.object(Client, "get", return_value=[]):
+    with mock.patch.object(PageClient, "get", return_value=[]):
         result = CliRunner().invoke(pilotctl, ["proxy-status", "--watch"])
     assert result.output.count("No proxy is connected") == 2
     assert looks == [proxy_status.SECONDS] * 2

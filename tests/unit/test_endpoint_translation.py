@@ -9,7 +9,7 @@ from google.protobuf import json_format
 
 from pilot.lib.labels import HOSTNAME, NETWORK, REGION, ZONE
 from pilot.model.config.destination_rule import Distribute, Failover, LocalityLoadBalancerSetting, ZoneAwareLoadBalancerSetting
-from pilot.model.endpoint import Endpoint, Health, Locality
+from pilot.model.endpoint import Endpoint, EndpointHealth, Locality
 from pilot.model.facets import OutboundFacet, ReachFacet, ScopeFacet
 from pilot.model.proxy import NodeType
 from pilot.model.views.clusterset import Bounds
@@ -53,7 +53,7 @@ def shown(e: Endpoint, mtls: bool = True, **show: Any) -> dict[str, Any]:
 
 
 def test_an_endpoint_in_full() -> None:
-    e = endpoint("10.0.0.1", labels={"app": "x", "version": "v2"}, weight=3, health=Health.HEALTHY)
+    e = endpoint("10.0.0.1", labels={"app": "x", "version": "v2"}, weight=3, health=EndpointHealth.HEALTHY)
     assert shown(e) == {
         "endpoint": {"address": {"socketAddress": {"address": "10.0.0.1", "portValue": 80}}},
         "healthStatus": "HEALTHY",
@@ -92,7 +92,7 @@ def test_what_settings_change() -> None:
 
 
 def test_a_socket_and_a_status_that_nobody_knows() -> None:
-    made = shown(endpoint("/run/x", port=0, health=Health.UNKNOWN))
+    made = shown(endpoint("/run/x", port=0, health=EndpointHealth.UNKNOWN))
     assert made["endpoint"] == {"address": {"pipe": {"path": "/run/x"}}}
     assert "healthStatus" not in made
     assert shown(endpoint("10.0.0.1", labels={"istio.io/draining": "yes"}))["healthStatus"] == "DRAINING"
@@ -105,7 +105,7 @@ def sent(*endpoints: Endpoint, **more: Any) -> list[str]:
 
 
 def test_health() -> None:
-    every = [endpoint(f"10.0.0.{i}", health=h) for i, h in enumerate(Health)]
+    every = [endpoint(f"10.0.0.{i}", health=h) for i, h in enumerate(EndpointHealth)]
     assert sent(*every) == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]  # unknown, healthy, unhealthy
     assert sent(*every, unhealthy=False) == ["10.0.0.0", "10.0.0.1"]
     assert sent(*every, sticky=True) == ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"]

@@ -8,7 +8,7 @@ import pytest
 from pilot.model.config.endpoint_slice import EndpointConditions
 from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.pod import OwnerReference, Pod
-from pilot.model.endpoint import Endpoint, Health, Locality
+from pilot.model.endpoint import Endpoint, EndpointHealth, Locality
 from pilot.model.kind import GroupKind
 from pilot.model.service import ServiceRef
 from pilot.model.views.endpoint_slices import health_of
@@ -36,7 +36,7 @@ def test_an_endpoint_knows_its_pod() -> None:
         pod("alpha-0", "10.1.0.1", spec="{serviceAccountName: sa, nodeName: n, hostname: h, subdomain: alpha}", labels=labels),
         endpoint_slice("alpha", at("10.1.0.1", "alpha-0")),
     )
-    assert (found.addresses, found.port, found.port_name, found.namespace, found.health) == (("10.1.0.1",), 8080, "http", "a", Health.HEALTHY)
+    assert (found.addresses, found.port, found.port_name, found.namespace, found.health) == (("10.1.0.1",), 8080, "http", "a", EndpointHealth.HEALTHY)
     assert (found.service_account, found.workload, found.hostname, found.tls_mode) == ("spiffe://cluster.local/ns/a/sa/sa", "alpha-0", "h", "istio")
     assert (found.locality, found.locality_text) == (Locality("r", "z"), "r/z/")
     assert (found.node, found.network, found.cluster_id) == ("n", "net", "Kubernetes")
@@ -60,18 +60,18 @@ def test_a_virtual_service_may_lead_to_pods_of_a_service_that_nobody_imports() -
 @pytest.mark.parametrize(
     ("ready", "serving", "terminating", "sessions", "expected"),
     [
-        (None, None, None, False, Health.HEALTHY),
-        (True, False, True, False, Health.HEALTHY),
-        (False, True, False, False, Health.UNHEALTHY),
-        (False, True, False, True, Health.UNHEALTHY),
-        (False, True, True, False, Health.TERMINATING),
-        (False, None, None, False, Health.TERMINATING),
-        (False, True, True, True, Health.DRAINING),
-        (False, None, None, True, Health.DRAINING),
-        (False, False, True, True, Health.TERMINATING),
+        (None, None, None, False, EndpointHealth.HEALTHY),
+        (True, False, True, False, EndpointHealth.HEALTHY),
+        (False, True, False, False, EndpointHealth.UNHEALTHY),
+        (False, True, False, True, EndpointHealth.UNHEALTHY),
+        (False, True, True, False, EndpointHealth.TERMINATING),
+        (False, None, None, False, EndpointHealth.TERMINATING),
+        (False, True, True, True, EndpointHealth.DRAINING),
+        (False, None, None, True, EndpointHealth.DRAINING),
+        (False, False, True, True, EndpointHealth.TERMINATING),
     ],
 )
-def test_health(ready: bool | None, serving: bool | None, terminating: bool | None, sessions: bool, expected: Health) -> None:
+def test_health(ready: bool | None, serving: bool | None, terminating: bool | None, sessions: bool, expected: EndpointHealth) -> None:
     assert health_of(EndpointConditions(ready, serving, terminating), sessions) is expected
 
 
@@ -196,7 +196,7 @@ def test_a_service_selects_workload_entries() -> None:
     )
     assert [(e.addresses[0], e.port, e.workload) for e in found] == [("10.9.0.2", 9999, "port"), ("10.9.0.1", 8080, "vm")]
     assert (found[1].weight, found[1].locality_text, found[1].network, found[1].tls_mode) == (3, "r/z", "net", "istio")
-    assert (found[1].service_account, found[1].health) == ("spiffe://cluster.local/ns/a/sa/sa", Health.UNKNOWN)
+    assert (found[1].service_account, found[1].health) == ("spiffe://cluster.local/ns/a/sa/sa", EndpointHealth.UNKNOWN)
 
 
 def test_an_entry_whose_health_is_checked_waits_until_it_is_healthy() -> None:
@@ -236,7 +236,7 @@ def test_endpoints_of_an_entry() -> None:
     assert (one.addresses, one.port, one.weight, one.tls_mode, one.workload, one.namespace) == (("10.9.0.1",), 81, 2, "istio", "ext-0", "a")
     assert (two.port, two.tls_mode, two.service_account) == (8080, "istio", "spiffe://cluster.local/ns/a/sa/sa")
     assert two.locality == Locality("r", "z", "s")
-    assert one.health is Health.UNKNOWN
+    assert one.health is EndpointHealth.UNKNOWN
 
 
 def test_a_socket_has_no_port() -> None:

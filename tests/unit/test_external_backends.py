@@ -6,7 +6,7 @@ import pytest
 from pilot.lib.xds_types import CLUSTER
 from pilot.model.checks.status import status_problems
 from pilot.model.checks.without_effect import WITHOUT_EFFECT
-from pilot.model.condition import Condition
+from pilot.model.condition import StatusCondition
 from pilot.model.config.object import ObjectKey
 from pilot.model.kind import GATEWAY_API
 from pilot.model.problem import ObjectRef
@@ -57,7 +57,7 @@ def world(*objects: Plain, alpha: bool = True) -> World:
     return made
 
 
-def told(conditions: tuple[Condition, ...], type_: str) -> tuple[bool, str]:
+def told(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
     return next((c.status, c.reason) for c in conditions if c.type == type_)  # type: ignore[return-value]
 
 

@@ -14,7 +14,10 @@ from pilot.derive.derived import Derived
 from pilot.model import facets
 
 # Names of objects and services, and values of the configuration or of views, which no proxy's facet is cut into.
-NO_FACETS = {"ServiceRef", "ObjectRef", "SidecarPort", "ServerTLSSettings", "RouteDestination", "ServiceTarget", "NodeType", "PatchContext"}
+NO_FACETS = {
+    "ServiceRef", "ObjectRef", "SidecarPort", "ServerTLSSettings", "RouteDestination", "ServiceTarget", "NodeType", "PatchContext",
+    "RoutePiece",
+}  # fmt: skip
 
 
 def modules() -> Iterator[object]:

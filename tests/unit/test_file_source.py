@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.ingest.decode import Decoded, Origin, decode_document
+from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
 from pilot.ingest.folder import is_configuration, place_of
 from pilot.ingest.reading import Reader
 from pilot.model.kind import GroupKind
@@ -335,7 +335,7 @@ def test_configuration_of_another_revision_is_not_there(tmp_path: pathlib.Path) 
         metadata = f"metadata: {{{label}name: {name}, namespace: shop}}\nspec: {{egress: [{{hosts: ['./*']}}]}}\n"
         (tmp_path / f"{name}.yaml").write_text(f"apiVersion: networking.istio.io/v1\nkind: Sidecar\n{metadata}")
         (tmp_path / f"service-{name}.yaml").write_text(service(name).replace("{name", f"{{{label}name"))
-    files = Files(tmp_path, origin=Origin(revision="new"))
+    files = Files(tmp_path, origin=DocumentOrigin(revision="new"))
     assert sorted(key.name for key, _ in files.mesh.sidecars.rows()) == ["b", "c"]
     assert sorted(files.services) == ["a", "b", "c"], "what runs has no revision"
 

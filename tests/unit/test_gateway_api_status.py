@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from pilot.model.checks.status import status_problems
-from pilot.model.condition import Condition
+from pilot.model.condition import StatusCondition
 from pilot.model.config.object import ObjectKey
 from pilot.model.kind import GATEWAY_API, GroupKind
 from pilot.model.problem import ObjectRef
@@ -208,7 +208,7 @@ def world(*objects: Plain) -> World:
     return made
 
 
-def told(conditions: tuple[Condition, ...], type_: str) -> tuple[bool, str]:
+def told(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
     found = [(c.status, c.reason) for c in conditions if c.type == type_]
     assert len(found) == 1, conditions
     return found[0]

@@ -12,7 +12,7 @@ import pytest
 
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.host_names.follower import GatewayNames
-from pilot.ingest.host_names.lookup import Found, LookupFailed, NameServers, read_name_servers
+from pilot.ingest.host_names.lookup import LookupFailed, NameServers, ResolvedName, read_name_servers
 from pilot.ingest.host_names.message import AAAA, A, build_query, parse_reply
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
@@ -124,8 +124,8 @@ async def test_a_name_has_the_addresses_of_both_families(server: NameServer, cut
     server.cut = cut
     server.records = {(HOST, A): [record(A, V4, 90)], (HOST, AAAA): [record(AAAA, V6, 80)], (OTHER, A): [record(A, V4, 70)]}
     names = NameServers((server.address,), 5)
-    assert await names.look_up(HOST) == Found(("192.0.2.1", "2001:db8::1"), 80)
-    assert await names.look_up(OTHER) == Found(("192.0.2.1",), 70)
+    assert await names.look_up(HOST) == ResolvedName(("192.0.2.1", "2001:db8::1"), 80)
+    assert await names.look_up(OTHER) == ResolvedName(("192.0.2.1",), 70)
 
 
 async def test_the_next_server_is_asked_where_one_does_not_answer(server: NameServer) -> None:
@@ -157,7 +157,7 @@ class Mesher:
 
     def __init__(self) -> None:
         self.mesh, self.problems = Mesh(), ProblemStore(lambda _: None)
-        self.answers: dict[str, Found | Exception] = {}
+        self.answers: dict[str, ResolvedName | Exception] = {}
         self.asked: list[str] = []
         self.slept: list[float] = []
         self._waking = asyncio.Event()
@@ -167,7 +167,7 @@ class Mesher:
     def _committed(self, commit: Commit) -> None:
         self.names.reached(commit.hit)
 
-    async def look_up(self, name: str) -> Found:
+    async def look_up(self, name: str) -> ResolvedName:
         self.asked.append(name)
         answer = self.answers.get(name, LookupFailed("down"))
         if isinstance(answer, Exception):
@@ -200,7 +200,7 @@ class Mesher:
 
 async def test_a_gateway_is_at_its_addresses_once_they_are_known_and_moves_with_them() -> None:
     made = Mesher()
-    made.answers[HOST] = Found(("192.0.2.1", "192.0.2.2"), 90)
+    made.answers[HOST] = ResolvedName(("192.0.2.1", "192.0.2.2"), 90)
     made.set(net=HOST, other="192.0.2.9")
     assert made.gateways() == ["192.0.2.9"]
     assert unresolved_gateways(made.mesh) == (NetworkGateway(HOST, 15443, "net"),)
@@ -209,7 +209,7 @@ async def test_a_gateway_is_at_its_addresses_once_they_are_known_and_moves_with_
     assert made.gateways() == ["192.0.2.1", "192.0.2.2", "192.0.2.9"]
     assert network_gateways(made.mesh).scale == 2
     assert unresolved_gateways(made.mesh) == ()
-    made.answers[HOST] = Found(("192.0.2.3",), 90)
+    made.answers[HOST] = ResolvedName(("192.0.2.3",), 90)
     await made.wake()
     assert made.gateways() == ["192.0.2.3", "192.0.2.9"]
     await made.names.stop()
@@ -218,7 +218,7 @@ async def test_a_gateway_is_at_its_addresses_once_they_are_known_and_moves_with_
 @pytest.mark.parametrize(("seconds", "slept"), [(1, 30), (90, 90), (10**6, 3600)])
 async def test_a_name_is_looked_up_again_when_its_records_end_within_bounds(seconds: float, slept: float) -> None:
     made = Mesher()
-    made.answers[HOST] = Found(("192.0.2.1",), seconds)
+    made.answers[HOST] = ResolvedName(("192.0.2.1",), seconds)
     made.set(net=HOST)
     await made.names.start()
     await made.settle()
@@ -228,7 +228,7 @@ async def test_a_name_is_looked_up_again_when_its_records_end_within_bounds(seco
 
 async def test_the_last_addresses_stay_where_a_name_cannot_be_looked_up() -> None:
     made = Mesher()
-    made.answers[HOST] = Found(("192.0.2.1",), 90)
+    made.answers[HOST] = ResolvedName(("192.0.2.1",), 90)
     made.set(net=HOST)
     await made.names.start()
     await made.settle()
@@ -239,7 +239,7 @@ async def test_the_last_addresses_stay_where_a_name_cannot_be_looked_up() -> Non
     assert problem.code == "gateway-not-resolved"
     assert "192.0.2.1 still" in problem.message
     assert made.slept[-1] == 30
-    made.answers[HOST] = Found(("192.0.2.1",), 90)
+    made.answers[HOST] = ResolvedName(("192.0.2.1",), 90)
     await made.wake()
     assert list(made.problems) == []
     await made.names.stop()
@@ -247,7 +247,7 @@ async def test_the_last_addresses_stay_where_a_name_cannot_be_looked_up() -> Non
 
 async def test_an_equal_answer_changes_nothing() -> None:
     made = Mesher()
-    made.answers[HOST] = Found(("192.0.2.1",), 90)
+    made.answers[HOST] = ResolvedName(("192.0.2.1",), 90)
     made.set(net=HOST)
     await made.names.start()
     await made.settle()
@@ -260,7 +260,7 @@ async def test_an_equal_answer_changes_nothing() -> None:
 
 async def test_names_come_and_go_with_the_configuration() -> None:
     made = Mesher()
-    made.answers = {HOST: Found(("192.0.2.1",), 90)}
+    made.answers = {HOST: ResolvedName(("192.0.2.1",), 90)}
     await made.names.start()
     made.set(net=HOST, far=OTHER)
     await made.settle()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from pilot.debug import health as health_module
-from pilot.debug.health import Health
+from pilot.debug.health import HealthFindings
 from pilot.debug.health_findings import METRICS, Finding
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
@@ -55,9 +55,9 @@ def of(documents: str) -> Mesh:
     return made.mesh
 
 
-async def looked_at(mesh: Mesh, *problems: Problem, connected: Sequence[FakeConnection] = ()) -> tuple[Health, dict[str, int]]:
+async def looked_at(mesh: Mesh, *problems: Problem, connected: Sequence[FakeConnection] = ()) -> tuple[HealthFindings, dict[str, int]]:
     told: dict[str, int] = {}
-    health = Health(mesh, FakeFleet(*connected), list(problems), told.__setitem__)
+    health = HealthFindings(mesh, FakeFleet(*connected), list(problems), told.__setitem__)
     await health.look()
     return health, told
 
@@ -103,7 +103,7 @@ async def test_a_duplicate_domain_names_the_first_sidecar_that_sees_it() -> None
 async def test_what_is_odd_is_in_the_log_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(health_module._ads, "info", lambda text, shown: told.append(text % shown))
-    health = Health(of(SERVICE.format("api", "10.1.0.1")), FakeFleet(), [])
+    health = HealthFindings(of(SERVICE.format("api", "10.1.0.1")), FakeFleet(), [])
     await health.look()
     await health.look()
     (line,) = told
@@ -122,7 +122,7 @@ def test_very_much_that_is_odd_is_only_counted_in_the_log(monkeypatch: pytest.Mo
 async def test_a_mesh_is_looked_at_again_only_where_it_changed() -> None:
     looks: list[str] = []
     mesh = of("")
-    health = Health(mesh, FakeFleet(), [], lambda metric, count: looks.append(metric), now=lambda: 0.0)
+    health = HealthFindings(mesh, FakeFleet(), [], lambda metric, count: looks.append(metric), now=lambda: 0.0)
     for _ in range(3):
         health.check()
         await settled()

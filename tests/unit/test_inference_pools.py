@@ -13,7 +13,7 @@ from pilot.kube.tasks import end_tasks
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.model.checks.status import status_problems
 from pilot.model.checks.without_effect import WITHOUT_EFFECT
-from pilot.model.condition import Condition
+from pilot.model.condition import StatusCondition
 from pilot.model.config.object import ObjectKey
 from pilot.model.kind import INFERENCE
 from pilot.model.problem import ObjectRef
@@ -80,7 +80,7 @@ def connect(made: World) -> str:
     return made.connect(proxy("router", "f-0", "edge", "10.1.0.1", {"app": "f", "gateway.networking.k8s.io/gateway-name": "gw"}))
 
 
-def told(conditions: tuple[Condition, ...], type_: str) -> tuple[bool, str]:
+def told(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
     return next((c.status, c.reason) for c in conditions if c.type == type_)  # type: ignore[return-value]
 
 

@@ -10,7 +10,7 @@ from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ProxyConfig, Tracing
 from webhook.inject.api_object import ApiObject
 from webhook.inject.functions import FUNCTIONS
-from webhook.inject.message import Message
+from webhook.inject.message import TemplateMessage
 from webhook.pod.schema import TYPES
 from webhook.template import parse
 from webhook.template.values import StringMap
@@ -31,10 +31,10 @@ def data() -> dict[str, Any]:
         "spec": ApiObject({"containers": containers}, TYPES["PodSpec"]),
         "one": ApiObject({"containers": containers[:1]}, TYPES["PodSpec"]),
         "texts": StringMap({"b": "2", "a": "<"}),
-        "sampled": Message(ProxyConfig(tracing=Tracing(sampling=10.0)), ProxyConfig),
-        "config": Message(ProxyConfig(concurrency=2, proxy_metadata={"b": "1", "a": "2"}), ProxyConfig),
-        "plain": Message(ProxyConfig(), ProxyConfig),
-        "mesh": Message(mesh, MeshConfig),
+        "sampled": TemplateMessage(ProxyConfig(tracing=Tracing(sampling=10.0)), ProxyConfig),
+        "config": TemplateMessage(ProxyConfig(concurrency=2, proxy_metadata={"b": "1", "a": "2"}), ProxyConfig),
+        "plain": TemplateMessage(ProxyConfig(), ProxyConfig),
+        "mesh": TemplateMessage(mesh, MeshConfig),
         "tree": {"a": None, "b": {"c": None}, "d": [None, {"e": None}, 1.0], "f": {}},
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pilot.install.injectors import disarmed
-from pilot.install.installer import Installer, Progress, Waits
+from pilot.install.installer import Installer, StepProgress, Waits
 from pilot.install.labels import NOT_PRUNED, TAG
 from pilot.install.tags import Tag, TagError, set_tag, tag_objects
 from pilot.install.uninstall import delete, leaving_at_all, leaving_of_revision
@@ -191,7 +191,7 @@ async def test_what_does_not_come_up_is_told_with_its_pod_and_its_events(server:
     server.store.on_change.clear()
     server.store.on_change.append(server._defined)
     Controllers(server, lambda plain: plain["metadata"]["name"] != "istiod")
-    told: list[Progress] = []
+    told: list[StepProgress] = []
     outcome = await Installer(objects_of(server), Waits(ready=0.05, look=0.001), told.append).install(plan("profile=default"))
     assert [failure.step for failure in outcome.failures] == ["Pilot", "IngressGateways istio-ingressgateway"]
     assert outcome.failures[0].reason == "not ready after 0.05 s: Deployment istio-system/istiod: 0 of 1 pods ready"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pilot.ingest.jwks.client import DISCOVERY, FetchError, JwksClient, make_tls
+from pilot.ingest.jwks.client import DISCOVERY, JwksClient, KeySetError, make_tls
 from pilot.lib.address_rules import AddressRules, BlockedAddress
 from pilot.model.jwks import JwksKey
 from tests.support.credentials import Authority
@@ -38,7 +38,7 @@ async def fetched(key: JwksKey, allowed: tuple[str, ...] = ("127.0.0.1/32",), bl
 
 async def refused(key: JwksKey, **how: Any) -> str:
     """Why a fetch fails."""
-    with pytest.raises(FetchError) as caught:
+    with pytest.raises(KeySetError) as caught:
         await fetched(key, **how)
     return str(caught.value)
 
@@ -120,7 +120,7 @@ async def test_cve_2026_41413_a_name_that_resolves_to_a_private_address_the_seco
     client = JwksClient(AddressRules(("127.0.0.1/32",)), ssl.create_default_context(), 10_000)
     try:
         assert await client.fetch(at(server.url("/keys", "rebind.example.com")), SOON) == KEYS
-        with pytest.raises(FetchError, match=r"127\.0\.0\.2"):
+        with pytest.raises(KeySetError, match=r"127\.0\.0\.2"):
             await client.fetch(at(server.url("/keys", "rebind.example.com")), SOON)
     finally:
         await client.close()
@@ -181,7 +181,7 @@ async def test_a_server_proves_itself_with_a_root_of_the_system_or_of_the_file(
             if taken:
                 assert await client.fetch(key, SOON) == KEYS
             else:
-                with pytest.raises(FetchError, match="certificate"):
+                with pytest.raises(KeySetError, match="certificate"):
                     await client.fetch(key, SOON)
         finally:
             await client.close()
@@ -197,7 +197,7 @@ async def test_a_redirect_from_https_to_http_is_not_followed(tmp_path: pathlib.P
         secure.answers["/moved"] = web.Response(status=302, headers={"Location": server.url("/keys")})
         client = JwksClient(AddressRules(("127.0.0.1/32",)), make_tls("", True), 10_000)
         try:
-            with pytest.raises(FetchError, match="from https"):
+            with pytest.raises(KeySetError, match="from https"):
                 await client.fetch(at(secure.url("/moved").replace("http:", "https:")), SOON)
         finally:
             await client.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from pilot.ingest.batch import Batch, Commit
-from pilot.ingest.jwks.client import FetchError
+from pilot.ingest.jwks.client import KeySetError
 from pilot.ingest.jwks.follower import KEPT_SECONDS, KeySets
 from pilot.ingest.jwks.store import KeyStore
 from pilot.ingest.problems import ProblemStore
@@ -44,7 +44,7 @@ class FakeClient:
 
     async def fetch(self, key: JwksKey, timeout: float) -> str:
         self.asked.append((key, timeout))
-        answer = self.answers.get(key, FetchError("down"))
+        answer = self.answers.get(key, KeySetError("down"))
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -175,7 +175,7 @@ async def test_a_failed_fetch_is_tried_again_soon_and_then_more_seldom() -> None
 
 async def test_the_last_good_keys_stay_while_the_server_is_down() -> None:
     made = await started(ONE, client=answering())
-    made.client.answers[KEY] = FetchError("status 503")
+    made.client.answers[KEY] = KeySetError("status 503")
     await made.wake()
     assert made.known() == keys("one")
     assert "last keys" in made.told[0].message
@@ -197,7 +197,7 @@ async def test_the_last_good_keys_survive_a_restart(tmp_path: pathlib.Path) -> N
 async def test_keys_that_nobody_could_fetch_for_a_week_are_given_up(tmp_path: pathlib.Path) -> None:
     now = [1e6]
     made = await started(ONE, client=answering(), state=str(tmp_path), now=lambda: now[0])
-    made.client.answers[KEY] = FetchError("down")
+    made.client.answers[KEY] = KeySetError("down")
     now[0] += KEPT_SECONDS - 1
     await made.wake()
     assert made.known() == keys("one")
@@ -280,7 +280,7 @@ async def test_a_bug_of_ours_keeps_nobody_from_trying_again() -> None:
 
 async def test_fetches_are_counted() -> None:
     made = await started(ONE, client=answering())
-    made.client.answers[KEY] = FetchError("down")
+    made.client.answers[KEY] = KeySetError("down")
     await made.wake()
     text = made.metrics.exposition().decode()
     assert "pilot_jwks_resolver_network_fetch_success_total 1\n" in text

@@ -15,7 +15,7 @@ from ca.pem import bundle_pem, key_pem
 from pilot.app.registration import Registration
 from pilot.app.signed_certificate import SignedCertificate
 from pilot.kube import certificate_requests
-from pilot.kube.certificate_requests import OF_WORKLOADS, NotIssued, request_certificate
+from pilot.kube.certificate_requests import OF_WORKLOADS, CertificateRefused, request_certificate
 from pilot.kube.errors import KubeError
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
@@ -130,7 +130,7 @@ async def test_a_request_that_somebody_deletes_is_not_waited_for(server: ApiServ
         await until(lambda: any(asked.verb == "watch" for asked in server.requests))
         await until(lambda: bool(server.store.collection(REQUESTS).watchers))
         server.delete(next(iter(server.store.collection(REQUESTS).objects.values())).plain)
-        with pytest.raises(NotIssued, match="gone before it was answered"):
+        with pytest.raises(CertificateRefused, match="gone before it was answered"):
             await asking
     finally:
         await client.close()

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from pilot.kube.client import Client
-from pilot.kube.follow import PAGE, Collection, Follower
-from pilot.kube.wire import Change, Name
+from pilot.kube.client import ApiClient
+from pilot.kube.follow import PAGE, FollowedCollection, Follower
+from pilot.kube.wire import Name, ObjectChange
 from tests.support.apiserver.faults import End
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import PATIENCE, Known, pace, until
 
-MAPS = Collection("/api/v1/configmaps")
+MAPS = FollowedCollection("/api/v1/configmaps")
 
 
 def config_map(name: str, value: int = 0, namespace: str = "a", **labels: str) -> dict[str, Any]:
@@ -28,14 +28,14 @@ def config_map(name: str, value: int = 0, namespace: str = "a", **labels: str) -
 class Following:
     """What somebody who follows the ConfigMaps of a server has been told."""
 
-    def __init__(self, server: ApiServer, streams: bool, collection: Collection = MAPS) -> None:
+    def __init__(self, server: ApiServer, streams: bool, collection: FollowedCollection = MAPS) -> None:
         self.server, self.credentials = server, Known(server)
-        self.client = Client(self.credentials, patience=PATIENCE)
+        self.client = ApiClient(self.credentials, patience=PATIENCE)
         self.have: dict[Name, str] = {}
         self.told: list[tuple[str, bool]] = []
         self.follower = Follower(self.client, collection, self.receive, pace(streams), random.Random(1))
 
-    async def receive(self, changes: Sequence[Change]) -> None:
+    async def receive(self, changes: Sequence[ObjectChange]) -> None:
         await asyncio.sleep(0)
         for name, raw in changes:
             self.told.append((name.name, raw is not None))
@@ -62,7 +62,7 @@ def streams(request: pytest.FixtureRequest) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def following(server: ApiServer, streams: bool = False, collection: Collection = MAPS) -> AsyncIterator[Following]:
+async def following(server: ApiServer, streams: bool = False, collection: FollowedCollection = MAPS) -> AsyncIterator[Following]:
     made = Following(server, streams, collection)
     task = asyncio.create_task(made.follower.run())
     try:
@@ -197,7 +197,7 @@ async def test_selectors_are_the_servers(server: ApiServer, streams: bool) -> No
     server.put(config_map("a", kept="yes"))
     server.put(config_map("b", kept="no"))
     server.put(config_map("c", kept="yes"))
-    async with following(server, streams, Collection("/api/v1/configmaps", "kept=yes", "metadata.name!=c")) as it:
+    async with following(server, streams, FollowedCollection("/api/v1/configmaps", "kept=yes", "metadata.name!=c")) as it:
         await it.follower.synced.wait()
         assert {name.name for name in it.have} == {"a"}
         server.put(config_map("a", kept="no"))

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from pilot.cli.ctl.kube_inject import kube_inject
 from pilot.model.config.mesh_config import MeshConfig
 from webhook.inject.errors import InjectionError
-from webhook.kube_inject import Injector, inject_document
+from webhook.kube_inject import FileInjector, inject_document
 from webhook.profile.default import default_config
 
 POD: dict[str, Any] = {
@@ -24,7 +24,7 @@ POD: dict[str, Any] = {
 
 
 def injected(document: dict[str, Any], native: bool = False, **values: Any) -> dict[str, Any]:
-    return inject_document(document, Injector(default_config(values), MeshConfig(), native=native), warnings.append)
+    return inject_document(document, FileInjector(default_config(values), MeshConfig(), native=native), warnings.append)
 
 
 warnings: list[str] = []

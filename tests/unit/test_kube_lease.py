@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from pilot.kube.client import Client
-from pilot.kube.lease import Election, Terms, nobody
+from pilot.kube.client import ApiClient
+from pilot.kube.lease import Election, LeaseTerms, nobody
 from pilot.kube.locks import ANNOTATION, CONFIG_MAP, KEY_ANNOTATION, LEASE, Form, Lock
 from pilot.kube.tasks import end_tasks
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import client_of, until
 
-TERMS = Terms(lease=1.0, give_up=0.3, attempt=0.01)
+TERMS = LeaseTerms(lease=1.0, give_up=0.3, attempt=0.01)
 FORMS = pytest.mark.parametrize("form", [pytest.param(LEASE, id="Lease"), pytest.param(CONFIG_MAP, id="ConfigMap")])
 
 
@@ -23,7 +23,7 @@ class Replica:
     """A process that wants to lead."""
 
     def __init__(self, server: ApiServer, name: str, form: Form = LEASE, key: str = "", outranks: Callable[[str], bool] = nobody) -> None:
-        self.client: Client = client_of(server)
+        self.client: ApiClient = client_of(server)
         self.election = Election(Lock(self.client, form, "istio-system", "writers"), name, TERMS, key, outranks)
         self.task = asyncio.create_task(self.election.run(self.lead))
         self.working = False

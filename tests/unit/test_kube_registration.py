@@ -18,7 +18,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.kind import GroupKind, plural_of
 from pilot.model.proxy import NodeType, Proxy
 from pilot.serve.lifecycle import RegistrationError
-from pilot.writers.workload_entries import Terms, WorkloadEntries
+from pilot.writers.workload_entries import EntryTerms, WorkloadEntries
 from tests.support.ads import Client
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
@@ -50,7 +50,7 @@ class Replica:
     def __init__(self, server: ApiServer, name: str = "one", **terms: Any) -> None:
         self.server, self.mesh, self.client = server, Mesh(), client_of(server)
         self.read()
-        self.metrics, chosen = Metrics(), Terms(name, **{"grace": 0.02, **terms})
+        self.metrics, chosen = Metrics(), EntryTerms(name, **{"grace": 0.02, **terms})
         self.entries = WorkloadEntries(self.client, self.mesh, _path, chosen, QUICK.backoff, random.Random(1), self.metrics.kubernetes)
 
     def read(self) -> None:

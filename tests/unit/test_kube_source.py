@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pilot.ingest.batch import Batch
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kinds import read_kinds
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
@@ -41,7 +41,9 @@ def pod(name: str, phase: str = "Running") -> dict[str, Any]:
 class Reading:
     """A source of an API server, and the tables that it fills."""
 
-    def __init__(self, server: ApiServer, origin: Origin = Origin(), ignored: tuple[str, ...] = (), included: tuple[str, ...] = ()) -> None:  # noqa: B008
+    def __init__(
+        self, server: ApiServer, origin: DocumentOrigin = DocumentOrigin(), ignored: tuple[str, ...] = (), included: tuple[str, ...] = ()  # noqa: B008
+    ) -> None:
         self.mesh, self.clock, self.problems = Mesh(), VirtualClock(), ProblemStore(lambda _: None)
         batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), lambda _: None)
         self.client = client_of(server)
@@ -119,7 +121,7 @@ async def test_objects_of_another_revision_are_left_out_and_go_when_they_become_
     server.put(gateway("ours", **{"istio.io/rev": "canary"}))
     server.put(gateway("theirs", **{"istio.io/rev": "stable"}))
     server.put(gateway("everybodys"))
-    async with Reading(server, Origin(revision="canary")) as it:
+    async with Reading(server, DocumentOrigin(revision="canary")) as it:
         assert it.gateways() == {"ours", "everybodys"}
         server.put(gateway("ours", **{"istio.io/rev": "stable"}))
         await until(lambda: it.gateways() == {"everybodys"})
@@ -158,7 +160,7 @@ async def test_of_another_cluster_only_what_runs_in_it_is_read(server: ApiServer
         server.put(plain)
     server.put(gateway("a"))
     server.put(pod("a"))
-    async with Reading(server, Origin("west", own=False)) as it:
+    async with Reading(server, DocumentOrigin("west", own=False)) as it:
         assert not it.gateways()
         assert [key for key, _ in it.mesh.pods.rows()] == [RegistryKey("west", "a", "a")]
         assert list(it.problems) == []

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.mcp_source import McpSource
 from pilot.model.catalogue import CATALOGUE
 from pilot.model.problem import Severity
@@ -106,7 +106,7 @@ def test_a_type_that_was_not_asked_for_is_refused(source: McpConfig) -> None:
 async def test_a_source_has_been_read_once_all_kinds_of_istio_were_answered() -> None:
     kinds = [kind for kind in CATALOGUE if kind.id.name in ("ServiceEntry", "Sidecar", "Pod")]
     batch = MemoryConfig()
-    source = McpSource("xds://a:1", kinds, batch.batch, batch.ledger, 0, Origin(), batch.problems)
+    source = McpSource("xds://a:1", kinds, batch.batch, batch.ledger, 0, DocumentOrigin(), batch.problems)
     assert len(source.types) == 3
     for type_url in (url for url in source.types if "istio.io" in url):
         assert not source.synced.is_set()

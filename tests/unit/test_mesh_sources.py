@@ -11,7 +11,7 @@ import yaml
 
 from pilot.app.server_credentials import server_credentials, server_name
 from pilot.kube.backoff import Backoff
-from pilot.mcp.stream import Client, Stream, Target
+from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
 from pilot.model.config.destination_rule import ClientTLSSettings
 from tests.support.credentials import Authority
 from tests.support.kube import chance, until
@@ -92,8 +92,8 @@ async def told(port: int, tls: ClientTLSSettings, secret: dict[str, bytes]) -> s
     async def take(*_: Any) -> list[str]:
         return []
 
-    target = Target(f"127.0.0.1:{port}", lambda: server_credentials(tls, read), server_name(tls))
-    stream = Stream(target, Client("sidecar~127.0.0.1~a.b~b.svc.cluster.local", "b"), [ENTRY], take, found.append, Backoff(5.0), chance(1))
+    target = McpSourceServer(f"127.0.0.1:{port}", lambda: server_credentials(tls, read), server_name(tls))
+    stream = McpStream(target, McpClient("sidecar~127.0.0.1~a.b~b.svc.cluster.local", "b"), [ENTRY], take, found.append, Backoff(5.0), chance(1))
     await stream.start()
     try:
         await until(lambda: bool(found))

@@ -19,8 +19,8 @@ from rich.console import Console
 
 from ca.csr import decode_csr
 from ca.pem import certificate_pem
-from pilot.cli.ctl.client import Client
-from pilot.cli.ctl.output import Table, render, table
+from pilot.cli.ctl.client import PageClient
+from pilot.cli.ctl.output import TextTable, render, table
 from pilot.cli.ctl.tables import secrets
 from pilot.cli.pilotctl import main
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -471,13 +471,13 @@ def test_a_cell_cannot_begin_a_line_or_command_a_terminal() -> None:
 
 def test_a_problem_stays_on_its_line(run: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forged = [{"severity": "error", "message": "a\nb.yaml: error: forged", "code": "bad"}]
-    monkeypatch.setattr(Client, "get", lambda *_, **__: forged)
+    monkeypatch.setattr(PageClient, "get", lambda *_, **__: forged)
     assert run(address, "problems") == "error: a\\nb.yaml: error: forged [bad]\n"
 
 
 def test_on_a_terminal_states_have_colours_and_nothing_is_cut() -> None:
     console = Console(force_terminal=True, color_system="standard", width=40, file=io.StringIO())
-    console.print(render(Table(("NAME", "CDS"), [("x" * 50, "SYNCED"), ("y\x1b[2J", "ERROR")])))
+    console.print(render(TextTable(("NAME", "CDS"), [("x" * 50, "SYNCED"), ("y\x1b[2J", "ERROR")])))
     drawn = console.file.getvalue()
     assert "\x1b[32mSYNCED" in drawn
     assert "\x1b[1;31mERROR" in drawn

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pilot.cli.ctl import bug_report, proxy_config
-from pilot.cli.ctl.client import Client, CommandError
+from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.envoy import read_dump
 from pilot.cli.pilotctl import main
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -56,13 +56,13 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "debug/broken": CommandError("it is broken"), "debug/authz": {}, "debug/describe": {}, "cds": [OURS], "lds": [], "rds": [], "nds": [],
     }  # fmt: skip
 
-    def text(_: Client, path: str, **query: str) -> str:
+    def text(_: PageClient, path: str, **query: str) -> str:
         answer = found[path] if path != "debug/config_dump" else {"configs": found[query["types"]]} if "types" in query else {"key": KEY}
         if isinstance(answer, Exception):
             raise answer
         return answer if isinstance(answer, str) else json.dumps(answer)
 
-    monkeypatch.setattr(Client, "text", text)
+    monkeypatch.setattr(PageClient, "text", text)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilot.debug import plain_json
-from pilot.debug.plain_json import Fields, parts
+from pilot.debug.plain_json import LazyFields, parts
 
 VALUES: list[Any] = [None, "a", [], {}, [[]], [{}], {"a": []}, {"a": {"b": [1, {"c": [2, {"d": {"e": [3]}}]}]}}, [[[[[[1]]]]]]]
 
@@ -15,7 +15,7 @@ VALUES: list[Any] = [None, "a", [], {}, [[]], [{}], {"a": []}, {"a": {"b": [1, {
 def lazy(value: Any) -> Any:
     """Returns the value with iterators in the place of all its lists, and of its objects."""
     if isinstance(value, dict):
-        return Fields((name, lazy(item)) for name, item in value.items())
+        return LazyFields((name, lazy(item)) for name, item in value.items())
     return map(lazy, value) if isinstance(value, list) else value
 
 
@@ -26,7 +26,7 @@ def whole(value: Any, pretty: bool) -> str:
 @pytest.mark.parametrize("value", VALUES, ids=str)
 @pytest.mark.parametrize("pretty", [False, True])
 def test_what_is_made_when_it_is_written_looks_the_same(value: Any, pretty: bool) -> None:
-    shallow = lazy(value) if not isinstance(value, dict) or not value else Fields(iter(value.items()))
+    shallow = lazy(value) if not isinstance(value, dict) or not value else LazyFields(iter(value.items()))
     assert whole(shallow, pretty) == whole(value, pretty)
     assert whole(lazy(value), pretty) == whole(value, pretty)
     assert json.loads(whole(value, pretty)) == value

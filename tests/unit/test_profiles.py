@@ -20,14 +20,14 @@ from pilot.pprof.busy import BusyError, alone
 from pilot.pprof.calls import module_of
 from pilot.pprof.cpu import Sampled, cpu_profile, stack_of
 from pilot.pprof.functions import function_at
-from pilot.pprof.stacks import Call, Kind, Profile, encode
+from pilot.pprof.stacks import Profile, StackFrame, ValueType, encode
 from pilot.pprof.trace import encode_trace
 from pilot.settings.process import DebugSettings
 from protos import profile_pb2
 from tests.support.debug import sources
 
 Get = Callable[[str], Awaitable[tuple[int, str, bytes]]]
-OUTER, INNER, OTHER = Call("a.outer", "a.py", 3, 1), Call("a.inner", "a.py", 9, 7), Call("b.other", "b.py", 5, 4)
+OUTER, INNER, OTHER = StackFrame("a.outer", "a.py", 3, 1), StackFrame("a.inner", "a.py", 9, 7), StackFrame("b.other", "b.py", 5, 4)
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def stacks(made: profile_pb2.Profile) -> dict[tuple[str, ...], tuple[int, ...]]:
 
 
 def test_a_profile_has_each_text_function_and_location_once() -> None:
-    kind = Kind("cpu", "nanoseconds")
-    made = read(encode(Profile((Kind("samples", "count"), kind), {(INNER, OUTER): (1, 10), (OTHER, OUTER): (2, 30)}, kind, 5, 1.5, shown=1)))
+    kind = ValueType("cpu", "nanoseconds")
+    made = read(encode(Profile((ValueType("samples", "count"), kind), {(INNER, OUTER): (1, 10), (OTHER, OUTER): (2, 30)}, kind, 5, 1.5, shown=1)))
     assert stacks(made) == {("a.inner", "a.outer"): (1, 10), ("b.other", "a.outer"): (2, 30)}
     assert (len(made.function), len(made.location), made.string_table[0]) == (3, 3, "")
     assert len(set(made.string_table)) == len(made.string_table)

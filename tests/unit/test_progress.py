@@ -5,35 +5,35 @@ import logging
 
 from pilot.lib import log_repeats
 from pilot.lib.log_repeats import OFTEN, SECONDS, Repeats
-from pilot.serve.progress import KEPT, Outcome, Progress
+from pilot.serve.progress import KEPT, EventOutcome, EventProgress
 
 
 def test_an_event_is_told_when_every_proxy_has_answered_or_gone() -> None:
-    told: list[Outcome] = []
+    told: list[EventOutcome] = []
     clock = iter((0.0, 2.0)).__next__
-    progress = Progress(told.append, clock)
+    progress = EventProgress(told.append, clock)
     progress.begin(7, 3)
     progress.acknowledged((7,), refused=False)
     progress.gone((7,))
     assert not told
     progress.acknowledged((6, 7), refused=True)
-    assert told == [Outcome(7, 3, 1, 1, 1, 2.0)]
+    assert told == [EventOutcome(7, 3, 1, 1, 1, 2.0)]
 
 
 def test_an_event_that_concerns_nobody_is_not_followed() -> None:
-    told: list[Outcome] = []
-    progress = Progress(told.append)
+    told: list[EventOutcome] = []
+    progress = EventProgress(told.append)
     progress.begin(1, 0)
     progress.acknowledged((1,), refused=False)
     assert not told
 
 
 def test_of_too_many_events_the_oldest_is_told_as_it_is() -> None:
-    told: list[Outcome] = []
-    progress = Progress(told.append, lambda: 0.0)
+    told: list[EventOutcome] = []
+    progress = EventProgress(told.append, lambda: 0.0)
     for event in range(KEPT + 1):
         progress.begin(event, 2)
-    assert told == [Outcome(0, 2, 0, 0, 0, 0.0)]
+    assert told == [EventOutcome(0, 2, 0, 0, 0, 0.0)]
 
 
 def record(message: str, at: float, *args: object) -> logging.LogRecord:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pilot.ingest.batch import Batch, Commit
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
@@ -61,7 +61,7 @@ class Plane:
         batch = Batch(self.mesh, self.clock, parse_duration("10ms"), parse_duration("1s"), self.commits.append)
         part = Ledger(self.problems).source(0, "registered workloads")
         chosen = MemoryTerms(**{"grace": 0.01, **terms})
-        self.entries = EntriesInMemory(self.mesh, batch, part, Origin(), chosen, self.metrics.kubernetes)
+        self.entries = EntriesInMemory(self.mesh, batch, part, DocumentOrigin(), chosen, self.metrics.kubernetes)
 
     def row(self) -> Object[Any] | None:
         self.clock.advance(1)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from pilot.ingest.batch import Batch
-from pilot.ingest.decode import Origin
+from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
@@ -20,7 +20,7 @@ from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.ingest.remote_clusters import Options, RemoteClusters
 from pilot.ingest.remote_kubeconfig import read_kubeconfig
 from pilot.kube.access import Credentials
-from pilot.kube.client import Client
+from pilot.kube.client import ApiClient
 from pilot.kube.errors import ConfigurationError
 from pilot.lib.duration import parse_duration
 from pilot.lib.metrics import Metrics
@@ -52,8 +52,8 @@ class Clusters:
         self.edits += len(commit.edits)
 
     def _join(self, cluster: str, credentials: Credentials) -> RemoteCluster:
-        client = Client(credentials, patience=PATIENCE)
-        origin = Origin(cluster, own=False)
+        client = ApiClient(credentials, patience=PATIENCE)
+        origin = DocumentOrigin(cluster, own=False)
         source = KubeSource(client, self._batch, self._ledger, 1, origin, self.mesh.catalogue, pace(), self._choose)
         return RemoteCluster(client, source, pace(), self._choose, self.metrics.cluster_status)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 import pytest
 
 from pilot.model.config.object import ObjectKey
-from pilot.model.views.rule_pools import Rule, RuleDefaults, build_pools, merge_entries
+from pilot.model.views.rule_pools import PooledRule, RuleDefaults, build_pools, merge_entries
 
 A, B = frozenset({("app", "a")}), frozenset({("app", "b")})
 
 
-def rule(name: str, *export_to: str, selector: frozenset[tuple[str, str]] | None = None) -> Rule:
-    return Rule(ObjectKey("ns", name), frozenset(export_to), selector)
+def rule(name: str, *export_to: str, selector: frozenset[tuple[str, str]] | None = None) -> PooledRule:
+    return PooledRule(ObjectKey("ns", name), frozenset(export_to), selector)
 
 
-def merged(*rules: Rule, by_export: bool = True) -> list[str]:
+def merged(*rules: PooledRule, by_export: bool = True) -> list[str]:
     return ["+".join(key.name for key in entry.sources) for entry in merge_entries(rules, by_export)]
 
 
@@ -37,7 +37,7 @@ def merged(*rules: Rule, by_export: bool = True) -> list[str]:
         ([rule("1", "x"), rule("2", "y"), rule("3", "x")], ["1+3", "2", "3"]),
     ],
 )
-def test_rules_are_merged_by_what_they_are_exported_to(rules: list[Rule], expected: list[str]) -> None:
+def test_rules_are_merged_by_what_they_are_exported_to(rules: list[PooledRule], expected: list[str]) -> None:
     assert merged(*rules) == expected
 
 

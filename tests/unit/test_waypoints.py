@@ -15,7 +15,7 @@ from pilot.model.views.ambient.attachments import (
 )
 from pilot.model.views.ambient.waypoints import parse_binding, waypoint, waypoint_accounts
 from pilot.model.views.gateway_api.status.gateways import gateway_status
-from pilot.model.waypoint import ApplicationTunnel, Attachment, Waypoint, WaypointAddress
+from pilot.model.waypoint import ApplicationTunnel, Waypoint, WaypointAddress, WaypointAttachment
 from tests.support.objects import Plain, at, endpoint_slice, make
 from tests.support.world import World, rows_of
 
@@ -48,7 +48,7 @@ def world(*objects: Plain, **environ: str) -> World:
     return made
 
 
-def attachment(*objects: Plain) -> Attachment:
+def attachment(*objects: Plain) -> WaypointAttachment:
     return service_attachment(world(*objects).mesh, ref())
 
 
@@ -86,7 +86,7 @@ def test_there_are_no_waypoints_in_a_mesh_that_is_not_ambient() -> None:
     made.apply_objects(*gateway(), service("{istio.io/use-waypoint: w}"))
     assert waypoint(made.mesh, W) is None
     assert gateway_status(made.mesh, W) is None
-    assert service_attachment(made.mesh, ref()) == Attachment()
+    assert service_attachment(made.mesh, ref()) == WaypointAttachment()
 
 
 def test_a_listener_of_a_waypoint_that_is_not_for_hbone_is_told() -> None:
@@ -101,13 +101,13 @@ def test_a_listener_of_a_waypoint_that_is_not_for_hbone_is_told() -> None:
 # -- services --------------------------------------------------------------------------------------------------------------
 
 def test_a_service_names_its_waypoint() -> None:
-    assert attachment(*gateway(), service("{istio.io/use-waypoint: w}")) == Attachment(W)
+    assert attachment(*gateway(), service("{istio.io/use-waypoint: w}")) == WaypointAttachment(W)
 
 
 def test_a_service_comes_before_its_namespace() -> None:
     labelled = make("Namespace", "a", labels="{istio.io/use-waypoint: w}")
-    assert attachment(*gateway(), labelled, service("{}")) == Attachment(W)
-    assert attachment(*gateway(), labelled, service("{istio.io/use-waypoint: none}")) == Attachment()
+    assert attachment(*gateway(), labelled, service("{}")) == WaypointAttachment(W)
+    assert attachment(*gateway(), labelled, service("{istio.io/use-waypoint: none}")) == WaypointAttachment()
     other = attachment(*gateway(), labelled, service("{istio.io/use-waypoint: x}"))
     assert other.waypoint is None
     assert other.fault is not None
@@ -158,15 +158,15 @@ def test_what_a_waypoint_runs_on_uses_none() -> None:
     labelled = make("Namespace", "a", labels="{istio.io/use-waypoint: w}")
     managed = service("{gateway.istio.io/managed: istio.io-mesh-controller}")
     made = world(*gateway(labels="{istio.io/waypoint-for: all}"), labelled, managed)
-    assert service_attachment(made.mesh, ref()) == Attachment()
-    assert workload_attachment(made.mesh, subject_of("a", {"gateway.networking.k8s.io/gateway-name": "w"})) == Attachment()
-    assert workload_attachment(made.mesh, subject_of("a", {})) == Attachment(W)
+    assert service_attachment(made.mesh, ref()) == WaypointAttachment()
+    assert workload_attachment(made.mesh, subject_of("a", {"gateway.networking.k8s.io/gateway-name": "w"})) == WaypointAttachment()
+    assert workload_attachment(made.mesh, subject_of("a", {})) == WaypointAttachment(W)
 
 
 def test_a_namespaces_waypoint_for_services_is_no_fault_of_its_workloads() -> None:
     made = world(*gateway(), make("Namespace", "a", labels="{istio.io/use-waypoint: w}"))
-    assert workload_attachment(made.mesh, subject_of("a", {})) == Attachment()
-    assert namespace_attachment(made.mesh, "a") == Attachment(W)
+    assert workload_attachment(made.mesh, subject_of("a", {})) == WaypointAttachment()
+    assert namespace_attachment(made.mesh, "a") == WaypointAttachment(W)
 
 
 @pytest.mark.parametrize(("labels", "annotations", "expected"), [
@@ -188,8 +188,8 @@ def test_a_canary_of_a_waypoint(labels: str, annotations: str, expected: tuple[O
 def test_a_canary_is_inherited_with_the_waypoint() -> None:
     labels = "{istio.io/use-waypoint: w, istio.io/use-waypoint-canary: next}"
     labelled = make("Namespace", "a", labels=labels, annotations="{istio.io/use-waypoint-canary-weight: '5'}")
-    assert attachment(*gateway(), *gateway("next"), labelled, service("{}")) == Attachment(W, canary=ObjectKey("a", "next"), weight=5)
-    assert attachment(*gateway(), *gateway("next"), labelled, service("{istio.io/use-waypoint: w}")) == Attachment(W)
+    assert attachment(*gateway(), *gateway("next"), labelled, service("{}")) == WaypointAttachment(W, canary=ObjectKey("a", "next"), weight=5)
+    assert attachment(*gateway(), *gateway("next"), labelled, service("{istio.io/use-waypoint: w}")) == WaypointAttachment(W)
 
 
 @pytest.mark.parametrize(("of_service", "of_namespace", "expected"), [

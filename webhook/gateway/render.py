@@ -15,9 +15,9 @@ from webhook.gateway.overlay import OverlayError, lay_over
 from webhook.inject.annotations import IMAGE_TYPE
 from webhook.inject.api_object import ApiObject
 from webhook.inject.config import InjectorConfig
-from webhook.inject.data import Record
+from webhook.inject.data import StructData
 from webhook.inject.image import proxy_image
-from webhook.inject.message import Message
+from webhook.inject.message import TemplateMessage
 from webhook.pod.schema import TYPES
 from webhook.template import TemplateError
 from webhook.template.values import Int64, StringMap
@@ -82,17 +82,17 @@ def render_gateway(gateway: GatewayToRender, config: InjectorConfig) -> list[Pla
         raise RenderError(str(error)) from error
 
 
-def _data(gateway: GatewayToRender, config: InjectorConfig) -> Record:
+def _data(gateway: GatewayToRender, config: InjectorConfig) -> StructData:
     metadata = gateway.metadata
     asked = (metadata.get("annotations") or {}).get(IMAGE_TYPE)
     image = gateway.proxy_config.image.image_type if gateway.proxy_config.image is not None else ""
-    ports = [Record("v1.ServicePort", {"Name": name, "Port": port, "Protocol": "TCP", "AppProtocol": said}) for name, port, said in gateway.ports]
-    addresses = [Record("v1.GatewaySpecAddress", {"Type": type_, "Value": value}) for type_, value in gateway.addresses]
+    ports = [StructData("v1.ServicePort", {"Name": name, "Port": port, "Protocol": "TCP", "AppProtocol": said}) for name, port, said in gateway.ports]
+    addresses = [StructData("v1.GatewaySpecAddress", {"Type": type_, "Value": value}) for type_, value in gateway.addresses]
     members = {
         "Name": metadata["name"], "Namespace": metadata["namespace"], "UID": metadata.get("uid") or "",
         "Labels": StringMap(metadata.get("labels") or {}), "Annotations": StringMap(metadata.get("annotations") or {}),
         "ObjectMeta": ApiObject(metadata, TYPES["ObjectMeta"]),
-        "Spec": Record("v1.GatewaySpec", {"GatewayClassName": gateway.class_name, "Addresses": addresses}),
+        "Spec": StructData("v1.GatewaySpec", {"GatewayClassName": gateway.class_name, "Addresses": addresses}),
         "GatewayClass": gateway.class_name, "DeploymentName": gateway.name, "ServiceAccount": gateway.account, "Ports": ports,
         "ServiceType": gateway.service_type, "ClusterID": gateway.cluster, "KubeVersion": gateway.kubernetes, "Revision": gateway.revision,
         "NativeSidecars": True, "ProxyUID": Int64(gateway.uid), "ProxyGID": Int64(gateway.gid), "CompliancePolicy": gateway.compliance_policy,
@@ -101,9 +101,10 @@ def _data(gateway: GatewayToRender, config: InjectorConfig) -> Record:
         "IsEastWestGateway": gateway.managed == "istio.io-eastwest-controller",
         "ProxyImage": proxy_image(config, asked, image),
         "InboundTrafficPolicyMode": (gateway.mesh.inbound_traffic_policy.mode if gateway.mesh.inbound_traffic_policy else "PASSTHROUGH").lower(),
-        "ProxyConfig": Message(gateway.proxy_config, ProxyConfig), "MeshConfig": Message(gateway.mesh, MeshConfig), "Values": config.values,
+        "ProxyConfig": TemplateMessage(gateway.proxy_config, ProxyConfig),
+        "MeshConfig": TemplateMessage(gateway.mesh, MeshConfig), "Values": config.values,
     }  # fmt: skip
-    return Record("gateway.TemplateInput", members)
+    return StructData("gateway.TemplateInput", members)
 
 
 def _check(gateway: GatewayToRender, document: Any) -> Plain:

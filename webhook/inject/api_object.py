@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webhook.pod.schema import TYPES, Field, Type
+from webhook.pod.schema import TYPES, SchemaField, Type
 from webhook.template.printing import to_text
 from webhook.template.values import GoStruct, NilPointer, StringList, StringMap
 
@@ -49,7 +49,7 @@ class ApiObject(GoStruct):
         return f"{{{' '.join(shown)}}}"
 
 
-def _shown(value: Any, field: Field) -> Any:
+def _shown(value: Any, field: SchemaField) -> Any:
     kind = TYPES.get(field.type)
     if field.shape == "[":
         if kind is not None:

@@ -21,7 +21,7 @@ class ConfigError(ValueError):
     """The configuration cannot be used. The text says which part, and why."""
 
 
-class Written(Lenient, frozen=True):
+class WrittenConfig(Lenient, frozen=True):
     """The key `config` as it is written."""
 
     policy: str = ""
@@ -36,7 +36,7 @@ class Written(Lenient, frozen=True):
 class InjectorConfig(NamedTuple):
     """A configuration with its templates compiled. `values` are as templates see them: all their numbers are floats."""
 
-    written: Written
+    written: WrittenConfig
     templates: Mapping[str, Template]
     values: Mapping[str, Any]
 
@@ -58,7 +58,7 @@ def decode_config(config: str, values: str) -> InjectorConfig:
     return make_config(decode_written(config), decode_values(values))
 
 
-def make_config(written: Written, values: Mapping[str, Any]) -> InjectorConfig:
+def make_config(written: WrittenConfig, values: Mapping[str, Any]) -> InjectorConfig:
     """Returns a configuration with its templates compiled. ConfigError where a template is wrong."""
     if not written.templates:
         _log.warning("the injector's configuration has no templates: pods get no proxy from it")
@@ -69,13 +69,13 @@ def make_config(written: Written, values: Mapping[str, Any]) -> InjectorConfig:
     return InjectorConfig(written, compiled, floats(values))
 
 
-def decode_written(text: str) -> Written:
+def decode_written(text: str) -> WrittenConfig:
     """Returns the key `config`. ConfigError where it is wrong."""
     plain = _mapping(text, "injection template")
-    written, problems = shape.decode(plain, Written)
+    written, problems = shape.decode(plain, WrittenConfig)
     if problems:
         raise ConfigError("; ".join(f"failed to unmarshal injection template: {p.path}: {p.message}" for p in problems))
-    assert isinstance(written, Written)
+    assert isinstance(written, WrittenConfig)
     return written
 
 

@@ -6,14 +6,14 @@ from typing import Any
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ProxyConfig
 from webhook.inject.api_object import ApiObject
-from webhook.inject.message import Message
-from webhook.inject.request import Request
+from webhook.inject.message import TemplateMessage
+from webhook.inject.request import InjectionRequest
 from webhook.pod.schema import TYPES
 from webhook.template.printing import to_text
 from webhook.template.values import GoStruct, Int64
 
 
-class Record(GoStruct):
+class StructData(GoStruct):
     """A struct of given fields."""
 
     def __init__(self, type_name: str, members: dict[str, Any]) -> None:
@@ -30,17 +30,17 @@ class Record(GoStruct):
         return f"{{{' '.join(to_text(value, verb) for value in self._members.values())}}}"
 
 
-def template_data(request: Request, pod: dict[str, Any], image: str, init_image: str) -> GoStruct:
+def template_data(request: InjectionRequest, pod: dict[str, Any], image: str, init_image: str) -> GoStruct:
     """Returns the data of a sidecar's template, which sees `pod`."""
     owner = request.owner
     mode = request.mesh.inbound_traffic_policy.mode if request.mesh.inbound_traffic_policy else "PASSTHROUGH"
     members = {
-        "TypeMeta": Record("v1.TypeMeta", {"Kind": owner.kind, "APIVersion": owner.api_version}),
-        "DeploymentMeta": Record("types.NamespacedName", {"Namespace": owner.namespace, "Name": owner.name}),
+        "TypeMeta": StructData("v1.TypeMeta", {"Kind": owner.kind, "APIVersion": owner.api_version}),
+        "DeploymentMeta": StructData("types.NamespacedName", {"Namespace": owner.namespace, "Name": owner.name}),
         "ObjectMeta": ApiObject(pod.get("metadata") or {}, TYPES["ObjectMeta"]),
         "Spec": ApiObject(pod.get("spec") or {}, TYPES["PodSpec"]),
-        "ProxyConfig": Message(request.proxy_config, ProxyConfig),
-        "MeshConfig": Message(request.mesh, MeshConfig),
+        "ProxyConfig": TemplateMessage(request.proxy_config, ProxyConfig),
+        "MeshConfig": TemplateMessage(request.mesh, MeshConfig),
         "Values": request.config.values,
         "Revision": request.revision,
         "NativeSidecars": request.native,
@@ -51,4 +51,4 @@ def template_data(request: Request, pod: dict[str, Any], image: str, init_image:
         "InboundTrafficPolicyMode": mode.lower(),
         "CompliancePolicy": request.compliance_policy,
     }
-    return Record("*inject.SidecarTemplateData", members)
+    return StructData("*inject.SidecarTemplateData", members)

@@ -7,14 +7,14 @@ from pilot.lib.log import scope
 from pilot.model.config.selector import LabelSelector
 from pilot.model.validate.label_selector import validate_label_selector
 from pilot.model.views.visibility import selects
-from webhook.inject.config import Written
+from webhook.inject.config import WrittenConfig
 
 INJECT = "sidecar.istio.io/inject"
 IGNORED_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease", "local-path-storage"})
 _log = scope("webhook")
 
 
-def is_injected(pod: dict[str, Any], config: Written) -> bool:
+def is_injected(pod: dict[str, Any], config: WrittenConfig) -> bool:
     """Returns whether a pod gets a proxy: what excludes it comes first, then what it says itself, then selectors, then the policy."""
     metadata = pod.get("metadata") or {}
     if (pod.get("spec") or {}).get("hostNetwork") or metadata.get("namespace") in IGNORED_NAMESPACES:
@@ -37,7 +37,7 @@ def _wish(metadata: dict[str, Any]) -> bool | None:
     return {"true": True, "false": False}.get(value)
 
 
-def _by_selectors(labels: dict[str, str], config: Written) -> bool | None:
+def _by_selectors(labels: dict[str, str], config: WrittenConfig) -> bool | None:
     if any(_selects(selector, labels) for selector in config.never_inject_selector):
         return False
     return True if any(_selects(selector, labels) for selector in config.always_inject_selector) else None

@@ -10,7 +10,7 @@ from pilot.lib.duration import format_duration
 from pilot.lib.log import scope
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ProxyConfig
-from webhook.inject.message import Message, Span
+from webhook.inject.message import Span, TemplateMessage
 from webhook.inject.otel import resource_attributes
 from webhook.inject.protobuf_json import message_json
 from webhook.template import go_json, go_yaml
@@ -68,7 +68,7 @@ def json_of(value: Any) -> str:
 
 def json_of_message(value: Any) -> str:
     """Returns a message in protobuf's JSON; of a proxy config only what differs from the built-in one."""
-    if not isinstance(value, Message) or value.empty:
+    if not isinstance(value, TemplateMessage) or value.empty:
         return "{}"
     message = value.message
     return message_json(message, _BUILT_IN if isinstance(message, ProxyConfig) else None)
@@ -137,7 +137,7 @@ def omit_nil(value: Any) -> Any:
 
 
 def _otel(mesh: Any, annotations: Any, labels: Any, namespace: str, containers: Any) -> str:
-    config = mesh.message if isinstance(mesh, Message) and isinstance(mesh.message, MeshConfig) else MeshConfig()
+    config = mesh.message if isinstance(mesh, TemplateMessage) and isinstance(mesh.message, MeshConfig) else MeshConfig()
     named = [(c.member("Name"), c.member("Image")) for c in containers or ()]
     return resource_attributes(config, annotations or {}, labels or {}, namespace, named)
 

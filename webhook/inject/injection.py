@@ -14,7 +14,7 @@ from webhook.inject.probes import rewrite_probes
 from webhook.inject.prometheus import is_prometheus, is_rerouted, merge_metrics, secure_port
 from webhook.inject.proxy_config import apply_override
 from webhook.inject.render import render
-from webhook.inject.request import Request
+from webhook.inject.request import InjectionRequest
 from webhook.inject.status import status_of, stripped
 from webhook.pod.merge import MergeError
 
@@ -23,7 +23,7 @@ CLUSTER_VARIABLE, NETWORK_VARIABLE = "ISTIO_META_CLUSTER_ID", "ISTIO_META_NETWOR
 _log = scope("webhook")
 
 
-def inject(request: Request) -> Plain:
+def inject(request: InjectionRequest) -> Plain:
     """Returns the injected pod; the request's own is not changed. InjectionError where it cannot be."""
     _warn(request.pod)
     refuse_wrong(request.annotations)
@@ -60,7 +60,7 @@ def _warn(pod: Plain) -> None:
         _log.warning("the DNSPolicy of %s is %s, not ClusterFirst: its proxy may not find the control plane", name, policy)
 
 
-def _environment(request: Request) -> dict[str, str]:
+def _environment(request: InjectionRequest) -> dict[str, str]:
     """Returns the variables of the proxy with its cluster and network: the path of the webhook comes before the values, and for the
     network the pod's label before both."""
     found = dict(request.environment)
@@ -73,7 +73,7 @@ def _environment(request: Request) -> dict[str, str]:
     return found
 
 
-def _processed(pod: Plain, template: Plain, request: Request) -> Plain:
+def _processed(pod: Plain, template: Plain, request: InjectionRequest) -> Plain:
     """Returns the pod with what no template can do."""
     metadata = pod.get("metadata") or {}
     pod = {**pod, "metadata": {**metadata, "annotations": metadata.get("annotations") or {}, "labels": metadata.get("labels") or {}}}
@@ -92,7 +92,7 @@ def _with_environment(pod: Plain, environment: Mapping[str, str]) -> Plain:
     return with_container(pod, {**sidecar, "env": kept + [{"name": k, "value": environment[k]} for k in sorted(environment)]})
 
 
-def _with_metadata(pod: Plain, template: Plain, request: Request) -> Plain:
+def _with_metadata(pod: Plain, template: Plain, request: InjectionRequest) -> Plain:
     metadata = pod["metadata"]
     network = {NETWORK: request.environment[NETWORK_VARIABLE]} if NETWORK_VARIABLE in request.environment else {}
     annotations = {
@@ -101,7 +101,7 @@ def _with_metadata(pod: Plain, template: Plain, request: Request) -> Plain:
     return {**pod, "metadata": {**metadata, "labels": {**metadata["labels"], **network}, "annotations": annotations}}
 
 
-def _holds(request: Request) -> bool:
+def _holds(request: InjectionRequest) -> bool:
     """Returns whether applications wait until the proxy has started, by the mesh with the pod's own annotation over it, or the values."""
     config = request.mesh.default_config
     if (text := request.annotations.get(PROXY_CONFIG)) is not None:

@@ -26,7 +26,7 @@ def _go_name(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-class Message(GoStruct):
+class TemplateMessage(GoStruct):
     """A message of protobuf, or of nothing: then its getters give what is there where nobody says anything."""
 
     def __init__(self, message: Any, kind: type) -> None:
@@ -120,7 +120,7 @@ def _shown(value: Any, kind: mi.Type) -> Any:
         if len(kinds) == 1 and len(kind.types) == 2:
             return _optional(value, kinds[0])
     if isinstance(kind, mi.StructType):
-        return Message(value, kind.cls)
+        return TemplateMessage(value, kind.cls)
     if value is None:
         return _zero(kind)
     if isinstance(value, Duration):
@@ -150,7 +150,7 @@ def _zero(kind: mi.Type) -> Any:
 
 def _optional(value: Any, kind: mi.Type) -> Any:
     if isinstance(kind, mi.StructType):
-        return Message(value, kind.cls) if value is not None else _NilMessage(None, kind.cls)
+        return TemplateMessage(value, kind.cls) if value is not None else _NilMessage(None, kind.cls)
     if isinstance(kind, mi.BoolType | mi.IntType | mi.FloatType):
         zero: Any = False if isinstance(kind, mi.BoolType) else 0
         return Wrapped(value, zero) if value is not None else _absent(zero)
@@ -164,7 +164,7 @@ class _NilMessage(NilPointer):
 
     def __init__(self, message: None, kind: type) -> None:
         super().__init__(f"*v1alpha1.{kind.__name__}")
-        self._inner = Message(message, kind)
+        self._inner = TemplateMessage(message, kind)
 
     def member(self, name: str) -> Any:
         if name.startswith("Get"):
@@ -179,5 +179,5 @@ def _absent(zero: Any) -> NilPointer:
 def _list(value: tuple[Any, ...], kind: mi.Type) -> list[Any]:
     item = kind.item_type if isinstance(kind, mi.VarTupleType) else None
     if isinstance(item, mi.StructType):
-        return [Message(entry, item.cls) for entry in value]
+        return [TemplateMessage(entry, item.cls) for entry in value]
     return StringList(value) if all(isinstance(v, str) for v in value) else list(value)

@@ -12,7 +12,7 @@ from webhook.inject.annotations import INTERCEPTION_MODE, OVERRIDES, STATUS
 from webhook.inject.containers import INIT, VALIDATION, containers, find, find_anywhere, with_container
 from webhook.inject.containers import PROXY as PROXY_NAME
 from webhook.inject.errors import InjectionError
-from webhook.inject.request import Request
+from webhook.inject.request import InjectionRequest
 from webhook.inject.status import injected_before
 from webhook.pod.merge import merge
 from webhook.pod.normal import without_nulls
@@ -46,7 +46,7 @@ def reinserted(pod: Plain) -> Plain:
     return {**pod, "spec": spec}
 
 
-def reapplied(final: Plain, request: Request, template: Plain) -> Plain:
+def reapplied(final: Plain, request: InjectionRequest, template: Plain) -> Plain:
     """Returns the pod with the user's containers over the template's: those that an earlier injection kept, or those of the pod itself, but
     for what an earlier injection put there."""
     original, kept, before = request.pod, saved(request.pod), injected_before(request.pod)
@@ -83,7 +83,7 @@ def _annotated(pod: Plain, name: str, value: str) -> Plain:
     return {**pod, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), name: value}}}
 
 
-def _adjusted(final: Plain, request: Request) -> Plain:
+def _adjusted(final: Plain, request: InjectionRequest) -> Plain:
     """Returns the pod whose init container knows as whom the user has the proxy run. With TPROXY the proxy is root all the same."""
     kept = [c for containers_kept in saved(request.pod).values() for c in containers_kept]
     own = find(PROXY_NAME, kept) or find_anywhere(request.pod, PROXY_NAME)

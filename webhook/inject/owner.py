@@ -9,7 +9,7 @@ from pilot.lib.labels import POD_TEMPLATE_HASH, ROLLOUT_TEMPLATE_HASH
 _CRON_JOB = re.compile(r"(.+)-\d{8,10}$")
 
 
-class Owner(NamedTuple):
+class WorkloadOwner(NamedTuple):
     """A workload by its kind, API version, name and namespace."""
 
     kind: str
@@ -18,19 +18,19 @@ class Owner(NamedTuple):
     namespace: str
 
 
-def owner_of(pod: dict[str, Any]) -> Owner:
+def owner_of(pod: dict[str, Any]) -> WorkloadOwner:
     """Returns the Deployment, CronJob or the like whose controller made a pod of a generated name; else the pod itself."""
     metadata = pod.get("metadata") or {}
-    itself = Owner("Pod", "v1", metadata.get("name") or "", metadata.get("namespace") or "")
+    itself = WorkloadOwner("Pod", "v1", metadata.get("name") or "", metadata.get("namespace") or "")
     controller = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), None)
     if not metadata.get("generateName") or controller is None:
         return itself
     name, kind, version = controller.get("name") or "", controller.get("kind") or "", controller.get("apiVersion") or ""
-    found = _above(Owner(kind, version, name, itself.namespace), metadata.get("labels") or {})
+    found = _above(WorkloadOwner(kind, version, name, itself.namespace), metadata.get("labels") or {})
     return found if found.name else found._replace(name=itself.name)
 
 
-def _above(controller: Owner, labels: dict[str, str]) -> Owner:
+def _above(controller: WorkloadOwner, labels: dict[str, str]) -> WorkloadOwner:
     """Returns what made the controller of a pod, by its name and the pod's labels; the controller where they do not tell."""
     kind, name = controller.kind, controller.name
     if kind == "ReplicaSet":

@@ -11,7 +11,7 @@ import msgspec
 from pilot.lib.flags import parse_bool
 from webhook.inject.annotations import REWRITE_PROBES, STATUS, STATUS_PORT
 from webhook.inject.containers import PROXY, containers, find_anywhere, with_container
-from webhook.inject.request import Request
+from webhook.inject.request import InjectionRequest
 
 Plain = dict[str, Any]
 PROBERS = "ISTIO_KUBE_APP_PROBERS"
@@ -20,7 +20,7 @@ _HOOKS = {"preStop": "prestopz", "postStart": "poststartz"}
 _ACTIONS = ("httpGet", "tcpSocket", "grpc")
 
 
-def rewrite_probes(pod: Plain, request: Request) -> Plain:
+def rewrite_probes(pod: Plain, request: InjectionRequest) -> Plain:
     """Returns the pod whose probes and hooks go to the agent, with a proxy that knows where they went before."""
     sidecar = find_anywhere(pod, PROXY)
     if sidecar is None or not _is_rewritten(pod["metadata"]["annotations"], request):
@@ -33,7 +33,7 @@ def rewrite_probes(pod: Plain, request: Request) -> Plain:
     return {**pod, "spec": {**pod["spec"], **{field: [_rewritten(c, port) for c in containers(pod, field)] for field in fields}}}
 
 
-def _is_rewritten(annotations: Plain, request: Request) -> bool:
+def _is_rewritten(annotations: Plain, request: InjectionRequest) -> bool:
     try:
         return parse_bool(annotations[REWRITE_PROBES])
     except (KeyError, ValueError):

@@ -15,7 +15,7 @@ from pilot.lib.log import scope
 from webhook.inject.annotations import MERGE_METRICS
 from webhook.inject.containers import PROXY, find_anywhere, with_container
 from webhook.inject.errors import InjectionError
-from webhook.inject.request import Request
+from webhook.inject.request import InjectionRequest
 
 Plain = dict[str, Any]
 _log = scope("webhook")
@@ -54,7 +54,7 @@ def is_rerouted(annotations: Mapping[str, str], status_port: int) -> bool:
     return _said(annotations, _PORT) == str(status_port)
 
 
-def merge_metrics(pod: Plain, request: Request) -> Plain:
+def merge_metrics(pod: Plain, request: InjectionRequest) -> Plain:
     """Returns the pod whose annotations send Prometheus to the agent. InjectionError where the application's metrics are said to be at a
     port that is none, or the proxy's own."""
     annotations = pod["metadata"]["annotations"]
@@ -78,7 +78,7 @@ def _is_scraped(annotations: Mapping[str, str]) -> bool:
         return True
 
 
-def _is_merged(annotations: Mapping[str, str], request: Request) -> bool:
+def _is_merged(annotations: Mapping[str, str], request: InjectionRequest) -> bool:
     if MERGE_METRICS in annotations:
         return parse_bool(annotations[MERGE_METRICS])
     return request.mesh.enable_prometheus_merge

@@ -11,7 +11,7 @@ from webhook.inject.containers import PROXY, containers, find
 from webhook.inject.data import template_data
 from webhook.inject.errors import InjectionError
 from webhook.inject.image import init_image, proxy_image
-from webhook.inject.request import Request
+from webhook.inject.request import InjectionRequest
 from webhook.pod.merge import MergeError, merge
 from webhook.pod.normal import ShapeError, normalize
 from webhook.pod.schema import POD
@@ -28,7 +28,7 @@ class Rendered(NamedTuple):
     template: Plain
 
 
-def render(request: Request, seen: Plain) -> Rendered:
+def render(request: InjectionRequest, seen: Plain) -> Rendered:
     """Returns the pod with its templates; these are shown the pod `seen`. InjectionError where one is not there, or fails."""
     of_proxy_config = request.proxy_config.image.image_type if request.proxy_config.image is not None else ""
     asked = ((seen.get("metadata") or {}).get("annotations") or {}).get(IMAGE_TYPE)
@@ -45,7 +45,7 @@ def render(request: Request, seen: Plain) -> Rendered:
     return Rendered(merged, template)
 
 
-def selected(request: Request) -> Iterator[str]:
+def selected(request: InjectionRequest) -> Iterator[str]:
     """Yields the names of a pod's templates, aliases resolved once."""
     asked = request.annotations.get(TEMPLATES)
     names = [name.strip() for name in asked.split(",")] if asked is not None else request.default_templates or request.config.default_templates
@@ -53,7 +53,7 @@ def selected(request: Request) -> Iterator[str]:
         yield from request.config.written.aliases.get(name, (name,))
 
 
-def _execute(request: Request, name: str, data: Any) -> str:
+def _execute(request: InjectionRequest, name: str, data: Any) -> str:
     templates = request.config.templates
     if name not in templates:
         raise InjectionError(f'requested template "{name}" not found; have {", ".join(sorted(templates))}')

@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.proxy_config import ProxyConfig
 from webhook.inject.config import InjectorConfig
-from webhook.inject.owner import Owner
+from webhook.inject.owner import WorkloadOwner
 
 PROXY_ID = 1337
 
 
-class Request(NamedTuple):
+class InjectionRequest(NamedTuple):
     """A pod to inject, with all that decides what it gets. `environment` is set in its proxy: what the webhook's path says.
 
     `native`: proxies run as init containers that go on. `uid`, `gid`: who the proxy runs as.
     """
 
     pod: dict[str, Any]
-    owner: Owner
+    owner: WorkloadOwner
     config: InjectorConfig
     mesh: MeshConfig
     proxy_config: ProxyConfig

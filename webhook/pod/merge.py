@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from webhook.pod.normal import without_nulls
-from webhook.pod.schema import TYPES, Field, Type
+from webhook.pod.schema import TYPES, SchemaField, Type
 
 Plain = dict[str, Any]
 _DELETE_ITEMS = "$deleteFromPrimitiveList/"
@@ -65,7 +65,7 @@ def _added(value: Any) -> Any:
     return value
 
 
-def _merged(mine: Any, value: Any, field: Field | None, order: Any) -> Any:
+def _merged(mine: Any, value: Any, field: SchemaField | None, order: Any) -> Any:
     if isinstance(mine, dict) and isinstance(value, dict):
         return merge(mine, value, TYPES.get(field.type) if field and not field.shape else None)
     if isinstance(mine, list) and isinstance(value, list) and field is not None and field.key is not None:
@@ -75,7 +75,7 @@ def _merged(mine: Any, value: Any, field: Field | None, order: Any) -> Any:
     return without_nulls(value)
 
 
-def _merge_items(mine: list[Any], patch: list[Any], field: Field, order: Any) -> list[Any]:
+def _merge_items(mine: list[Any], patch: list[Any], field: SchemaField, order: Any) -> list[Any]:
     """Returns a list whose items are told apart by a key."""
     key, kind = field.key or "", TYPES.get(field.type)
     changes = [item for item in patch if "$patch" not in item]

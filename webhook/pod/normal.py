@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from webhook.pod.quantity import canonical
-from webhook.pod.schema import TYPES, Field, Type
+from webhook.pod.schema import TYPES, SchemaField, Type
 
 _SCALARS: dict[str, tuple[type, ...]] = {"string": (str,), "int": (int,), "bool": (bool,), "port": (str, int), "quantity": (str, int, float)}
 _NAMES = {str: "string", bool: "bool", int: "number", float: "number", dict: "object", list: "array"}
@@ -28,7 +28,7 @@ def normalize(value: dict[str, Any], kind: Type, path: str = "") -> dict[str, An
     return made
 
 
-def _field(item: Any, field: Field, path: str) -> Any:
+def _field(item: Any, field: SchemaField, path: str) -> Any:
     if field.shape == "[":
         if not isinstance(item, list):
             raise _wrong(path, item, "array")

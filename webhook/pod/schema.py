@@ -16,7 +16,7 @@ _GO_NAMES = {
 }
 
 
-class Field(NamedTuple):
+class SchemaField(NamedTuple):
     """A field of a type. `shape`: "" for one value, [ for a list, { for a map. `zero_is_absent`: zero and absent are the same.
     `key`: by which the items of a list are the same, None where a list is merged as a whole, "" where its values are."""
 
@@ -33,8 +33,8 @@ class Type(NamedTuple):
     """A type with fields, by their names in JSON and in Go."""
 
     name: str
-    fields: dict[str, Field]
-    by_go_name: dict[str, Field]
+    fields: dict[str, SchemaField]
+    by_go_name: dict[str, SchemaField]
 
 
 def read_types(text: str) -> dict[str, Type]:
@@ -47,11 +47,11 @@ def read_types(text: str) -> dict[str, Type]:
     return types
 
 
-def _field(found: re.Match[str]) -> Field:
+def _field(found: re.Match[str]) -> SchemaField:
     name = found["name"]
     pointer = bool(found["pointer"])
     key = found["key"]
-    return Field(
+    return SchemaField(
         name,
         _GO_NAMES.get(name, name[0].upper() + name[1:]),
         found["type"],

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from webhook.inject.config import ConfigError, InjectorConfig, Written, decode_values, make_config
+from webhook.inject.config import ConfigError, InjectorConfig, WrittenConfig, decode_values, make_config
 from webhook.profile.templates import default_templates
 
 Plain = dict[str, Any]
@@ -31,7 +31,7 @@ def _merged(lower: Plain, upper: Plain) -> Plain:
     return found
 
 
-def written_of(values: Plain) -> Written:
+def written_of(values: Plain) -> WrittenConfig:
     """Returns what the ConfigMap's key `config` says for these values. ConfigError where they are not what the webhook's are."""
     webhook = values.get("sidecarInjectorWebhook") or {}
     plain = {
@@ -44,7 +44,7 @@ def written_of(values: Plain) -> Written:
         "injectedAnnotations": webhook.get("injectedAnnotations") or {},
     }
     try:
-        return msgspec.convert(plain, Written)
+        return msgspec.convert(plain, WrittenConfig)
     except msgspec.ValidationError as error:
         raise ConfigError(f"sidecarInjectorWebhook: {error}") from error
 

@@ -12,7 +12,7 @@ from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.model.catalogue import Catalogue
 from webhook.server.injector import REFUSALS, Injector
-from webhook.server.review import AdmissionReview, Answer, ReviewError, decode_review, encode_answer
+from webhook.server.review import AdmissionResponse, AdmissionReview, ReviewError, decode_review, encode_answer
 from webhook.server.validator import Verdict, validate
 
 LARGEST_BODY = 6 * 1024 * 1024
@@ -68,13 +68,13 @@ class Webhooks:
             return self._failed(review, f"internal error: {type(error).__name__}")
         if answer is None:
             self._metrics.injection_skipped()
-            answer = Answer(True)
+            answer = AdmissionResponse(True)
         return encode_answer(review, answer)
 
     def _failed(self, review: AdmissionReview | None, message: str) -> bytes:
         self._metrics.injection_failed()
         _log.error("pod injection failed: %s", message)
-        return encode_answer(review, Answer(False, message))
+        return encode_answer(review, AdmissionResponse(False, message))
 
     async def _validate(self, request: web.Request) -> web.Response:
         try:
@@ -88,19 +88,19 @@ class Webhooks:
     def validated(self, body: bytes) -> bytes:
         """Returns the body of the answer to a review of configuration."""
         if self._catalogue is None:
-            return encode_answer(None, Answer(True))
+            return encode_answer(None, AdmissionResponse(True))
         review: AdmissionReview | None = None
         try:
             review = decode_review(body)
             assert review.request is not None
             verdict = validate(review.request, self._catalogue)
         except ReviewError as error:
-            return encode_answer(review, Answer(False, str(error)))
+            return encode_answer(review, AdmissionResponse(False, str(error)))
         except RecursionError:
-            verdict = Verdict(Answer(False, "the object is nested too deeply"), "yaml_decode_error")
+            verdict = Verdict(AdmissionResponse(False, "the object is nested too deeply"), "yaml_decode_error")
         except Exception as error:
             _log.exception("validation failed")
-            return encode_answer(review, Answer(False, f"internal error: {type(error).__name__}"))
+            return encode_answer(review, AdmissionResponse(False, f"internal error: {type(error).__name__}"))
         self._count(review, verdict)
         return encode_answer(review, verdict.answer)
 

@@ -13,7 +13,7 @@ QUIET = 0.1
 _log = scope("webhook")
 
 
-class ConfigFolder:
+class InjectorFolder:
     """Gives an injector what the files say."""
 
     def __init__(self, folder: str, injector: Injector) -> None:

@@ -16,19 +16,19 @@ from webhook.inject.errors import InjectionError
 from webhook.inject.injection import inject, refuse_wrong
 from webhook.inject.owner import owner_of
 from webhook.inject.proxy_config import ProxyConfigObject, effective
-from webhook.inject.request import PROXY_ID, Request
+from webhook.inject.request import PROXY_ID, InjectionRequest
 from webhook.pod.json_patch import differences
 from webhook.pod.normal import ShapeError, normalize, without_nulls
 from webhook.pod.schema import POD
 from webhook.server.path import environment_of
-from webhook.server.review import AdmissionReview, Answer, ReviewError, decode_object
+from webhook.server.review import AdmissionResponse, AdmissionReview, ReviewError, decode_object
 
 Plain = dict[str, Any]
 DEFAULT_CLUSTER = "Kubernetes"
 _log = scope("webhook")
 
 
-class Surroundings(NamedTuple):
+class InjectionSurroundings(NamedTuple):
     """What an injection asks of the control plane. `native` is given the cluster and the node of a pod, "" where it has none yet, and
     returns whether proxies run as init containers there; `proxy_configs` returns the objects of the kind ProxyConfig; `proxy_ids` returns
     who the proxies of a namespace run as, and `resets_users` whether a user that the platform set in all containers alike is none."""
@@ -45,7 +45,7 @@ class Surroundings(NamedTuple):
 class Injector:
     """Answers reviews of pods with the configuration that it has now. `config` is None until there is one; `on_take` is told of another one."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: InjectionSurroundings) -> None:
         self._surroundings = surroundings
         self._taking = asyncio.Lock()
         self.config: InjectorConfig | None = None
@@ -68,7 +68,7 @@ class Injector:
                 for told in self.on_take:
                     told()
 
-    def answer(self, review: AdmissionReview, path: str) -> Answer | None:
+    def answer(self, review: AdmissionReview, path: str) -> AdmissionResponse | None:
         """Returns the answer to a review; None where the pod is left as it is. InjectionError, ReviewError or ShapeError where it is refused."""
         assert review.request is not None
         given = decode_object(review.request.object)
@@ -85,9 +85,9 @@ class Injector:
         if not is_injected(pod, config.written):
             return None
         final = inject(self._request(pod, config, environment_of(path)))
-        return Answer(True, patch=msgspec.json.encode(list(differences(base, final))))
+        return AdmissionResponse(True, patch=msgspec.json.encode(list(differences(base, final))))
 
-    def _request(self, pod: Plain, config: InjectorConfig, environment: dict[str, str]) -> Request:
+    def _request(self, pod: Plain, config: InjectorConfig, environment: dict[str, str]) -> InjectionRequest:
         around, metadata = self._surroundings, pod["metadata"]
         namespace, annotations = metadata["namespace"], metadata.get("annotations") or {}
         refuse_wrong(annotations)
@@ -98,7 +98,7 @@ class Injector:
         native = around.native(cluster, (pod.get("spec") or {}).get("nodeName") or "")
         uid, gid = around.proxy_ids(namespace)
         pod = without_platform_users(pod) if around.resets_users else pod
-        return Request(
+        return InjectionRequest(
             pod, owner_of(pod), config, mesh, proxy_config, around.revision, environment, native, uid, gid, around.compliance_policy
         )
 

@@ -49,7 +49,7 @@ class AdmissionReview(msgspec.Struct, rename="camel"):
     request: AdmissionRequest | None = None
 
 
-class Answer(NamedTuple):
+class AdmissionResponse(NamedTuple):
     """What is answered to a request. `patch` is JSON, empty for none."""
 
     allowed: bool
@@ -89,7 +89,7 @@ def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
     return plain
 
 
-def encode_answer(review: AdmissionReview | None, answer: Answer) -> bytes:
+def encode_answer(review: AdmissionReview | None, answer: AdmissionResponse) -> bytes:
     """Returns the body of an answer, in the version of the review; in v1 where the body was none."""
     response: dict[str, Any] = {"uid": review.request.uid if review is not None and review.request is not None else "", "allowed": answer.allowed}
     if answer.patch:

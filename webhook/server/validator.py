@@ -7,7 +7,7 @@ from pilot.ingest.decode import decode_document
 from pilot.model.catalogue import Catalogue, Kind
 from pilot.model.kind import GroupKind
 from pilot.model.problem import Problem, Severity
-from webhook.server.review import AdmissionRequest, Answer, ReviewError, decode_object
+from webhook.server.review import AdmissionRequest, AdmissionResponse, ReviewError, decode_object
 
 ALWAYS_REJECT = "internal.istio.io/webhook-always-reject"
 Reason = Literal["unsupported_operation", "yaml_decode_error", "unknown_type", "crd_conversion_error", "invalid_resource"]
@@ -18,14 +18,14 @@ _UNDECODABLE = frozenset({"wrong-type", "unknown-field", "bad-enum", "bad-durati
 class Verdict(NamedTuple):
     """An answer, and why the object is refused; "" where it is not. `counts`: the metric of refused objects counts it."""
 
-    answer: Answer
+    answer: AdmissionResponse
     reason: Reason | Literal[""] = ""
 
 
 def validate(request: AdmissionRequest, catalogue: Catalogue) -> Verdict:
     """Returns what is answered to the review of an object: created or changed ones are looked at, anything else is allowed."""
     if request.operation not in ("CREATE", "UPDATE"):
-        return Verdict(Answer(True), "unsupported_operation")
+        return Verdict(AdmissionResponse(True), "unsupported_operation")
     try:
         plain = decode_object(request.object)
     except ReviewError as error:
@@ -49,7 +49,7 @@ def _judged(plain: dict[str, Any], kind: Kind, catalogue: Catalogue) -> Verdict:
         return _refused("crd_conversion_error" if undecodable else "invalid_resource", f"{head}: {'; '.join(map(_shown, errors))}")
     if ALWAYS_REJECT in ((plain.get("metadata") or {}).get("annotations") or {}):
         return _refused("invalid_resource", f"configuration is invalid: it has the annotation {ALWAYS_REJECT}")
-    return Verdict(Answer(True, warnings=[_shown(p) for p in found.problems]))
+    return Verdict(AdmissionResponse(True, warnings=[_shown(p) for p in found.problems]))
 
 
 def _named(plain: dict[str, Any]) -> dict[str, Any]:
@@ -75,4 +75,4 @@ def _shown(problem: Problem) -> str:
 
 
 def _refused(reason: Reason, message: str) -> Verdict:
-    return Verdict(Answer(False, message), reason)
+    return Verdict(AdmissionResponse(False, message), reason)

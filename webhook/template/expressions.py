@@ -7,7 +7,7 @@ from typing import Any
 from webhook.template.access import read_fields
 from webhook.template.errors import ActionError, LocatedError, TemplateError
 from webhook.template.function import ANY, Function, check
-from webhook.template.nodes import Chain, Command, Dot, Fields, Literal, Operand, Pipe, Variable, Word
+from webhook.template.nodes import ChainNode, CommandNode, DotNode, FieldsNode, LiteralNode, Operand, PipeNode, VariableNode, WordNode
 from webhook.template.values import GoStruct
 
 Slots = list[Any]
@@ -22,7 +22,7 @@ class Expressions:
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = functions
 
-    def pipe(self, pipe: Pipe) -> Evaluate:
+    def pipe(self, pipe: PipeNode) -> Evaluate:
         """Returns what evaluates a pipeline and sets its variables, if it has one; a range sets its own."""
         evaluate = self._command(pipe.commands[0], None)
         for command in pipe.commands[1:]:
@@ -37,15 +37,15 @@ class Expressions:
 
         return assign
 
-    def _command(self, command: Command, final: Evaluate | None) -> Evaluate:
+    def _command(self, command: CommandNode, final: Evaluate | None) -> Evaluate:
         """Returns what evaluates a command; `final` gives its last argument, where a command before it has a value."""
         first = command.operands[0]
-        if isinstance(first, Word):
+        if isinstance(first, WordNode):
             return self._call(command, first, command.operands[1:], final)
         arguments = [self._operand(o) for o in command.operands[1:]] + ([final] if final else [])
-        if isinstance(first, Fields | Variable | Chain) and arguments:
+        if isinstance(first, FieldsNode | VariableNode | ChainNode) and arguments:
             return self._method(command, first, arguments)
-        if isinstance(first, Literal) and first.value is None:
+        if isinstance(first, LiteralNode) and first.value is None:
             return _failing(first, "nil is not a command")
         if arguments:
             return _failing(first, f"can't give argument to non-function {first}")
@@ -53,28 +53,28 @@ class Expressions:
 
     def _operand(self, node: Operand) -> Evaluate:
         match node:
-            case Literal():
+            case LiteralNode():
                 value = node.value
                 return lambda dot, slots: value
-            case Dot():
+            case DotNode():
                 return lambda dot, slots: dot
-            case Fields():
+            case FieldsNode():
                 return _field_chain(node, node.names, lambda dot, slots: dot)
-            case Variable():
+            case VariableNode():
                 slot = node.slot
                 base: Evaluate = lambda dot, slots: slots[slot]  # noqa: E731
                 return _field_chain(node, node.names, base) if node.names else base
-            case Chain():
+            case ChainNode():
                 return _field_chain(node, node.names, self._operand(node.base))
-            case Word():
-                return self._call(Command(node.position, (node,)), node, (), None)
-            case Pipe():
+            case WordNode():
+                return self._call(CommandNode(node.position, (node,)), node, (), None)
+            case PipeNode():
                 return self.pipe(node)
         raise AssertionError(node)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    def _call(self, command: Command, word: Word, operands: tuple[Operand, ...], final: Evaluate | None) -> Evaluate:
+    def _call(self, command: CommandNode, word: WordNode, operands: tuple[Operand, ...], final: Evaluate | None) -> Evaluate:
         """Returns what calls a function. TemplateError is raised when it is run where the number of arguments is wrong."""
         function = self._functions[word.name]
         arguments = [self._operand(o) for o in operands] + ([final] if final else [])
@@ -85,9 +85,9 @@ class Expressions:
         checked = [_checked(function.kind_of(i), a, o) for i, (a, o) in enumerate(zip(arguments, (*operands, command), strict=False))]
         return _calling(command, word, function.call, checked)
 
-    def _method(self, command: Command, first: Fields | Variable | Chain, arguments: list[Evaluate]) -> Evaluate:
+    def _method(self, command: CommandNode, first: FieldsNode | VariableNode | ChainNode, arguments: list[Evaluate]) -> Evaluate:
         """Returns what calls a method with arguments; a field that is none takes no arguments."""
-        base = self._operand(first._replace(names=first.names[:-1])) if first.names[:-1] or not isinstance(first, Fields) else _dot
+        base = self._operand(first._replace(names=first.names[:-1])) if first.names[:-1] or not isinstance(first, FieldsNode) else _dot
         name = first.names[-1] if first.names else ""
 
         def evaluate(dot: Any, slots: Slots) -> Any:
@@ -155,12 +155,12 @@ def _checked(kind: Any, argument: Evaluate, node: Any) -> Evaluate:
 
 def _of_literal(node: Any, kind: Any, message: str) -> str:
     """Returns the message about an argument: of a constant it says how the template writes it."""
-    if not isinstance(node, Literal) or node.value is None:
+    if not isinstance(node, LiteralNode) or node.value is None:
         return message
     return f"expected {'integer' if kind.name.startswith('int') and kind.name != 'interface {}' else kind.name}; found {node}"
 
 
-def _calling(command: Command, word: Word, call: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:
+def _calling(command: CommandNode, word: WordNode, call: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:
     """Returns what evaluates the arguments and calls a function with them."""
     name = word.name
 
@@ -193,7 +193,7 @@ def _calling(command: Command, word: Word, call: Callable[..., Any], arguments: 
     return evaluate
 
 
-def _lazy(command: Command, function: Function, arguments: list[Evaluate]) -> Evaluate:
+def _lazy(command: CommandNode, function: Function, arguments: list[Evaluate]) -> Evaluate:
     """Returns what calls `and` or `or`, which evaluate no more arguments than they need."""
     if not arguments:
         return _failing(command, f"wrong number of args for {command.operands[0]}: want at least 1 got 0")

@@ -8,7 +8,7 @@ from webhook.template.errors import ActionError
 from webhook.template.values import Enum, GoStruct, Int64, NilPointer, StringList, StringMap, type_name
 
 
-class Kind(NamedTuple):
+class ParameterType(NamedTuple):
     """A type of parameters: its name in Go, the Python types of its values, those among them that are not, and whether nil is one."""
 
     name: str
@@ -21,20 +21,20 @@ class Kind(NamedTuple):
         return isinstance(value, self.types) and not isinstance(value, self.but) if self.but else isinstance(value, self.types)
 
 
-ANY = Kind("interface {}", (object,), nil=True)
+ANY = ParameterType("interface {}", (object,), nil=True)
 KINDS = {
     "any": ANY,
-    "string": Kind("string", (str,), (Enum,)),
-    "int": Kind("int", (int,), (bool, Int64)),
-    "int64": Kind("int64", (int,), (bool,)),
-    "float": Kind("float64", (float, int), (bool,)),
-    "bool": Kind("bool", (bool,)),
-    "list": Kind("[]interface {}", (list,), nil=True),
-    "strings": Kind("[]string", (StringList,), nil=True),
-    "map": Kind("map[string]interface {}", (dict,), (StringMap,), nil=True),
-    "texts": Kind("map[string]string", (StringMap,), nil=True),
-    "struct": Kind("struct", (GoStruct,), (NilPointer,)),
-    "pointer": Kind("struct", (GoStruct,), nil=True),
+    "string": ParameterType("string", (str,), (Enum,)),
+    "int": ParameterType("int", (int,), (bool, Int64)),
+    "int64": ParameterType("int64", (int,), (bool,)),
+    "float": ParameterType("float64", (float, int), (bool,)),
+    "bool": ParameterType("bool", (bool,)),
+    "list": ParameterType("[]interface {}", (list,), nil=True),
+    "strings": ParameterType("[]string", (StringList,), nil=True),
+    "map": ParameterType("map[string]interface {}", (dict,), (StringMap,), nil=True),
+    "texts": ParameterType("map[string]string", (StringMap,), nil=True),
+    "struct": ParameterType("struct", (GoStruct,), (NilPointer,)),
+    "pointer": ParameterType("struct", (GoStruct,), nil=True),
 }
 
 
@@ -43,7 +43,7 @@ class Function(NamedTuple):
     A `lazy` one is given functions that evaluate its arguments."""
 
     call: Callable[..., Any]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ParameterType, ...]
     variadic: bool = False
     lazy: bool = False
 
@@ -55,7 +55,7 @@ class Function(NamedTuple):
             return f"want {len(self.kinds)} got {count}"
         return ""
 
-    def kind_of(self, index: int) -> Kind:
+    def kind_of(self, index: int) -> ParameterType:
         """Returns the type of an argument."""
         return self.kinds[min(index, len(self.kinds) - 1)]
 
@@ -67,7 +67,7 @@ def takes(parameters: str, call: Callable[..., Any], lazy: bool = False) -> Func
     return Function(call, tuple(KINDS[word.removeprefix("...")] for word in words), variadic, lazy)
 
 
-def check(kind: Kind, value: Any) -> Any:
+def check(kind: ParameterType, value: Any) -> Any:
     """Returns the value as an argument of a type. ActionError where it is none."""
     if value is None:
         if kind.nil:

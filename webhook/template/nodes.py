@@ -4,11 +4,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 
-class Text(NamedTuple):
+class TextNode(NamedTuple):
     text: str
 
 
-class Literal(NamedTuple):
+class LiteralNode(NamedTuple):
     """A constant: text, number, boolean or nil. `source` is as the template writes it."""
 
     position: int
@@ -19,14 +19,14 @@ class Literal(NamedTuple):
         return self.source
 
 
-class Dot(NamedTuple):
+class DotNode(NamedTuple):
     position: int
 
     def __str__(self) -> str:
         return "."
 
 
-class Word(NamedTuple):
+class WordNode(NamedTuple):
     """The name of a function."""
 
     position: int
@@ -36,7 +36,7 @@ class Word(NamedTuple):
         return self.name
 
 
-class Fields(NamedTuple):
+class FieldsNode(NamedTuple):
     """`.A.B`: fields of the dot."""
 
     position: int
@@ -46,7 +46,7 @@ class Fields(NamedTuple):
         return "".join(f".{name}" for name in self.names)
 
 
-class Variable(NamedTuple):
+class VariableNode(NamedTuple):
     """`$x.A.B`; `slot` is where the variable is kept."""
 
     position: int
@@ -58,7 +58,7 @@ class Variable(NamedTuple):
         return ".".join((self.name, *self.names))
 
 
-class Chain(NamedTuple):
+class ChainNode(NamedTuple):
     """`(pipeline).A.B`"""
 
     position: int
@@ -66,72 +66,72 @@ class Chain(NamedTuple):
     names: tuple[str, ...]
 
     def __str__(self) -> str:
-        base = f"({self.base})" if isinstance(self.base, Pipe) else str(self.base)
+        base = f"({self.base})" if isinstance(self.base, PipeNode) else str(self.base)
         return ".".join((base, *self.names))
 
 
-class Command(NamedTuple):
+class CommandNode(NamedTuple):
     """An operand with its arguments."""
 
     position: int
     operands: tuple[Operand, ...]
 
     def __str__(self) -> str:
-        return " ".join(f"({o})" if isinstance(o, Pipe) else str(o) for o in self.operands)
+        return " ".join(f"({o})" if isinstance(o, PipeNode) else str(o) for o in self.operands)
 
 
-class Pipe(NamedTuple):
+class PipeNode(NamedTuple):
     """Commands that pass their values on, and the variables that take the last one; `assigns` variables that there are already."""
 
     position: int
     names: tuple[str, ...]
     slots: tuple[int, ...]
     assigns: bool
-    commands: tuple[Command, ...]
+    commands: tuple[CommandNode, ...]
 
     def __str__(self) -> str:
         head = f"{', '.join(self.names)} {'=' if self.assigns else ':='} " if self.names else ""
         return head + " | ".join(map(str, self.commands))
 
 
-Operand: TypeAlias = Literal | Dot | Word | Fields | Variable | Chain | Pipe
+Operand: TypeAlias = LiteralNode | DotNode | WordNode | FieldsNode | VariableNode | ChainNode | PipeNode
 
 
-class Action(NamedTuple):
+class ActionNode(NamedTuple):
     position: int
-    pipe: Pipe
+    pipe: PipeNode
 
 
-class Branch(NamedTuple):
+class BranchNode(NamedTuple):
     """`if`, `with` or `range`, by `keyword`."""
 
     position: int
     keyword: str
-    pipe: Pipe
+    pipe: PipeNode
     body: tuple[Node, ...]
     otherwise: tuple[Node, ...]
 
 
-class Call(NamedTuple):
+class TemplateNode(NamedTuple):
     """`template "name" pipeline`; `context` is the action as messages show it."""
 
     position: int
     name: str
-    pipe: Pipe | None
+    pipe: PipeNode | None
     context: str
 
 
-class Jump(NamedTuple):
+class JumpNode(NamedTuple):
     """`break` or `continue`."""
 
     position: int
     keyword: str
 
 
-Node: TypeAlias = Text | Action | Branch | Call | Jump
+Node: TypeAlias = TextNode | ActionNode | BranchNode | TemplateNode | JumpNode
 
 
-class Definition(NamedTuple):
+class DefinitionNode(NamedTuple):
     """A template of a name, and how many variables it has at most at one time."""
 
     name: str

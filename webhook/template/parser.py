@@ -7,22 +7,22 @@ from webhook.template.constants import parse_literal, unquote
 from webhook.template.errors import TemplateError
 from webhook.template.lexer import Token, fault, tokens
 from webhook.template.nodes import (
-    Action,
-    Branch,
-    Call,
-    Chain,
-    Command,
-    Definition,
-    Dot,
-    Fields,
-    Jump,
-    Literal,
+    ActionNode,
+    BranchNode,
+    ChainNode,
+    CommandNode,
+    DefinitionNode,
+    DotNode,
+    FieldsNode,
+    JumpNode,
+    LiteralNode,
     Node,
     Operand,
-    Pipe,
-    Text,
-    Variable,
-    Word,
+    PipeNode,
+    TemplateNode,
+    TextNode,
+    VariableNode,
+    WordNode,
 )
 
 _CONSTANTS = {"true": True, "false": False, "nil": None}
@@ -30,7 +30,7 @@ _BRANCHES = ("if", "with", "range")
 _END = Token("end", "EOF", 0)
 
 
-def parse_definitions(name: str, text: str, functions: Collection[str]) -> dict[str, Definition]:
+def parse_definitions(name: str, text: str, functions: Collection[str]) -> dict[str, DefinitionNode]:
     """Returns the definitions of a text by name: the text itself, and what `define` and `block` name. TemplateError where it is wrong.
 
     `functions` are the names that the text may call.
@@ -39,9 +39,9 @@ def parse_definitions(name: str, text: str, functions: Collection[str]) -> dict[
     body, keyword = parser.body("")
     if keyword:
         raise parser.wrong(f"unexpected {{{{{keyword}}}}}")
-    own = Definition(name, text, body, parser.most)
+    own = DefinitionNode(name, text, body, parser.most)
     found = parser.found
-    if name not in found or any(not isinstance(node, Text) or node.text.strip() for node in body):
+    if name not in found or any(not isinstance(node, TextNode) or node.text.strip() for node in body):
         found[name] = own
     return found
 
@@ -56,7 +56,7 @@ class _Parser:
         self._variables = ["$"]
         self._loops = self._depth = 0
         self.most = 1
-        self.found: dict[str, Definition] = {}
+        self.found: dict[str, DefinitionNode] = {}
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class _Parser:
         self._depth += bool(inside)
         while (token := self._next()) is not _END:
             if token.kind == "text":
-                nodes.append(Text(token.text))
+                nodes.append(TextNode(token.text))
                 continue
             word = self._skip_space()
             if word.kind == "word" and word.text in ("end", "else"):
@@ -122,9 +122,9 @@ class _Parser:
             return self._jump(word)
         pipe = self._pipe("command", declares=True)
         self._close("command")
-        return Action(word.position, pipe)
+        return ActionNode(word.position, pipe)
 
-    def _branch(self, word: Token) -> Branch:
+    def _branch(self, word: Token) -> BranchNode:
         known = len(self._variables)
         keyword = word.text
         pipe = self._pipe(keyword, declares=True, pair=keyword == "range")
@@ -134,7 +134,7 @@ class _Parser:
         self._loops -= keyword == "range"
         otherwise = self._otherwise(keyword) if ended == "else" else self._ended()
         del self._variables[known:]
-        return Branch(word.position, keyword, pipe, body, otherwise)
+        return BranchNode(word.position, keyword, pipe, body, otherwise)
 
     def _ended(self) -> tuple[Node, ...]:
         self._close("end")
@@ -153,11 +153,11 @@ class _Parser:
         self._close("end")
         return body
 
-    def _jump(self, word: Token) -> Jump:
+    def _jump(self, word: Token) -> JumpNode:
         if not self._loops:
             raise self.wrong(f"{{{{{word.text}}}}} outside {{{{range}}}}", word)
         self._close(word.text)
-        return Jump(word.position, word.text)
+        return JumpNode(word.position, word.text)
 
     def _define(self) -> None:
         if self._depth:
@@ -175,8 +175,8 @@ class _Parser:
         if ended != "end":
             raise self.wrong("unexpected {{else}} in define clause")
         self._close("define end")
-        made = Definition(name, self._text, body, self.most)
-        if name not in self.found or any(not isinstance(node, Text) or node.text.strip() for node in body):
+        made = DefinitionNode(name, self._text, body, self.most)
+        if name not in self.found or any(not isinstance(node, TextNode) or node.text.strip() for node in body):
             if name in self.found and self.found[name].body:
                 raise self.wrong(f'template: multiple definition of template "{name}"')
             self.found[name] = made
@@ -189,7 +189,7 @@ class _Parser:
         self._here += 1
         return unquote(token.text)
 
-    def _call(self, word: Token) -> Call:
+    def _call(self, word: Token) -> TemplateNode:
         context = f"{word.text} clause"
         named = self._skip_space().position
         name = self._name_of(context)
@@ -199,11 +199,11 @@ class _Parser:
         self._close(context)
         if word.text == "block":
             self._definition(name)
-        return Call(named, name, pipe, f"{{{{template {_quoted(name)}{f' {pipe}' if pipe else ''}}}}}")
+        return TemplateNode(named, name, pipe, f"{{{{template {_quoted(name)}{f' {pipe}' if pipe else ''}}}}}")
 
     # -- pipelines -----------------------------------------------------------------------------------------------------
 
-    def _pipe(self, context: str, declares: bool = False, pair: bool = False) -> Pipe:
+    def _pipe(self, context: str, declares: bool = False, pair: bool = False) -> PipeNode:
         first = self._skip_space()
         names, assigns = self._targets(pair) if declares else ((), False)
         commands = [self._command(context, not names)]
@@ -211,10 +211,10 @@ class _Parser:
             self._here += 1
             commands.append(self._command(context, False))
         for command in commands[1:]:
-            if isinstance(command.operands[0], Literal | Dot):
+            if isinstance(command.operands[0], LiteralNode | DotNode):
                 raise self.wrong(f"non executable command in pipeline stage {commands.index(command) + 1}")
         slots = tuple(self._slot(name, assigns) for name in names)
-        return Pipe(first.position, names, slots, assigns, tuple(commands))
+        return PipeNode(first.position, names, slots, assigns, tuple(commands))
 
     def _targets(self, pair: bool) -> tuple[tuple[str, ...], bool]:
         """Returns the variables that a pipeline sets, and whether there are such variables already; takes nothing where it sets none."""
@@ -246,7 +246,7 @@ class _Parser:
                 return slot
         raise self.wrong(f'undefined variable "{name}"', self._tokens[self._here - 1])
 
-    def _command(self, context: str, first: bool) -> Command:
+    def _command(self, context: str, first: bool) -> CommandNode:
         start, operands = self._skip_space(), []
         while (operand := self._operand()) is not None:
             operands.append(operand)
@@ -258,7 +258,7 @@ class _Parser:
             raise self.wrong(f"unexpected {_shown(token)} in {'operand' if operands else context}", token)
         if not operands:
             raise self.wrong("empty command" if token.text in ("|", ")") or not first else f"missing value for {context}", token)
-        return Command(start.position, tuple(operands))
+        return CommandNode(start.position, tuple(operands))
 
     def _operand(self) -> Operand | None:
         term = self._term()
@@ -267,11 +267,11 @@ class _Parser:
         position, names = self._peek().position, []
         while self._peek().kind == "field":
             names.append(self._next().text[1:])
-        if isinstance(term, Fields | Variable):
+        if isinstance(term, FieldsNode | VariableNode):
             return term._replace(position=position, names=term.names + tuple(names))
-        if isinstance(term, Literal | Dot):
+        if isinstance(term, LiteralNode | DotNode):
             raise self.wrong(f"unexpected . after term {_quoted(str(term))}")
-        return Chain(position, term, tuple(names))
+        return ChainNode(position, term, tuple(names))
 
     def _term(self) -> Operand | None:
         token = self._peek()
@@ -282,23 +282,23 @@ class _Parser:
         if kind == "word":
             return self._word(token)
         if kind == "dot":
-            return Dot(position)
+            return DotNode(position)
         if kind == "variable":
-            return Variable(position, text, self._known(text), ())
+            return VariableNode(position, text, self._known(text), ())
         if kind == "field":
-            return Fields(position, (text[1:],))
+            return FieldsNode(position, (text[1:],))
         if text == "(" and kind == "sign":
             return self._parenthesis()
-        return Literal(position, text, self._literal(token))
+        return LiteralNode(position, text, self._literal(token))
 
     def _word(self, token: Token) -> Operand:
         if token.text in _CONSTANTS:
-            return Literal(token.position, token.text, _CONSTANTS[token.text])
+            return LiteralNode(token.position, token.text, _CONSTANTS[token.text])
         if token.text not in self._functions:
             raise self.wrong(f'function "{token.text}" not defined', token)
-        return Word(token.position, token.text)
+        return WordNode(token.position, token.text)
 
-    def _parenthesis(self) -> Pipe:
+    def _parenthesis(self) -> PipeNode:
         pipe = self._pipe("parenthesized pipeline", declares=True)
         token = self._skip_space()
         if token.text != ")":

@@ -13,7 +13,7 @@ _VERB = re.compile(r"%([-+# 0]*)(?:\[(\d+)\])?(\d+|\*)?(?:\.(?:\[(\d+)\])?(\d+|\
 _BASES = {"b": ("b", "0b"), "o": ("o", "0"), "O": ("o", "0o"), "x": ("x", "0x"), "X": ("X", "0X")}
 
 
-class Layout(NamedTuple):
+class FormatLayout(NamedTuple):
     """How a value is laid out: flags, width and precision, None where not said."""
 
     flags: str
@@ -55,7 +55,7 @@ class _Printer:
             return f"%!{verb}(BADINDEX)" if self._next < 0 or self._reordered else f"%!{verb}(MISSING)"
         value = self._values[self._next]
         self._next += 1
-        return format_value(verb, value, Layout(flags, width, precision))
+        return format_value(verb, value, FormatLayout(flags, width, precision))
 
     def _move(self, place: str | None) -> None:
         if place is not None:
@@ -76,7 +76,7 @@ class _Printer:
         return f"%!(EXTRA {shown})" if rest else ""
 
 
-def format_value(verb: str, value: Any, layout: Layout) -> str:
+def format_value(verb: str, value: Any, layout: FormatLayout) -> str:
     """Returns one value by a verb."""
     if verb == "T":
         return _pad(type_name(value), layout)
@@ -93,11 +93,11 @@ def format_value(verb: str, value: Any, layout: Layout) -> str:
     return _wrong(verb, value) if found is None else found
 
 
-def _inner(verb: str, value: Any, layout: Layout) -> str:
+def _inner(verb: str, value: Any, layout: FormatLayout) -> str:
     return "<nil>" if value is None else format_value(verb, value, layout)
 
 
-def _default(value: Any, layout: Layout) -> str:
+def _default(value: Any, layout: FormatLayout) -> str:
     if "#" in layout.flags:
         return _pad(go_syntax(value), layout)
     if isinstance(value, bool) or value is None or isinstance(value, str | GoStruct):
@@ -113,7 +113,7 @@ def _default(value: Any, layout: Layout) -> str:
     return f"map[{' '.join(f'{_default(k, layout)}:{_default(value[k], layout)}' for k in sorted(value))}]"
 
 
-def _scalar(verb: str, value: Any, layout: Layout) -> str | None:
+def _scalar(verb: str, value: Any, layout: FormatLayout) -> str | None:
     """Returns a value by a verb, None where the verb is not for it."""
     if isinstance(value, bool):
         return _pad("true" if value else "false", layout) if verb == "t" else None
@@ -126,7 +126,7 @@ def _scalar(verb: str, value: Any, layout: Layout) -> str | None:
     return _pad(to_text(value), layout) if verb == "s" else None
 
 
-def _string(value: str, verb: str, layout: Layout) -> str:
+def _string(value: str, verb: str, layout: FormatLayout) -> str:
     text = value if layout.precision is None else value[: layout.precision]
     if verb == "s":
         return _pad(text, layout)
@@ -138,7 +138,7 @@ def _string(value: str, verb: str, layout: Layout) -> str:
     return _pad(digits.upper() if verb == "X" else digits, layout)
 
 
-def _integer(value: int, verb: str, layout: Layout) -> str:
+def _integer(value: int, verb: str, layout: FormatLayout) -> str:
     if verb == "c":
         return _pad(chr(value), layout)
     if verb == "q":
@@ -156,7 +156,7 @@ def _integer(value: int, verb: str, layout: Layout) -> str:
     return _pad(sign + shown + digits, layout._replace(flags=layout.flags.replace("0", "")))
 
 
-def _float(value: float, verb: str, layout: Layout) -> str:
+def _float(value: float, verb: str, layout: FormatLayout) -> str:
     if verb in "xXb":
         text = value.hex()
         text = text.upper() if verb == "X" else text
@@ -176,11 +176,11 @@ def _float(value: float, verb: str, layout: Layout) -> str:
     return _pad(sign + bare, layout._replace(flags=layout.flags.replace("0", "")))
 
 
-def _zeros(layout: Layout) -> bool:
+def _zeros(layout: FormatLayout) -> bool:
     return "0" in layout.flags and "-" not in layout.flags
 
 
-def _pad(text: str, layout: Layout) -> str:
+def _pad(text: str, layout: FormatLayout) -> str:
     if layout.width is None:
         return text
     if "-" in layout.flags:

@@ -7,7 +7,7 @@ from typing import Any
 from webhook.template.access import entries
 from webhook.template.errors import ActionError, LocatedError
 from webhook.template.expressions import Evaluate, Expressions, Slots
-from webhook.template.nodes import Action, Branch, Call, Jump, Node, Text
+from webhook.template.nodes import ActionNode, BranchNode, JumpNode, Node, TemplateNode, TextNode
 from webhook.template.printing import output
 from webhook.template.values import is_true
 
@@ -46,20 +46,20 @@ class Statements:
 
     def _statement(self, node: Node) -> Run:
         match node:
-            case Text():
+            case TextNode():
                 return _text(node.text)
-            case Action():
+            case ActionNode():
                 return self._action(node)
-            case Branch():
+            case BranchNode():
                 return self._range(node) if node.keyword == "range" else self._branch(node)
-            case Call():
+            case TemplateNode():
                 return self._call(node)
-            case Jump():
+            case JumpNode():
                 keyword = node.keyword
                 return lambda dot, slots, write: keyword
         raise AssertionError(node)
 
-    def _action(self, node: Action) -> Run:
+    def _action(self, node: ActionNode) -> Run:
         evaluate = self._expressions.pipe(node.pipe)
         if node.pipe.names:
 
@@ -76,7 +76,7 @@ class Statements:
 
         return run
 
-    def _branch(self, node: Branch) -> Run:
+    def _branch(self, node: BranchNode) -> Run:
         evaluate = self._expressions.pipe(node.pipe)
         body, otherwise = self.body(node.body), self.body(node.otherwise)
         changes_dot = node.keyword == "with"
@@ -89,7 +89,7 @@ class Statements:
 
         return run
 
-    def _range(self, node: Branch) -> Run:
+    def _range(self, node: BranchNode) -> Run:
         evaluate: Evaluate = self._expressions.pipe(node.pipe._replace(slots=(), names=()))
         body, otherwise = self.body(node.body), self.body(node.otherwise)
         key_slot, value_slot = _loop_slots(node)
@@ -112,7 +112,7 @@ class Statements:
 
         return run
 
-    def _call(self, node: Call) -> Run:
+    def _call(self, node: TemplateNode) -> Run:
         evaluate = self._expressions.pipe(node.pipe) if node.pipe else None
 
         def run(dot: Any, slots: Slots, write: Write) -> str:
@@ -134,7 +134,7 @@ def _text(text: str) -> Run:
     return run
 
 
-def _loop_slots(node: Branch) -> tuple[int, int]:
+def _loop_slots(node: BranchNode) -> tuple[int, int]:
     """Returns where the key and the value of a round go, 0 for nowhere."""
     slots = node.pipe.slots
     if len(slots) == 2:

@@ -7,7 +7,7 @@ from typing import Any
 from webhook.template.errors import LocatedError, TemplateError, place
 from webhook.template.expressions import Expressions
 from webhook.template.function import Function, takes
-from webhook.template.nodes import Definition
+from webhook.template.nodes import DefinitionNode
 from webhook.template.parser import parse_definitions
 from webhook.template.statements import Run, Statements, Write
 
@@ -26,7 +26,7 @@ class Template:
         self.name = name
         self._functions = {**functions, "include": takes("string any", self._include)}
         self._texts: dict[str, str] = {}
-        self._compiled: dict[str, tuple[Definition, Run]] = {}
+        self._compiled: dict[str, tuple[DefinitionNode, Run]] = {}
 
     @property
     def names(self) -> list[str]:
@@ -69,7 +69,7 @@ class Template:
             message = f'template: {self._file_of(defined)}:{line}:{column}: executing "{name}" at <{error.context}>: {error.message}'
             raise TemplateError(message) from error
 
-    def _file_of(self, defined: Definition) -> str:
+    def _file_of(self, defined: DefinitionNode) -> str:
         """Returns the name of the text that a template is defined in."""
         return next((name for name, text in self._texts.items() if text is defined.text), self.name)
 

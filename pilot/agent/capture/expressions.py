@@ -8,7 +8,7 @@ from typing import Any
 from pyroute2.nftables.expressions import genex
 
 from pilot.agent.capture.nftables import chain_name
-from pilot.agent.capture.rules import Action, Family, Field, Match, Network, Rule, Table, Value, Verb
+from pilot.agent.capture.rules import CaptureAction, CaptureField, CaptureRule, CaptureTable, Family, Match, Network, Value, Verb
 
 Expression = dict[str, Any]
 PROTOCOL_FAMILIES = {Family.V4: 2, Family.V6: 10}
@@ -23,7 +23,7 @@ VERDICT_REGISTER, REGISTER = 0, 1
 INTERFACE_BYTES = 16
 
 
-def rule_expressions(rule: Rule, table: Table, family: Family) -> Iterator[Expression]:
+def rule_expressions(rule: CaptureRule, table: CaptureTable, family: Family) -> Iterator[Expression]:
     """Yields what the kernel does of a rule, one after the other, until a comparison fails."""
     if rule.protocol:
         yield _expression("meta", {"key": META_L4PROTO, "dreg": REGISTER})
@@ -35,7 +35,7 @@ def rule_expressions(rule: Rule, table: Table, family: Family) -> Iterator[Expre
 
 def _match(match: Match) -> Iterator[Expression]:
     """Yields the comparisons of a field. There are several values only where none of them may be, and of states, which are bits."""
-    if match.field is Field.STATE:
+    if match.field is CaptureField.STATE:
         bits = sum(STATES[str(state)] for state in match.values)
         yield _expression("ct", {"key": CT_STATE, "dreg": REGISTER})
         yield _masked(struct.pack("=I", bits), bytes(4))
@@ -47,38 +47,38 @@ def _match(match: Match) -> Iterator[Expression]:
         yield from _one(match.field, value, UNEQUAL if match.negated else EQUAL)
 
 
-def _one(field: Field, value: Value, how: int) -> Iterator[Expression]:
+def _one(field: CaptureField, value: Value, how: int) -> Iterator[Expression]:
     match field, value:
-        case (Field.SOURCE | Field.DESTINATION), _ if not isinstance(value, int | str):
+        case (CaptureField.SOURCE | CaptureField.DESTINATION), _ if not isinstance(value, int | str):
             yield from _address(field, value, how)
-        case (Field.SOURCE_PORT | Field.DESTINATION_PORT), int():
-            yield _payload(TRANSPORT_HEADER, 0 if field is Field.SOURCE_PORT else 2, 2)
+        case (CaptureField.SOURCE_PORT | CaptureField.DESTINATION_PORT), int():
+            yield _payload(TRANSPORT_HEADER, 0 if field is CaptureField.SOURCE_PORT else 2, 2)
             yield _compare(struct.pack(">H", value), how)
-        case (Field.INPUT | Field.OUTPUT), str():
+        case (CaptureField.INPUT | CaptureField.OUTPUT), str():
             name = value.encode()
-            yield _expression("meta", {"key": META_IIFNAME if field is Field.INPUT else META_OIFNAME, "dreg": REGISTER})
+            yield _expression("meta", {"key": META_IIFNAME if field is CaptureField.INPUT else META_OIFNAME, "dreg": REGISTER})
             yield _compare(name.removesuffix(b"+") if name.endswith(b"+") else name.ljust(INTERFACE_BYTES, b"\0"), how)
-        case (Field.USER | Field.GROUP | Field.MARK), int():
-            key = {Field.USER: META_SKUID, Field.GROUP: META_SKGID, Field.MARK: META_MARK}[field]
+        case (CaptureField.USER | CaptureField.GROUP | CaptureField.MARK), int():
+            key = {CaptureField.USER: META_SKUID, CaptureField.GROUP: META_SKGID, CaptureField.MARK: META_MARK}[field]
             yield _expression("meta", {"key": key, "dreg": REGISTER})
             yield _compare(struct.pack("=I", value), how)
-        case Field.CONNECTION_MARK, int():
+        case CaptureField.CONNECTION_MARK, int():
             yield _expression("ct", {"key": CT_MARK, "dreg": REGISTER})
             yield _compare(struct.pack("=I", value), how)
         case _:
             raise ValueError(f"{field} cannot be {value!r}")
 
 
-def _address(field: Field, network: Network, how: int) -> Iterator[Expression]:
+def _address(field: CaptureField, network: Network, how: int) -> Iterator[Expression]:
     size = len(network.network_address.packed)
     source, destination = (12, 16) if size == 4 else (8, 24)
-    yield _payload(NETWORK_HEADER, source if field is Field.SOURCE else destination, size)
+    yield _payload(NETWORK_HEADER, source if field is CaptureField.SOURCE else destination, size)
     if network.prefixlen < network.max_prefixlen:
         yield _masked(network.netmask.packed, bytes(size))
     yield _compare(network.network_address.packed, how)
 
 
-def _action(action: Action, table: Table, family: Family) -> Iterator[Expression]:
+def _action(action: CaptureAction, table: CaptureTable, family: Family) -> Iterator[Expression]:
     match action.verb, action.argument:
         case Verb.JUMP, str(chain):
             yield _verdict(VERDICTS[Verb.JUMP], chain_name(table, chain))

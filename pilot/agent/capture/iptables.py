@@ -5,13 +5,14 @@ import shlex
 from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 
-from pilot.agent.capture.rules import Action, Chain, Field, Match, Rule, Table, Verb
+from pilot.agent.capture.rules import CaptureAction, CaptureChain, CaptureField, CaptureRule, CaptureTable, Match, Verb
 
 OURS = "ISTIO_"
 OPTIONS = {
-    Field.SOURCE: "{}-s", Field.DESTINATION: "{}-d", Field.SOURCE_PORT: "{}--sport", Field.DESTINATION_PORT: "{}--dport",
-    Field.INPUT: "{}-i", Field.OUTPUT: "{}-o", Field.USER: "-m owner {}--uid-owner", Field.GROUP: "-m owner {}--gid-owner",
-    Field.MARK: "-m mark {}--mark", Field.CONNECTION_MARK: "-m connmark {}--mark", Field.STATE: "-m conntrack {}--ctstate",
+    CaptureField.SOURCE: "{}-s", CaptureField.DESTINATION: "{}-d", CaptureField.SOURCE_PORT: "{}--sport", CaptureField.DESTINATION_PORT: "{}--dport",
+    CaptureField.INPUT: "{}-i", CaptureField.OUTPUT: "{}-o", CaptureField.USER: "-m owner {}--uid-owner",
+    CaptureField.GROUP: "-m owner {}--gid-owner",
+    CaptureField.MARK: "-m mark {}--mark", CaptureField.CONNECTION_MARK: "-m connmark {}--mark", CaptureField.STATE: "-m conntrack {}--ctstate",
 }  # fmt: skip
 TARGETS = {
     Verb.JUMP: "{}", Verb.RETURN: "RETURN", Verb.ACCEPT: "ACCEPT", Verb.DROP: "DROP", Verb.REDIRECT: "REDIRECT --to-ports {}",
@@ -21,12 +22,12 @@ TARGETS = {
 MANY_PORTS = "-m multiport {}--dports"
 
 
-def restore_text(chains: Iterable[Chain], saved: str) -> str:
+def restore_text(chains: Iterable[CaptureChain], saved: str) -> str:
     """Returns what iptables-restore --noflush is given so that `chains` are all of ours. `saved` is what iptables-save says is there; each
     table changes at once."""
     ours, there = sorted(chains, key=lambda chain: chain.table.value), read_saved(saved)
     wanted = {table.value: list(found) for table, found in groupby(ours, key=lambda chain: chain.table)}
-    tables = [table.value for table in Table if table.value in wanted or table.value in there]
+    tables = [table.value for table in CaptureTable if table.value in wanted or table.value in there]
     return "".join(_table(table, wanted.get(table, []), *there.get(table, ((), ()))) for table in tables)
 
 
@@ -49,7 +50,7 @@ def _jumps_to_ours(line: str) -> bool:
     return any(option in ("-j", "-g") and target.startswith(OURS) for option, target in pairwise(words))
 
 
-def _table(table: str, chains: list[Chain], there: Iterable[str], jumps: Iterable[str]) -> str:
+def _table(table: str, chains: list[CaptureChain], there: Iterable[str], jumps: Iterable[str]) -> str:
     gone = [name for name in there if name not in {chain.name for chain in chains}]
     lines = [
         f"*{table}",
@@ -64,12 +65,12 @@ def _table(table: str, chains: list[Chain], there: Iterable[str], jumps: Iterabl
     return "\n".join(lines) + "\n"
 
 
-def rule_text(rule: Rule) -> str:
+def rule_text(rule: CaptureRule) -> str:
     """Returns a rule without its chain."""
     return " ".join(_words(rule))
 
 
-def _words(rule: Rule) -> Iterator[str]:
+def _words(rule: CaptureRule) -> Iterator[str]:
     if rule.protocol:
         yield f"-p {rule.protocol}"
     yield from map(_match, rule.matches)
@@ -77,10 +78,10 @@ def _words(rule: Rule) -> Iterator[str]:
 
 
 def _match(match: Match) -> str:
-    many = match.field is Field.DESTINATION_PORT and len(match.values) > 1
+    many = match.field is CaptureField.DESTINATION_PORT and len(match.values) > 1
     option = (MANY_PORTS if many else OPTIONS[match.field]).format("! " if match.negated else "")
     return f"{option} {','.join(map(str, match.values))}"
 
 
-def _target(action: Action) -> str:
+def _target(action: CaptureAction) -> str:
     return TARGETS[action.verb].format(action.argument, mark=action.mark)

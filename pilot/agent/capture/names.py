@@ -4,39 +4,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pilot.agent.capture.owners import owners
-from pilot.agent.capture.rules import Action, Chain, Family, Field, Hook, Match, Rule, Table, Verb, jump, match
-from pilot.agent.capture.wanted import Wanted
+from pilot.agent.capture.rules import CaptureAction, CaptureChain, CaptureField, CaptureRule, CaptureTable, Family, Hook, Match, Verb, jump, match
+from pilot.agent.capture.wanted import WantedCapture
 
 PORT, AGENT_PORT = 53, 15053
 CHAIN, ANSWERS = "ISTIO_OUTPUT_DNS", "ISTIO_PRERT_DNS"
-UPSTREAM, APPLICATION = Action(Verb.ZONE, 1), Action(Verb.ZONE, 2)
+UPSTREAM, APPLICATION = CaptureAction(Verb.ZONE, 1), CaptureAction(Verb.ZONE, 2)
 """The agent may ask the server that the application asked, from the port that this did: two connections that would look like one."""
 
 
-def chains(wanted: Wanted, family: Family) -> Iterator[Chain]:
+def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
     """Yields the chains of questions and answers, where there are servers of this family of addresses."""
-    servers = list(_servers(wanted, family, Field.DESTINATION))
+    servers = list(_servers(wanted, family, CaptureField.DESTINATION))
     if not servers:
         return
-    to_agent = Action(Verb.REDIRECT, AGENT_PORT)
-    asked = match(Field.DESTINATION_PORT, PORT)
-    yield Chain(Table.NAT, CHAIN, tuple(Rule(to_agent, (asked, *server), protocol) for protocol in ("tcp", "udp") for server in servers))
-    yield Chain(Table.RAW, CHAIN, (
-        *(Rule(UPSTREAM, (asked, owner), "udp") for owner in owners(wanted)),
-        *(Rule(APPLICATION, (match(Field.SOURCE_PORT, AGENT_PORT), owner), "udp") for owner in owners(wanted)),
-        *(Rule(APPLICATION, (asked, *server), "udp") for server in servers),
+    to_agent = CaptureAction(Verb.REDIRECT, AGENT_PORT)
+    asked = match(CaptureField.DESTINATION_PORT, PORT)
+    yield CaptureChain(
+        CaptureTable.NAT, CHAIN, tuple(CaptureRule(to_agent, (asked, *server), protocol) for protocol in ("tcp", "udp") for server in servers)
+    )
+    yield CaptureChain(CaptureTable.RAW, CHAIN, (
+        *(CaptureRule(UPSTREAM, (asked, owner), "udp") for owner in owners(wanted)),
+        *(CaptureRule(APPLICATION, (match(CaptureField.SOURCE_PORT, AGENT_PORT), owner), "udp") for owner in owners(wanted)),
+        *(CaptureRule(APPLICATION, (asked, *server), "udp") for server in servers),
     ), Hook.OUTPUT)  # fmt: skip
-    answers = [Rule(UPSTREAM, (match(Field.SOURCE_PORT, PORT), *server), "udp") for server in _servers(wanted, family, Field.SOURCE)]
-    yield Chain(Table.RAW, ANSWERS, tuple(answers), Hook.PREROUTING)
+    answers = [
+        CaptureRule(UPSTREAM, (match(CaptureField.SOURCE_PORT, PORT), *server), "udp") for server in _servers(wanted, family, CaptureField.SOURCE)
+    ]
+    yield CaptureChain(CaptureTable.RAW, ANSWERS, tuple(answers), Hook.PREROUTING)
 
 
-def captured(wanted: Wanted, family: Family) -> Iterator[Rule]:
+def captured(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
     """Yields the rule by which questions are looked at."""
-    if any(True for _ in _servers(wanted, family, Field.DESTINATION)):
-        yield Rule(jump(CHAIN))
+    if any(True for _ in _servers(wanted, family, CaptureField.DESTINATION)):
+        yield CaptureRule(jump(CHAIN))
 
 
-def _servers(wanted: Wanted, family: Family, field: Field) -> Iterator[tuple[Match, ...]]:
+def _servers(wanted: WantedCapture, family: Family, field: CaptureField) -> Iterator[tuple[Match, ...]]:
     """Yields what holds of each server."""
     servers = wanted.name_servers
     if servers is not None and servers.all:

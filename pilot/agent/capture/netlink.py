@@ -22,7 +22,7 @@ from pyroute2.netlink.nfnetlink.nftsocket import (
 from pilot.agent.capture.errors import NotApplied
 from pilot.agent.capture.expressions import PROTOCOL_FAMILIES, VERDICTS, rule_expressions
 from pilot.agent.capture.nftables import BASES, TABLE, chain_name
-from pilot.agent.capture.rules import Chain, Family, Hook, Verb
+from pilot.agent.capture.rules import CaptureChain, Family, Hook, Verb
 
 BEGIN, COMMIT = 0x10, 0x11  # NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END
 HOOKS = {Hook.PREROUTING: 0, Hook.OUTPUT: 3}
@@ -31,7 +31,7 @@ ERROR = struct.Struct("=IHHIIi")  # the head of a message, and the code of an er
 ANSWER_BYTES, KERNEL_SECONDS = 65536, 10.0
 
 
-def apply(chains: Mapping[Family, Sequence[Chain]]) -> None:
+def apply(chains: Mapping[Family, Sequence[CaptureChain]]) -> None:
     """Makes `chains` all of ours in the network namespace of the calling thread. NotApplied where the kernel does not take them; then nothing
     has changed."""
     begin, commit = (_message(nfgen_msg, kind, 0, 0, ()) for kind in (BEGIN, COMMIT))
@@ -66,7 +66,7 @@ def _send(data: bytes, last: int) -> None:
             raise OSError(wrong, os.strerror(wrong))
 
 
-def _replace(family: Family, chains: Sequence[Chain]) -> Iterator[Any]:
+def _replace(family: Family, chains: Sequence[CaptureChain]) -> Iterator[Any]:
     yield _change(nft_table_msg, NFT_MSG_NEWTABLE, family, {"name": TABLE}, NLM_F_CREATE)  # one that is not there cannot be deleted
     yield _change(nft_table_msg, NFT_MSG_DELTABLE, family, {"name": TABLE})
     if not chains:
@@ -93,7 +93,7 @@ def _message(make: Callable[[], Any], kind: int, family: int, flags: int, attrib
     return message
 
 
-def _chain(chain: Chain) -> dict[str, Any]:
+def _chain(chain: CaptureChain) -> dict[str, Any]:
     found: dict[str, Any] = {"table": TABLE, "name": chain_name(chain.table, chain.name)}
     if chain.hook is not None:
         base = BASES[chain.table, chain.hook]

@@ -5,65 +5,79 @@ from collections.abc import Iterator
 
 from pilot.agent.capture import names
 from pilot.agent.capture.owners import LOOPBACK, inbound_source, others, owners, uncaptured_groups
-from pilot.agent.capture.rules import RETURN, Action, Chain, Family, Field, Hook, Match, Rule, Table, Verb, jump, match, unless
-from pilot.agent.capture.wanted import Wanted
+from pilot.agent.capture.rules import (
+    RETURN,
+    CaptureAction,
+    CaptureChain,
+    CaptureField,
+    CaptureRule,
+    CaptureTable,
+    Family,
+    Hook,
+    Match,
+    Verb,
+    jump,
+    match,
+    unless,
+)
+from pilot.agent.capture.wanted import WantedCapture
 
 TO_OUTBOUND, TO_INBOUND = "ISTIO_REDIRECT", "ISTIO_IN_REDIRECT"
 CHAIN, ARRIVING = "ISTIO_OUTPUT", "ISTIO_PRERT"
 
 
-def chains(wanted: Wanted, family: Family) -> Iterator[Chain]:
+def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
     """Yields what is jumped to, then the chain of what is sent."""
-    yield Chain(Table.NAT, TO_OUTBOUND, (Rule(Action(Verb.REDIRECT, wanted.outbound_port), protocol="tcp"),))
-    yield Chain(Table.NAT, CHAIN, tuple(_sent(wanted, family)), Hook.OUTPUT)
+    yield CaptureChain(CaptureTable.NAT, TO_OUTBOUND, (CaptureRule(CaptureAction(Verb.REDIRECT, wanted.outbound_port), protocol="tcp"),))
+    yield CaptureChain(CaptureTable.NAT, CHAIN, tuple(_sent(wanted, family)), Hook.OUTPUT)
 
 
-def from_virtual_machines(wanted: Wanted, family: Family) -> Iterator[Rule]:
+def from_virtual_machines(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
     """Yields the rules of what comes in from virtual machines, which leaves the pod."""
     for interface in wanted.virtual_interfaces:
-        arrives = match(Field.INPUT, interface)
+        arrives = match(CaptureField.INPUT, interface)
         for rule in _captured_networks(wanted, family):
-            yield Rule(rule.action, (arrives, *rule.matches))
-        yield Rule(RETURN, (arrives,))
+            yield CaptureRule(rule.action, (arrives, *rule.matches))
+        yield CaptureRule(RETURN, (arrives,))
 
 
-def _sent(wanted: Wanted, family: Family) -> Iterator[Rule]:
+def _sent(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
     for interface in wanted.excluded_interfaces:
-        yield Rule(RETURN, (match(Field.OUTPUT, interface),))
+        yield CaptureRule(RETURN, (match(CaptureField.OUTPUT, interface),))
     for port in wanted.not_outbound_ports:
-        yield from (Rule(RETURN, (match(Field.DESTINATION_PORT, port),), protocol) for protocol in ("tcp", "udp"))
-    yield Rule(RETURN, (LOOPBACK, match(Field.SOURCE, inbound_source(family))))
+        yield from (CaptureRule(RETURN, (match(CaptureField.DESTINATION_PORT, port),), protocol) for protocol in ("tcp", "udp"))
+    yield CaptureRule(RETURN, (LOOPBACK, match(CaptureField.SOURCE, inbound_source(family))))
     if wanted.transparent is not None:
-        yield Rule(RETURN, (match(Field.MARK, wanted.transparent.mark),))  # Envoy's to the application, in the name of the caller
+        yield CaptureRule(RETURN, (match(CaptureField.MARK, wanted.transparent.mark),))  # Envoy's to the application, in the name of the caller
     yield from _own_machine(wanted, family)
-    yield from (Rule(RETURN, (owner,)) for owner in owners(wanted))
+    yield from (CaptureRule(RETURN, (owner,)) for owner in owners(wanted))
     yield from uncaptured_groups(wanted)
     yield from names.captured(wanted, family)
-    yield Rule(RETURN, (match(Field.DESTINATION, wanted.loopback_of(family)),))
-    yield from (Rule(RETURN, (match(Field.DESTINATION, network),)) for network in wanted.not_outbound.of(family))
-    yield from (Rule(jump(TO_OUTBOUND), (match(Field.DESTINATION_PORT, port),), "tcp") for port in wanted.outbound_ports)
+    yield CaptureRule(RETURN, (match(CaptureField.DESTINATION, wanted.loopback_of(family)),))
+    yield from (CaptureRule(RETURN, (match(CaptureField.DESTINATION, network),)) for network in wanted.not_outbound.of(family))
+    yield from (CaptureRule(jump(TO_OUTBOUND), (match(CaptureField.DESTINATION_PORT, port),), "tcp") for port in wanted.outbound_ports)
     yield from _captured_networks(wanted, family)
 
 
-def _own_machine(wanted: Wanted, family: Family) -> Iterator[Rule]:
+def _own_machine(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
     """Yields the rules of connections that stay on this machine. A pod that calls its own service is one: its Envoy sends them to itself.
 
     What applications send to themselves directly is left alone, but where 127.0.0.0/8 is asked for. Questions for names are none of it.
     """
     alone = (names.PORT, wanted.tunnel_port) if wanted.name_servers else (wanted.tunnel_port,)
-    elsewhere = unless(Field.DESTINATION, wanted.loopback_of(family))
+    elsewhere = unless(CaptureField.DESTINATION, wanted.loopback_of(family))
     for owner in owners(wanted):
-        yield Rule(jump(TO_INBOUND), (LOOPBACK, elsewhere, unless(Field.DESTINATION_PORT, *alone), owner), "tcp")
+        yield CaptureRule(jump(TO_INBOUND), (LOOPBACK, elsewhere, unless(CaptureField.DESTINATION_PORT, *alone), owner), "tcp")
     if not any(network.is_loopback for network in wanted.outbound.networks):
         if wanted.name_servers:
-            yield Rule(RETURN, (LOOPBACK, unless(Field.DESTINATION_PORT, names.PORT), *others(wanted)), "tcp")
+            yield CaptureRule(RETURN, (LOOPBACK, unless(CaptureField.DESTINATION_PORT, names.PORT), *others(wanted)), "tcp")
         else:
-            yield Rule(RETURN, (LOOPBACK, *others(wanted)))
+            yield CaptureRule(RETURN, (LOOPBACK, *others(wanted)))
 
 
-def _captured_networks(wanted: Wanted, family: Family) -> Iterator[Rule]:
+def _captured_networks(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
     if wanted.outbound.all:
-        yield Rule(jump(TO_OUTBOUND))
+        yield CaptureRule(jump(TO_OUTBOUND))
     for network in wanted.outbound.of(family):
-        matches: tuple[Match, ...] = (match(Field.DESTINATION, network),)
-        yield Rule(jump(TO_OUTBOUND), matches)
+        matches: tuple[Match, ...] = (match(CaptureField.DESTINATION, network),)
+        yield CaptureRule(jump(TO_OUTBOUND), matches)

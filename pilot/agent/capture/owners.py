@@ -4,30 +4,30 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from pilot.agent.capture.rules import RETURN, Family, Field, Match, Network, Rule, match, unless
-from pilot.agent.capture.wanted import Wanted
+from pilot.agent.capture.rules import RETURN, CaptureField, CaptureRule, Family, Match, Network, match, unless
+from pilot.agent.capture.wanted import WantedCapture
 
-LOOPBACK = match(Field.OUTPUT, "lo")
+LOOPBACK = match(CaptureField.OUTPUT, "lo")
 
 
-def owners(wanted: Wanted) -> Iterator[Match]:
+def owners(wanted: WantedCapture) -> Iterator[Match]:
     """Yields what the proxy is known by: each of its users and groups."""
-    yield from (match(Field.USER, user) for user in wanted.users)
-    yield from (match(Field.GROUP, group) for group in wanted.groups_of_proxy)
+    yield from (match(CaptureField.USER, user) for user in wanted.users)
+    yield from (match(CaptureField.GROUP, group) for group in wanted.groups_of_proxy)
 
 
-def others(wanted: Wanted) -> tuple[Match, ...]:
+def others(wanted: WantedCapture) -> tuple[Match, ...]:
     """Returns what holds of everybody but the proxy."""
     return tuple(Match(owner.field, owner.values, negated=True) for owner in owners(wanted))
 
 
-def uncaptured_groups(wanted: Wanted) -> Iterator[Rule]:
+def uncaptured_groups(wanted: WantedCapture) -> Iterator[CaptureRule]:
     """Yields what leaves applications alone by their group."""
     alone, groups = wanted.groups
     if alone:
-        yield Rule(RETURN, tuple(unless(Field.GROUP, group) for group in groups))
+        yield CaptureRule(RETURN, tuple(unless(CaptureField.GROUP, group) for group in groups))
     else:
-        yield from (Rule(RETURN, (match(Field.GROUP, group),)) for group in groups)
+        yield from (CaptureRule(RETURN, (match(CaptureField.GROUP, group),)) for group in groups)
 
 
 def inbound_source(family: Family) -> Network:

@@ -4,16 +4,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pilot.agent.capture import inbound, names, outbound
-from pilot.agent.capture.rules import Chain, Family
-from pilot.agent.capture.wanted import Wanted
+from pilot.agent.capture.rules import CaptureChain, Family
+from pilot.agent.capture.wanted import WantedCapture
 
 
-def build_chains(wanted: Wanted, family: Family) -> tuple[Chain, ...]:
+def build_chains(wanted: WantedCapture, family: Family) -> tuple[CaptureChain, ...]:
     """Returns every chain that has rules; a chain comes after those that it jumps to."""
     return tuple(chain for chain in _chains(wanted, family) if chain.rules)
 
 
-def _chains(wanted: Wanted, family: Family) -> Iterator[Chain]:
+def _chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
     yield from names.chains(wanted, family)
     yield from inbound.chains(wanted, family)
     yield from outbound.chains(wanted, family)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pilot.agent.capture.errors import NotApplied
 from pilot.agent.capture.iptables import restore_text
-from pilot.agent.capture.rules import Chain, Family
+from pilot.agent.capture.rules import CaptureChain, Family
 
 PROGRAMS = {Family.V4: "iptables", Family.V6: "ip6tables"}
 
@@ -17,13 +17,13 @@ def there(family: Family = Family.V4) -> bool:
     return all(shutil.which(f"{PROGRAMS[family]}-{what}") for what in ("save", "restore"))
 
 
-def text(family: Family, chains: Sequence[Chain]) -> str:
+def text(family: Family, chains: Sequence[CaptureChain]) -> str:
     """Returns what iptables-restore is given so that `chains` are all of ours; "" where there is nothing to do. NotApplied where the rules that
     are there cannot be read."""
     return restore_text(chains, _run([f"{PROGRAMS[family]}-save"]))
 
 
-def apply(chains: Mapping[Family, Sequence[Chain]]) -> None:
+def apply(chains: Mapping[Family, Sequence[CaptureChain]]) -> None:
     """Makes `chains` all of ours in the network namespace of the process, each table at once. NotApplied where a program does not take them."""
     for family in Family:
         if (chains.get(family) or there(family)) and (wanted := text(family, chains.get(family, ()))):

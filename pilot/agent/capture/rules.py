@@ -16,7 +16,7 @@ class Family(enum.IntEnum):
     V6 = 6
 
 
-class Table(enum.Enum):
+class CaptureTable(enum.Enum):
     """A table of iptables, which says when its chains are gone through."""
 
     RAW = "raw"
@@ -31,7 +31,7 @@ class Hook(enum.Enum):
     OUTPUT = "OUTPUT"
 
 
-class Field(enum.Enum):
+class CaptureField(enum.Enum):
     """What a rule looks at. Ports are those of the rule's protocol, interfaces may end in +, states are those of connections."""
 
     SOURCE = "source"
@@ -50,7 +50,7 @@ class Field(enum.Enum):
 class Match(NamedTuple):
     """Holds where a field has one of the values; where `negated`, where it has none of them."""
 
-    field: Field
+    field: CaptureField
     values: tuple[Value, ...]
     negated: bool = False
 
@@ -70,7 +70,7 @@ class Verb(enum.Enum):
     ZONE = "zone"
 
 
-class Action(NamedTuple):
+class CaptureAction(NamedTuple):
     """`argument`: the chain of JUMP, the port of REDIRECT and TPROXY, the number of MARK and ZONE. `mark`: that of TPROXY."""
 
     verb: Verb
@@ -78,33 +78,33 @@ class Action(NamedTuple):
     mark: int = 0
 
 
-class Rule(NamedTuple):
+class CaptureRule(NamedTuple):
     """`protocol` is tcp or udp, "" for any."""
 
-    action: Action
+    action: CaptureAction
     matches: tuple[Match, ...] = ()
     protocol: str = ""
 
 
-class Chain(NamedTuple):
+class CaptureChain(NamedTuple):
     """Rules in their order. A chain with a `hook` is gone through there, others are jumped to."""
 
-    table: Table
+    table: CaptureTable
     name: str
-    rules: tuple[Rule, ...]
+    rules: tuple[CaptureRule, ...]
     hook: Hook | None = None
 
 
-RETURN, ACCEPT, DROP = Action(Verb.RETURN), Action(Verb.ACCEPT), Action(Verb.DROP)
+RETURN, ACCEPT, DROP = CaptureAction(Verb.RETURN), CaptureAction(Verb.ACCEPT), CaptureAction(Verb.DROP)
 
 
-def jump(chain: str) -> Action:
-    return Action(Verb.JUMP, chain)
+def jump(chain: str) -> CaptureAction:
+    return CaptureAction(Verb.JUMP, chain)
 
 
-def match(field: Field, *values: Value) -> Match:
+def match(field: CaptureField, *values: Value) -> Match:
     return Match(field, values)
 
 
-def unless(field: Field, *values: Value) -> Match:
+def unless(field: CaptureField, *values: Value) -> Match:
     return Match(field, values, negated=True)

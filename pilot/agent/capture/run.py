@@ -9,16 +9,16 @@ from pilot.agent.capture import netlink, network, nftables, restore
 from pilot.agent.capture.errors import NotApplied, NotCaptured
 from pilot.agent.capture.plan import build_chains
 from pilot.agent.capture.probe import probe
-from pilot.agent.capture.rules import Chain, Family
+from pilot.agent.capture.rules import CaptureChain, Family
 from pilot.agent.capture.settings import CaptureSettings, WorkSettings
-from pilot.agent.capture.wanted import Transparent, Wanted, read_wanted
+from pilot.agent.capture.wanted import Transparent, WantedCapture, read_wanted
 from pilot.lib import log
 from pilot.lib.flags import FlagError
 
 NOT_CAPTURED = 126
 """Exit status by which a CNI plugin knows that it has to set the pod up again."""
 _log = log.scope("default")
-Chains = Mapping[Family, Sequence[Chain]]
+Chains = Mapping[Family, Sequence[CaptureChain]]
 
 
 def run(settings: CaptureSettings) -> int:
@@ -47,7 +47,7 @@ def _name_servers() -> list[str]:
         raise NotApplied(f"{network.RESOLVERS}: {error.strerror}; without it nobody knows which questions for names are to be captured") from error
 
 
-def _apply(chains: Chains, work: WorkSettings, wanted: Wanted) -> None:
+def _apply(chains: Chains, work: WorkSettings, wanted: WantedCapture) -> None:
     network.prepare(chains, wanted.transparent)
     if _by_iptables(work):
         restore.apply(chains)
@@ -79,7 +79,7 @@ def _text(chains: Chains, work: WorkSettings) -> str:
     return "".join(restore.text(family, chains.get(family, ())) for family in Family if chains.get(family) or restore.there(family))
 
 
-def _validate(settings: CaptureSettings, wanted: Wanted, own: Sequence[network.Address]) -> int:
+def _validate(settings: CaptureSettings, wanted: WantedCapture, own: Sequence[network.Address]) -> int:
     """Returns 0 where connections are captured."""
     work = settings.work
     if not own:

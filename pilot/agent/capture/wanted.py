@@ -44,7 +44,7 @@ class Transparent(NamedTuple):
     table: int
 
 
-class Wanted(NamedTuple):
+class WantedCapture(NamedTuple):
     """What is to be captured. `transparent` is None where the proxy may be seen as the caller. `name_servers` are those whose questions the agent
     answers, None where it answers none; `groups` are of applications that are captured alone (True) or that are not (False)."""
 
@@ -72,7 +72,7 @@ class Wanted(NamedTuple):
         return self.loopback if family is Family.V4 else ipaddress.IPv6Network("::1/128")
 
 
-def read_wanted(settings: CaptureSettings, name_servers: Callable[[], Sequence[str]]) -> Wanted:
+def read_wanted(settings: CaptureSettings, name_servers: Callable[[], Sequence[str]]) -> WantedCapture:
     """Returns what settings ask for; `name_servers` returns the addresses of the pod's. FlagError where they cannot be understood."""
     proxy, inbound, outbound, pod = settings.proxy, settings.inbound, settings.outbound, settings.pod
     if inbound.mode and inbound.mode not in MODES:
@@ -81,7 +81,7 @@ def read_wanted(settings: CaptureSettings, name_servers: Callable[[], Sequence[s
     not_outbound = _networks(outbound.excluded_networks, "--istio-service-exclude-cidr")
     if not_outbound.all:
         raise FlagError("invalid argument for --istio-service-exclude-cidr: name networks; * would exclude everything")
-    return Wanted(
+    return WantedCapture(
         _port(str(proxy.outbound_port), "--envoy-port"), _port(str(proxy.inbound_port), "--inbound-capture-port"),
         _port(str(proxy.tunnel_port), "--inbound-tunnel-port"),
         users=users,

@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from pilot.agent.modules.credentials import Login, find_login
-from pilot.agent.modules.fetch import Fetcher, FetchError
+from pilot.agent.modules.fetch import FetchError, HttpFetcher
 from pilot.agent.modules.layers import MAGIC, find_module
 from pilot.agent.modules.reference import parse_image
-from pilot.agent.modules.registry import Registry
+from pilot.agent.modules.registry import ImageRegistry
 from pilot.lib.log import scope
 
 _log = scope("wasm")
@@ -25,7 +25,7 @@ ALWAYS, IF_NOT_PRESENT = "Always", "IfNotPresent"
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
-class Observer(Protocol):
+class CacheObserver(Protocol):
     """What is counted."""
 
     def module_looked_up(self, hit: bool) -> None: ...
@@ -60,8 +60,8 @@ class ModuleFiles:
     def __init__(
         self,
         folder: pathlib.Path,
-        fetcher: Fetcher,
-        observer: Observer,
+        fetcher: HttpFetcher,
+        observer: CacheObserver,
         insecure: frozenset[str] = frozenset(),
         tries: int = 5,
         clock: Callable[[], float] = time.monotonic,
@@ -144,7 +144,7 @@ class ModuleFiles:
             raise FetchError(f"{parts.scheme!r} is no scheme that modules are fetched by")
         image = parse_image(source.url.removeprefix("oci://"))
         login = find_login(source.pull_secret, image.registry) if source.pull_secret else self._own_login(image.registry)
-        registry = Registry(self._fetcher, image, login, deadline, insecure)
+        registry = ImageRegistry(self._fetcher, image, login, deadline, insecure)
         manifest, named = registry.manifest()
         digest = _checked(source, frozenset(name.removeprefix("sha256:") for name in named))
         return find_module(manifest, registry.blob, self._fetcher.largest), digest

@@ -29,7 +29,7 @@ class FetchError(Exception):
         self.result, self.passing = result, passing
 
 
-class Answer(NamedTuple):
+class FetchedBody(NamedTuple):
     """An answer that is no redirect. `headers` are by lower-case names; those of one name are joined by commas."""
 
     status: int
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Fetcher:
+class HttpFetcher:
     """A client of HTTP. `largest`: bytes of a body; `tls` and `unverified` are how servers are verified, the second where callers want none."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Fetcher:
             raise FetchError("it took too long")
         return left
 
-    def get(self, url: str, deadline: float, headers: Mapping[str, str] | None = None, insecure: bool = False) -> Answer:
+    def get(self, url: str, deadline: float, headers: Mapping[str, str] | None = None, insecure: bool = False) -> FetchedBody:
         """Returns what is behind a URL, after the redirects. Credentials do not go along to another host. FetchError where there is no answer."""
         sent = dict(headers or {})
         for _ in range(_REDIRECTS + 1):
@@ -74,7 +74,7 @@ class Fetcher:
             url = target
         raise FetchError(f"{_shown(url)}: more than {_REDIRECTS} redirects")
 
-    def _ask(self, url: str, deadline: float, headers: Mapping[str, str], insecure: bool) -> Answer:
+    def _ask(self, url: str, deadline: float, headers: Mapping[str, str], insecure: bool) -> FetchedBody:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("not a URL of http or https")
@@ -103,7 +103,7 @@ class Fetcher:
                 failure = error
         raise failure
 
-    def _read(self, connection: http.client.HTTPConnection, deadline: float) -> Answer:
+    def _read(self, connection: http.client.HTTPConnection, deadline: float) -> FetchedBody:
         response = connection.getresponse()
         headers: dict[str, str] = {}
         for name, value in response.getheaders():
@@ -121,7 +121,7 @@ class Fetcher:
                 raise FetchError(f"the answer has more than {self.largest} bytes")
         if response.length:
             raise OSError("the answer ended too early")
-        return Answer(response.status, headers, bytes(body))
+        return FetchedBody(response.status, headers, bytes(body))
 
 
 def _shown(url: str) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from pilot.agent.modules.credentials import Login
-from pilot.agent.modules.fetch import Answer, Fetcher, FetchError
+from pilot.agent.modules.fetch import FetchedBody, FetchError, HttpFetcher
 from pilot.agent.modules.reference import ImageReference
 
 INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
@@ -47,10 +47,10 @@ class _Token(msgspec.Struct):
     access_token: str = ""
 
 
-class Registry:
+class ImageRegistry:
     """One image of a registry, within a time. `insecure`: its certificate is not verified, and it may speak plain HTTP."""
 
-    def __init__(self, fetcher: Fetcher, image: ImageReference, login: Login | None, deadline: float, insecure: bool = False) -> None:
+    def __init__(self, fetcher: HttpFetcher, image: ImageReference, login: Login | None, deadline: float, insecure: bool = False) -> None:
         self._fetcher, self._image, self._login, self._deadline, self._insecure = fetcher, image, login, deadline, insecure
         self._scheme, self._proof = "https", ""
 
@@ -85,7 +85,7 @@ class Registry:
             raise FetchError(f"a layer of {self._image.name} is not the one that its digest names", "checksum_mismatch")
         return body
 
-    def _get(self, path: str, headers: Mapping[str, str]) -> Answer:
+    def _get(self, path: str, headers: Mapping[str, str]) -> FetchedBody:
         answer = self._ask(path, headers)
         if answer.status == 401 and not self._proof:
             self._proof = self._prove(answer.headers.get("www-authenticate", ""))
@@ -95,7 +95,7 @@ class Registry:
             raise FetchError(what, "manifest_failure" if path.startswith("manifests") else "download_failure", answer.status >= 500)
         return answer
 
-    def _ask(self, path: str, headers: Mapping[str, str]) -> Answer:
+    def _ask(self, path: str, headers: Mapping[str, str]) -> FetchedBody:
         sent = {**headers, **({"Authorization": self._proof} if self._proof else {})}
         host = _ENDPOINTS.get(self._image.registry, self._image.registry)
         try:
@@ -123,7 +123,7 @@ class Registry:
         answer = self._fetcher.get(url, self._deadline, headers, self._insecure)
         return f"Bearer {self._token(answer)}"
 
-    def _token(self, answer: Answer) -> str:
+    def _token(self, answer: FetchedBody) -> str:
         try:
             found = msgspec.json.decode(answer.body, type=_Token) if answer.status == 200 else _Token()
         except msgspec.MsgspecError:

@@ -30,7 +30,7 @@ _DEFAULT_SECONDS = 5.0
 _log = scope("wasm")
 
 
-class Observer(Protocol):
+class RewriteObserver(Protocol):
     """What is counted."""
 
     def module_converted(self, result: str) -> None: ...
@@ -43,7 +43,7 @@ class _NotTold(FetchError):
 class ModuleRewriter:
     """Rewrites the configuration of extensions; blocks while modules are fetched, so that it is for a thread."""
 
-    def __init__(self, files: ModuleFiles, observer: Observer) -> None:
+    def __init__(self, files: ModuleFiles, observer: RewriteObserver) -> None:
         self._files, self._observer = files, observer
 
     def rewrite(self, packed: Any) -> Outcome:

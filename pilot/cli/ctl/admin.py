@@ -11,7 +11,7 @@ import click
 
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import answers
-from pilot.cli.ctl.output import Answer, Table
+from pilot.cli.ctl.output import CommandResult, TextTable
 
 CONTROLZ = "http://127.0.0.1:9876"
 _TIMEOUT = 30.0
@@ -29,7 +29,7 @@ def admin() -> None:
 @click.option("-r", "--reset", is_flag=True, help="set every scope to info, without stacks")
 @click.option("--controlz", default=CONTROLZ, show_default=True, metavar="URL", help="ControlZ of the control plane")
 @answers
-def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> Answer:
+def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> CommandResult:
     """The scopes of the log with their levels, as they are after what the options change."""
     site = _Site(controlz)
     if reset:
@@ -42,7 +42,7 @@ def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> Answe
                 site.change(scope, {field: wanted})
     found = site.scopes()
     rows = [(state["name"], state["description"], state["output_level"], state["stack_trace_level"]) for state in found]
-    return Answer(found, (Table(_HEAD, rows),))
+    return CommandResult(found, (TextTable(_HEAD, rows),))
 
 
 class _Site:

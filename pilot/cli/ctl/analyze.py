@@ -8,10 +8,10 @@ from typing import Any
 import click
 import yaml
 
-from pilot.cli.ctl.client import Client, CommandError
+from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import asks
 from pilot.cli.ctl.files import read_files
-from pilot.cli.ctl.output import FORMATS, Answer, kind_of, show
+from pilot.cli.ctl.output import FORMATS, CommandResult, kind_of, show
 from pilot.ingest.analysis import analyze as find_problems
 from pilot.ingest.analysis import decode_mesh, read_objects
 from pilot.lib.text import one_line
@@ -31,7 +31,7 @@ LEVELS = ("warning", "error")
 @click.option("--failure-threshold", "threshold", type=click.Choice(LEVELS), default="error", show_default=True, help="from where on it fails")
 @click.option("-o", "--output", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="form of what is printed")
 @asks
-def analyze(client: Client, files: tuple[str, ...], mesh_config: str | None, namespace: str | None, threshold: str, form: str) -> None:
+def analyze(client: PageClient, files: tuple[str, ...], mesh_config: str | None, namespace: str | None, threshold: str, form: str) -> None:
     """What is wrong with configuration: with FILES before it is served, without them with that of the running control plane.
 
     FILES are files and folders of YAML and JSON, - is standard input. Objects are looked at alone and with each other, by the rules that hold
@@ -40,7 +40,7 @@ def analyze(client: Client, files: tuple[str, ...], mesh_config: str | None, nam
     found = _of_files(files, mesh_config) if files else client.get("problemz")
     problems = [p for p in found if namespace is None or p.get("namespace", "") == namespace]
     where = f" in namespace {namespace}" if namespace else ""
-    show(Answer(problems, [_line(p) for p in problems] or [f"✔ No validation issues found{where}."]), form)
+    show(CommandResult(problems, [_line(p) for p in problems] or [f"✔ No validation issues found{where}."]), form)
     if any(LEVELS.index(p["severity"]) >= LEVELS.index(threshold) for p in problems):
         click.get_current_context().exit(FOUND)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from pilot.cli.ctl.client import Client, CommandError
+from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import answers, asks
-from pilot.cli.ctl.output import Answer, Table
+from pilot.cli.ctl.output import CommandResult, TextTable
 
 _WORDS = {"allowed": "ALLOWED", "denied": "DENIED", "asked": "UP TO AN AUTHORIZER"}
 
@@ -36,17 +36,17 @@ def authz() -> None:
 @click.option("--tcp", is_flag=True, default=None, help="a connection of which only TCP is known")
 @answers
 @asks
-def check(client: Client, proxy: str, **described: Any) -> Answer:
+def check(client: PageClient, proxy: str, **described: Any) -> CommandResult:
     """The policies of a workload, and, for a request that is described, which of them decides.
 
     PROXY is its name, POD.NAMESPACE or a part of it.
     """
     question = _question(**described)
     found = client.get("authz", proxyID=proxy, **({"request": json.dumps(question)} if question else {}))
-    return Answer(found, _parts(found, bool(question)))
+    return CommandResult(found, _parts(found, bool(question)))
 
 
-def _parts(found: dict[str, Any], asked: bool) -> Iterator[str | Table]:
+def _parts(found: dict[str, Any], asked: bool) -> Iterator[str | TextTable]:
     if asked:
         yield f"{_WORDS[found['decision']]}: {found['why']}"
         yield _about(found)
@@ -88,11 +88,11 @@ def _about(found: dict[str, Any]) -> str:
     return f"{found['protocol']} to {found['proxy']} from {client}{mode}"
 
 
-def _policies(policies: Sequence[dict[str, Any]], asked: bool, proxy: str) -> str | Table:
+def _policies(policies: Sequence[dict[str, Any]], asked: bool, proxy: str) -> str | TextTable:
     if not policies:
         return f"No AuthorizationPolicy is for {proxy}."
     rows = [(_action(p), p["namespace"], p["name"], *((_met(p["rulesMet"]),) if asked else ())) for p in policies]
-    return Table(("ACTION", "NAMESPACE", "POLICY", *(("MEETS",) if asked else ())), rows)
+    return TextTable(("ACTION", "NAMESPACE", "POLICY", *(("MEETS",) if asked else ())), rows)
 
 
 def _action(policy: dict[str, Any]) -> str:

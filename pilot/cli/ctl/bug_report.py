@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from pilot.cli.ctl.client import Client, CommandError
+from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import asks
 from pilot.cli.ctl.envoy import ask
 from pilot.lib.build_info import build_info
@@ -39,7 +39,7 @@ class Item(NamedTuple):
 @click.option("--proxy", "proxies", multiple=True, help=f"proxy to include; may be repeated (the first {PROXIES} that are connected)")
 @click.option("--envoy", "envoys", multiple=True, metavar="URL", help="admin port of an Envoy to include; may be repeated")
 @asks
-def bug_report(client: Client, output: str | None, proxies: Sequence[str], envoys: Sequence[str]) -> None:
+def bug_report(client: PageClient, output: str | None, proxies: Sequence[str], envoys: Sequence[str]) -> None:
     """One archive of what the control plane knows: pages, metrics, and the configuration of proxies. Keys, tokens and passwords are left out.
 
     What cannot be had is noted in the archive, and the rest goes into it all the same.
@@ -61,7 +61,7 @@ def bug_report(client: Client, output: str | None, proxies: Sequence[str], envoy
         click.echo(f"  not there: {fault}", err=True)
 
 
-def _items(client: Client, proxies: Sequence[str], envoys: Sequence[str]) -> Iterator[Item]:
+def _items(client: PageClient, proxies: Sequence[str], envoys: Sequence[str]) -> Iterator[Item]:
     yield Item("pilotctl-version.txt", lambda: str(build_info()))
     yield Item("version.txt", lambda: client.text("version"))
     yield Item("metrics.txt", lambda: client.text("metrics"))
@@ -78,7 +78,7 @@ def _items(client: Client, proxies: Sequence[str], envoys: Sequence[str]) -> Ite
             yield Item(name, lambda envoy=envoy, page=page: ask(envoy, page))  # type: ignore[misc]
 
 
-def _connected(client: Client) -> list[str]:
+def _connected(client: PageClient) -> list[str]:
     return sorted(status["proxy"] for status in client.get("syncz"))[:PROXIES]
 
 

@@ -27,7 +27,7 @@ class UnknownProxyError(CommandError):
     """No connected proxy has that name."""
 
 
-class Client:
+class PageClient:
     """The pages of one control plane. `address`: "http://host:port", the scheme may be missing."""
 
     def __init__(self, address: str) -> None:

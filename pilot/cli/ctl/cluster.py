@@ -35,10 +35,10 @@ class Cluster:
         return asyncio.run(self._ask(work, dry_run))
 
     async def _ask(self, work: Callable[[Objects, Objects], Awaitable[Result]], dry_run: bool) -> Result:
-        from pilot.kube.client import Client  # and aiohttp with it, for which commands that ask no server need not wait
+        from pilot.kube.client import ApiClient  # and aiohttp with it, for which commands that ask no server need not wait
         from pilot.kube.objects import Objects
 
-        client = Client(self._credentials)
+        client = ApiClient(self._credentials)
         try:
             trial = Objects(client, MANAGER, random.Random(), dry_run=True)
             return await work(trial if dry_run else Objects(client, MANAGER, random.Random()), trial)

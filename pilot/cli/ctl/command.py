@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from pilot.cli.ctl.client import Client
-from pilot.cli.ctl.output import FORMATS, Answer, show
+from pilot.cli.ctl.client import PageClient
+from pilot.cli.ctl.output import FORMATS, CommandResult, show
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -62,7 +62,7 @@ def asks(function: Function) -> Function:
     @click.option("--address", metavar="URL", help="monitoring port of the control plane; the same as before the command")
     @functools.wraps(function)
     def command(address: str | None, **more: Any) -> Any:
-        return function(Client(address or click.get_current_context().find_root().params["address"]), **more)
+        return function(PageClient(address or click.get_current_context().find_root().params["address"]), **more)
 
     return command  # type: ignore[return-value]
 
@@ -73,7 +73,7 @@ def answers(function: Function) -> Function:
     @click.option("-o", "--output", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="form of what is printed")
     @functools.wraps(function)
     def command(form: str, **more: Any) -> None:
-        answer: Answer = function(**more)
+        answer: CommandResult = function(**more)
         show(answer, form)
 
     return command  # type: ignore[return-value]

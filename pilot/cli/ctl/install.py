@@ -16,9 +16,9 @@ from pilot.cli.ctl.output import write
 from pilot.cli.ctl.progress import shown_progress
 from pilot.cli.ctl.verify_install import show_checked
 from pilot.install.cluster import cni_warnings, platform_of
-from pilot.install.installer import Installer, Outcome, Waits
+from pilot.install.installer import Installer, InstallOutcome, Waits
 from pilot.install.labels import VERSION
-from pilot.install.plan import Plan, plan_of
+from pilot.install.plan import InstallPlan, plan_of
 from pilot.install.prune import installed
 from pilot.install.verify import verify_plan
 from pilot.kube.objects import Objects
@@ -71,7 +71,7 @@ def _run(cluster: Cluster, upgrades: bool, yes: bool, dry_run: bool, timeout: st
     what = f"install profile {profile}, version {build_info().version}, revision {plan.owner.revision}, into the namespace {plan.system}"
     confirm(f"This will {'try to ' if dry_run else ''}{what}. Go on?", yes or dry_run)
 
-    async def work(objects: Objects, trial: Objects) -> Outcome:
+    async def work(objects: Objects, trial: Objects) -> InstallOutcome:
         with shown_progress() as report:
             return await Installer(objects, waits, report, folder_of(settings)).install(plan)
 
@@ -87,7 +87,7 @@ def _seconds(text: str) -> float:
         raise CommandError(f"--readiness-timeout {text}: {error}") from error
 
 
-async def _check(objects: Objects, plan: Plan, force: bool, upgrades: bool) -> None:
+async def _check(objects: Objects, plan: InstallPlan, force: bool, upgrades: bool) -> None:
     """Says what speaks against an installation. CommandError where it must not be."""
     if upgrades:
         await _check_versions(objects, plan)
@@ -100,7 +100,7 @@ async def _check(objects: Objects, plan: Plan, force: bool, upgrades: bool) -> N
         raise CommandError("pods would be injected twice: remove one of the webhooks, install another revision, or --force")
 
 
-async def _check_versions(objects: Objects, plan: Plan) -> None:
+async def _check_versions(objects: Objects, plan: InstallPlan) -> None:
     there = [plain for plain in await installed(objects, plan.owner.selector()) if plain["kind"] == "Deployment"]
     if not there:
         raise CommandError(f"no control plane of revision {plan.owner.revision} is installed that could be upgraded: pilotctl install")
@@ -108,7 +108,7 @@ async def _check_versions(objects: Objects, plan: Plan) -> None:
     write(f"There is version {', '.join(versions)}; this is {build_info().version}.")
 
 
-def _say(outcome: Outcome, dry_run: bool) -> None:
+def _say(outcome: InstallOutcome, dry_run: bool) -> None:
     for failure in outcome.failures:
         click.echo(f"✘ {failure.step}: {failure.reason}", err=True)
         for line in failure.causes:

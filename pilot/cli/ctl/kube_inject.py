@@ -19,7 +19,7 @@ from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.problem import Severity
 from webhook.inject.config import ConfigError, InjectorConfig, decode_config
 from webhook.inject.errors import InjectionError
-from webhook.kube_inject import Injector, inject_documents
+from webhook.kube_inject import FileInjector, inject_documents
 from webhook.profile.default import default_config
 from webhook.profile.operator import mesh_config_of, values_of
 
@@ -27,7 +27,7 @@ Plain = dict[str, Any]
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-class Sources(NamedTuple):
+class InjectionSources(NamedTuple):
     """Where the configuration of injection comes from, as the flags name it: files, and a revision."""
 
     inject_config: str | None
@@ -47,7 +47,7 @@ class Sources(NamedTuple):
 @click.option("-r", "--revision", default="", help="revision of the control plane")
 def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
     """Add the proxy to the workloads of a file."""
-    injector = _injector(Sources(**sources))
+    injector = _injector(InjectionSources(**sources))
     documents = _read(filename)
     try:
         made = list(inject_documents(documents, injector, lambda text: click.echo(text, err=True)))
@@ -61,7 +61,7 @@ def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
         write(text.rstrip("\n"))
 
 
-def _injector(sources: Sources) -> Injector:
+def _injector(sources: InjectionSources) -> FileInjector:
     operator = _one(sources.operator)
     installed = _installed(operator) if operator else {}
     try:
@@ -71,7 +71,7 @@ def _injector(sources: Sources) -> Injector:
     mesh = _mesh([_one(sources.mesh_config), _yaml(installed.get("istio", {}).get("mesh", "")) or mesh_config_of(operator)])
     revision = "" if sources.revision == "default" else sources.revision or str(config.value("revision") or "")
     native = os.environ.get("ENABLE_NATIVE_SIDECARS", "") or "false"
-    return Injector(config, mesh, revision, native != "auto" and parse_bool(native), os.environ.get("COMPLIANCE_POLICY", ""))
+    return FileInjector(config, mesh, revision, native != "auto" and parse_bool(native), os.environ.get("COMPLIANCE_POLICY", ""))
 
 
 def _installed(operator: Plain) -> dict[str, Plain]:
@@ -84,7 +84,7 @@ def _installed(operator: Plain) -> dict[str, Plain]:
     return {o["metadata"]["name"].removesuffix(f"-{revision}"): o["data"] for o in objects if o["kind"] == "ConfigMap"}
 
 
-def _config(sources: Sources, operator: Plain, installed: Plain) -> InjectorConfig:
+def _config(sources: InjectionSources, operator: Plain, installed: Plain) -> InjectorConfig:
     values = values_of(operator) if operator else _one(sources.values)
     if sources.inject_config:
         return decode_config(_text(sources.inject_config), yaml.dump(values or {}, Dumper=_DUMPER))

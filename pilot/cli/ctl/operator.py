@@ -22,7 +22,7 @@ from pilot.cli.ctl.progress import shown_progress
 from pilot.install.installer import Installer, Waits
 from pilot.install.plan import Step
 from pilot.install.tags import NAMESPACE
-from pilot.kube.objects import Key, Kind, Objects, key_of
+from pilot.kube.objects import Key, Objects, VersionedKind, key_of
 from pilot.operator.custom import FINALIZER, KIND
 from pilot.operator.finalizer import release_all
 from pilot.operator.run import watched_namespaces
@@ -30,7 +30,7 @@ from pilot.operator.run import watched_namespaces
 Plain = dict[str, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 _NAME = "istio-operator"
-_DEPLOYMENT = Kind("apps/v1", "Deployment")
+_DEPLOYMENT = VersionedKind("apps/v1", "Deployment")
 _LOOK, _LOOKS = 0.5, 120
 """Seconds between two looks at a Deployment that goes, and how many there are."""
 _GONE = ("Deployment", "Service", "RoleBinding", "Role", "ClusterRoleBinding", "ClusterRole", "ServiceAccount")
@@ -154,7 +154,7 @@ async def _find(objects: Objects, namespace: str, revision: str, purge: bool) ->
 
 async def _labelled(objects: Objects, kind_name: str, labels: str) -> list[Key]:
     version = {"Deployment": "apps/v1", "Service": "v1", "ServiceAccount": "v1"}.get(kind_name, "rbac.authorization.k8s.io/v1")
-    return [key_of(plain) for plain in await objects.list(Kind(version, kind_name), labels)]
+    return [key_of(plain) for plain in await objects.list(VersionedKind(version, kind_name), labels)]
 
 
 async def _wait_until_gone(objects: Objects, key: Key) -> None:

@@ -27,21 +27,21 @@ _STYLES = {
 }  # fmt: skip
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """Rows below a head of as many columns."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[object]]
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command found. `value` is what programs get, and `parts`, which may be a generator, what people see: lines and tables."""
 
     value: Any
-    parts: Iterable[str | Table]
+    parts: Iterable[str | TextTable]
 
 
-def show(answer: Answer, form: str) -> None:
+def show(answer: CommandResult, form: str) -> None:
     """Prints an answer in one of FORMATS."""
     if form == "json":
         write(as_json(answer.value))
@@ -51,7 +51,7 @@ def show(answer: Answer, form: str) -> None:
         say(answer.parts)
 
 
-def say(parts: Iterable[str | Table]) -> None:
+def say(parts: Iterable[str | TextTable]) -> None:
     """Prints lines and tables."""
     if not sys.stdout.isatty():
         write("\n".join(part if isinstance(part, str) else table(*part) for part in parts))
@@ -61,7 +61,7 @@ def say(parts: Iterable[str | Table]) -> None:
         console.print(render(part), soft_wrap=isinstance(part, str))
 
 
-def watch(parts: Callable[[], Iterable[str | Table]], seconds: float) -> None:
+def watch(parts: Callable[[], Iterable[str | TextTable]], seconds: float) -> None:
     """Draws what `parts` gives again and again until it is interrupted; without a terminal it is printed each time, below a line of dashes."""
     if not sys.stdout.isatty():
         while True:
@@ -74,7 +74,7 @@ def watch(parts: Callable[[], Iterable[str | Table]], seconds: float) -> None:
             time.sleep(seconds)
 
 
-def render(part: str | Table) -> RenderableType:
+def render(part: str | TextTable) -> RenderableType:
     """Returns a line or a table for a terminal."""
     if isinstance(part, str):
         return Text(part)

@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from pilot.cli.ctl.client import Client
+from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.command import answers, asks
-from pilot.cli.ctl.output import Answer, kind_of
+from pilot.cli.ctl.output import CommandResult, kind_of
 from pilot.lib.text import one_line
 
 
@@ -15,10 +15,10 @@ from pilot.lib.text import one_line
 @click.option("-n", "--namespace", help="only objects of a namespace")
 @answers
 @asks
-def problems(client: Client, namespace: str | None) -> Answer:
+def problems(client: PageClient, namespace: str | None) -> CommandResult:
     """What is wrong with the configuration, object by object."""
     found = client.get("problemz", **({"namespace": namespace} if namespace is not None else {}))
-    return Answer(found, [one_line(_line(problem)) for problem in found] or ["No problems."])
+    return CommandResult(found, [one_line(_line(problem)) for problem in found] or ["No problems."])
 
 
 def _line(problem: dict[str, Any]) -> str:

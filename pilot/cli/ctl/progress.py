@@ -10,9 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from pilot.cli.ctl.output import write
-from pilot.install.installer import Progress
+from pilot.install.installer import StepProgress
 
-Report = Callable[[Progress], None]
+Report = Callable[[StepProgress], None]
 
 
 @contextlib.contextmanager
@@ -34,7 +34,7 @@ class _Lines:
     def __init__(self) -> None:
         self._said: dict[str, str] = {}
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: StepProgress) -> None:
         before = self._said.get(progress.step)
         if progress.finished or progress.failed:
             said = f"{'✔' if progress.finished else '✘'} {progress.step}, {_time(progress.seconds)}" + (f": {progress.now}" if progress.now else "")
@@ -56,7 +56,7 @@ class _Drawn:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: StepProgress) -> None:
         task = self._tasks.get(progress.step)
         if task is None:
             task = self._tasks[progress.step] = self._bars.add_task(progress.step, total=progress.total, mark=" ", now="")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from pilot.cli.ctl.client import Client, CommandError
+from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import asks
 from pilot.cli.ctl.envoy import EnvoyDump, fetch_dump, read_dump
 
@@ -17,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class AskedProxy(NamedTuple):
     """`name` is what the user calls the proxy, "" where only `envoy` says which it is; `envoy` is what an Envoy said, None where none was asked."""
 
-    client: Client
+    client: PageClient
     name: str
     envoy: EnvoyDump | None
 
@@ -48,7 +48,7 @@ def of_proxy(function: Function) -> Function:
     @of_envoy
     @asks
     @functools.wraps(function)
-    def command(client: Client, proxy: str | None, envoy: EnvoyDump | None, **more: Any) -> Any:
+    def command(client: PageClient, proxy: str | None, envoy: EnvoyDump | None, **more: Any) -> Any:
         if envoy is None and not proxy:
             raise click.UsageError("say which proxy: PROXY, or --envoy URL or --file FILE for what an Envoy has itself")
         return function(AskedProxy(client, proxy or "", envoy), **more)

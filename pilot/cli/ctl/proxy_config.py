@@ -10,7 +10,7 @@ import click
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import answers
 from pilot.cli.ctl.envoy import EnvoyDump, set_levels
-from pilot.cli.ctl.output import Answer, Table
+from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.proxy import AskedProxy, of_envoy, of_proxy
 from pilot.cli.ctl.tables import clusters, endpoints, extensions, listeners, routes, secrets
 
@@ -48,9 +48,9 @@ def _add(name: str, short_type: str, shown: ModuleType) -> None:
     @proxy_config.command(name, help=f"{shown.__doc__}\n\n{PROXY}", short_help=_about(shown))
     @answers
     @of_proxy
-    def command(asked: AskedProxy) -> Answer:
+    def command(asked: AskedProxy) -> CommandResult:
         resources = asked.resources(short_type)
-        return Answer(resources, _table(resources, shown, OWN_CERTIFICATE if shown is secrets and asked.envoy is None else NOTHING))
+        return CommandResult(resources, _table(resources, shown, OWN_CERTIFICATE if shown is secrets and asked.envoy is None else NOTHING))
 
 
 def _about(shown: ModuleType) -> str:
@@ -65,19 +65,19 @@ for _name, (_short_type, _shown) in KINDS.items():
 @proxy_config.command("all", help=f"Everything that a proxy has, table after table.\n\n{PROXY}")
 @answers
 @of_proxy
-def everything(asked: AskedProxy) -> Answer:
+def everything(asked: AskedProxy) -> CommandResult:
     found = {name: asked.resources(short_type) for name, (short_type, _) in KINDS.items()}
-    return Answer(found, _tables(found))
+    return CommandResult(found, _tables(found))
 
 
 @proxy_config.command(help="The configuration that an Envoy started with.")
 @answers
 @of_envoy
-def bootstrap(envoy: EnvoyDump | None) -> Answer:
+def bootstrap(envoy: EnvoyDump | None) -> CommandResult:
     if envoy is None:
         raise click.UsageError("only an Envoy knows its bootstrap: --envoy URL or --file FILE")
     found = envoy.bootstrap()
-    return Answer(found, _bootstrap(found))
+    return CommandResult(found, _bootstrap(found))
 
 
 @proxy_config.command()
@@ -96,21 +96,21 @@ def _level(text: str) -> tuple[str, str]:
     return logger, level
 
 
-def _table(resources: list[dict[str, Any]], shown: ModuleType, nothing: str) -> list[str | Table]:
+def _table(resources: list[dict[str, Any]], shown: ModuleType, nothing: str) -> list[str | TextTable]:
     rows = shown.rows(resources)
-    return [Table(shown.HEAD, rows) if rows else nothing]
+    return [TextTable(shown.HEAD, rows) if rows else nothing]
 
 
-def _tables(found: dict[str, list[dict[str, Any]]]) -> Iterator[str | Table]:
+def _tables(found: dict[str, list[dict[str, Any]]]) -> Iterator[str | TextTable]:
     for number, (name, resources) in enumerate(found.items()):
         yield from ["", name.upper()] if number else [name.upper()]
         yield from _table(resources, KINDS[name][1], NOTHING)
 
 
-def _bootstrap(found: dict[str, Any]) -> Iterator[str | Table]:
+def _bootstrap(found: dict[str, Any]) -> Iterator[str | TextTable]:
     """Yields the node of a bootstrap as a table, and what else there is by name; -o yaml has all of it."""
     node = found.get("node", {})
     facts = {"ID": node.get("id"), "CLUSTER": node.get("cluster"), **node.get("metadata", {})}
-    yield Table(("NODE", "VALUE"), [(name, value) for name, value in facts.items() if isinstance(value, str | int | float)])
+    yield TextTable(("NODE", "VALUE"), [(name, value) for name, value in facts.items() if isinstance(value, str | int | float)])
     yield ""
     yield f"It also has {', '.join(sorted(set(found) - {'node'}))}: -o yaml shows all of it."

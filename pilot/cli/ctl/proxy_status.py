@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from pilot.cli.ctl.client import Client
+from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.command import answers, asks
 from pilot.cli.ctl.envoy import EnvoyDump
-from pilot.cli.ctl.output import Answer, Table, watch
+from pilot.cli.ctl.output import CommandResult, TextTable, watch
 from pilot.cli.ctl.proxy import AskedProxy, of_envoy
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 
@@ -28,7 +28,7 @@ _AROUND = 7  # lines shown around a difference
 @answers
 @of_envoy
 @asks
-def proxy_status(client: Client, proxy: str | None, namespace: str, again: bool, envoy: EnvoyDump | None) -> Answer:
+def proxy_status(client: PageClient, proxy: str | None, namespace: str, again: bool, envoy: EnvoyDump | None) -> CommandResult:
     """What each proxy was sent, and whether it took it.
 
     With PROXY (its name, POD.NAMESPACE or a part of it) that one, type by type; with --envoy or --file too, what the control plane has
@@ -43,17 +43,17 @@ def proxy_status(client: Client, proxy: str | None, namespace: str, again: bool,
     return _status(client, proxy, namespace)
 
 
-def _status(client: Client, proxy: str | None, namespace: str) -> Answer:
+def _status(client: PageClient, proxy: str | None, namespace: str) -> CommandResult:
     proxies = client.get("syncz", namespace=namespace)
     if proxy:
         client.get("config_dump", proxyID=proxy, types="nds")  # says which are connected where this one is not
         found = [status for status in proxies if proxy in status["proxy"]]
-        return Answer(found, _details(found))
-    return Answer(proxies, _parts(proxies) if proxies else [f"No proxy is connected to {client.address}."])
+        return CommandResult(found, _details(found))
+    return CommandResult(proxies, _parts(proxies) if proxies else [f"No proxy is connected to {client.address}."])
 
 
-def _parts(proxies: list[dict[str, Any]]) -> Iterator[str | Table]:
-    yield Table(("NAME", "CLUSTER", "TYPE", *(name.upper() for name in _TYPES), "VERSION"), [_row(proxy) for proxy in proxies])
+def _parts(proxies: list[dict[str, Any]]) -> Iterator[str | TextTable]:
+    yield TextTable(("NAME", "CLUSTER", "TYPE", *(name.upper() for name in _TYPES), "VERSION"), [_row(proxy) for proxy in proxies])
     for proxy in proxies:
         yield from _errors(proxy)
 
@@ -74,13 +74,13 @@ def state(resource: dict[str, Any] | None) -> str:
     return "SYNCED" if resource["sent"] == resource.get("acked") else "STALE"
 
 
-def _details(proxies: Iterable[dict[str, Any]]) -> Iterator[str | Table]:
+def _details(proxies: Iterable[dict[str, Any]]) -> Iterator[str | TextTable]:
     for number, proxy in enumerate(proxies):
         yield from [""] if number else []
         yield f"{proxy['proxy']} ({proxy.get('proxy_type', '')}, {proxy.get('istio_version') or 'no version'}) in {proxy.get('cluster_id', '')}"
         resources = sorted(proxy.get("resources", {}).items())
         rows = [(short_name(url).upper(), state(r), r.get("sent") or "-", r.get("acked") or "-", r.get("sentTime") or "-") for url, r in resources]
-        yield Table(("TYPE", "STATE", "SENT", "ACKNOWLEDGED", "TIME"), rows)
+        yield TextTable(("TYPE", "STATE", "SENT", "ACKNOWLEDGED", "TIME"), rows)
         yield from _errors(proxy)
 
 
@@ -89,11 +89,11 @@ def _errors(proxy: dict[str, Any]) -> list[str]:
     return [f"{proxy['proxy']} refuses its {short_name(url)}: {r['lastError']}" for url, r in sorted(resources) if r.get("lastError")]
 
 
-def _comparison(client: Client, proxy: str, envoy: EnvoyDump) -> Answer:
+def _comparison(client: PageClient, proxy: str, envoy: EnvoyDump) -> CommandResult:
     """Returns the differences between what the control plane has and what an Envoy has of a proxy, as lines of a unified diff by type."""
     asked = AskedProxy(client, proxy, None)
     found = {title: _difference(title, asked.resources(name), envoy.resources(name, dynamic=True)) for title, name in _COMPARED.items()}
-    return Answer({title: "\n".join(lines) for title, lines in found.items()}, _compared(found))
+    return CommandResult({title: "\n".join(lines) for title, lines in found.items()}, _compared(found))
 
 
 def _compared(found: dict[str, list[str]]) -> Iterator[str]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from pilot.cli.ctl.client import Client
+from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.command import answers, asks
-from pilot.cli.ctl.output import Answer, Table
+from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.lib.text import one_line
 
 _SHOWN = ("Accepted", "Programmed", "ResolvedRefs")
@@ -21,12 +21,12 @@ _HEAD = ("OBJECT", "PART", "ACCEPTED", "PROGRAMMED", "RESOLVED", "WHAT IS WRONG"
 @click.option("-k", "--kind", default="", help="only objects of a kind, such as httproute")
 @answers
 @asks
-def status(client: Client, namespace: str | None, kind: str) -> Answer:
+def status(client: PageClient, namespace: str | None, kind: str) -> CommandResult:
     """What becomes of objects of the Gateway API and of Ingresses: the conditions of their status."""
     asked = {"namespace": namespace, "kind": kind or None}
     found = client.get("statusz", **{name: value for name, value in asked.items() if value is not None})
     rows = [(_name(one) if not n else "", *row) for one in found for n, row in enumerate(_rows(one["status"]))]
-    return Answer(found, [Table(_HEAD, rows)] if rows else ["There are none."])
+    return CommandResult(found, [TextTable(_HEAD, rows)] if rows else ["There are none."])
 
 
 def _name(one: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from deploy.operator.manifest import manifest_text
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, of_cluster
 from pilot.cli.ctl.command import answers
-from pilot.cli.ctl.output import Answer, Table, write
+from pilot.cli.ctl.output import CommandResult, TextTable, write
 from pilot.install.injectors import conflicts, revision_of, tag_of
 from pilot.install.labels import DEFAULT
 from pilot.install.tags import Tag, TagError, injectors, namespaces_of, remove_tag, set_tag, tag_objects
@@ -70,11 +70,11 @@ def generate(cluster: Cluster, name: str, **options: Any) -> None:
 @tag.command("list")
 @answers
 @of_cluster
-def list_(cluster: Cluster) -> Answer:
+def list_(cluster: Cluster) -> CommandResult:
     """Print the tags, their revisions, and the namespaces that follow them."""
     found = cluster.ask(lambda objects, _: _list(objects))
     rows = [(each["tag"], each["revision"], ", ".join(each["namespaces"])) for each in found]
-    return Answer(found, (Table(("TAG", "REVISION", "NAMESPACES"), rows),))
+    return CommandResult(found, (TextTable(("TAG", "REVISION", "NAMESPACES"), rows),))
 
 
 @tag.command()

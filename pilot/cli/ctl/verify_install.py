@@ -10,7 +10,7 @@ from deploy.operator.errors import SettingsError
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, of_cluster
 from pilot.cli.ctl.manifest import operator_options, read_installation, read_settings
-from pilot.cli.ctl.output import Table, say
+from pilot.cli.ctl.output import TextTable, say
 from pilot.install.cluster import platform_of
 from pilot.install.labels import DEFAULT
 from pilot.install.plan import plan_of
@@ -44,9 +44,9 @@ def show_checked(checked: Sequence[Checked]) -> bool:
     kinds: dict[str, int] = {}
     for each in checked:
         kinds[each.key.kind.name] = kinds.get(each.key.kind.name, 0) + (not each.wrong)
-    say([Table(("KIND", "AS IT SHOULD BE"), sorted(kinds.items()))])
+    say([TextTable(("KIND", "AS IT SHOULD BE"), sorted(kinds.items()))])
     if wrong:
-        say([Table(("OBJECT", "WRONG"), [(each.key, each.wrong) for each in wrong])])
+        say([TextTable(("OBJECT", "WRONG"), [(each.key, each.wrong) for each in wrong])])
     else:
         say([f"✔ {len(checked)} objects are as they should be."])
     return not wrong

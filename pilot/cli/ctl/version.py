@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from pilot.cli.ctl.client import Client, CommandError
+from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import answers, asks
-from pilot.cli.ctl.output import Answer
+from pilot.cli.ctl.output import CommandResult
 from pilot.lib.build_info import build_info
 
 
@@ -17,7 +17,7 @@ from pilot.lib.build_info import build_info
 @click.option("--remote/--no-remote", default=True, help="ask the control plane too, which is done unless --no-remote")
 @answers
 @asks
-def version(client: Client, remote: bool) -> Answer:
+def version(client: PageClient, remote: bool) -> CommandResult:
     """The versions of this program, of the control plane, and of the proxies that are connected to it."""
     found: dict[str, Any] = {"clientVersion": {"version": build_info().version}}
     fault = ""
@@ -29,7 +29,7 @@ def version(client: Client, remote: bool) -> Answer:
             ]
         except CommandError as error:
             fault = error.message
-    return Answer(found, _parts(found, fault))
+    return CommandResult(found, _parts(found, fault))
 
 
 def _parts(found: dict[str, Any], fault: str) -> Iterator[str]:

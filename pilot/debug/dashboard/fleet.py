@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from pilot.debug.sources import Connection
+from pilot.debug.sources import ConnectedProxy
 from pilot.lib.text import cut
 from pilot.lib.xds_types import short_name
 
@@ -41,7 +41,7 @@ class Seen(NamedTuple):
     sent: float
 
 
-def look_at(connection: Connection, known: ProxyRow | None = None) -> Seen:
+def look_at(connection: ConnectedProxy, known: ProxyRow | None = None) -> Seen:
     """Returns a stream as it is now. `known` is its row of before, which is the same one where nothing changed: that is the rule with thousands."""
     waits = sent = 0.0
     errors: list[str] = []
@@ -58,7 +58,7 @@ def look_at(connection: Connection, known: ProxyRow | None = None) -> Seen:
     return Seen(known, sent)
 
 
-def _row(connection: Connection, waits: float, error: str) -> ProxyRow:
+def _row(connection: ConnectedProxy, waits: float, error: str) -> ProxyRow:
     proxy = connection.proxy
     name = proxy.id.rpartition(".")[0] if "." in proxy.id else proxy.id
     return ProxyRow(connection.id, name, proxy.namespace, str(proxy.type), proxy.version, connection.connected_at, waits, error)

@@ -12,7 +12,7 @@ from pilot.lib.spiffe import parse_identity
 from pilot.model.config.authorization_policy import AuthorizationPolicy, Source
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.virtual_service import VirtualService
-from pilot.model.endpoint import Health
+from pilot.model.endpoint import EndpointHealth
 from pilot.model.facets import PolicySubjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.problem import ObjectRef
@@ -27,7 +27,7 @@ from pilot.model.views.virtual_services import qualified
 
 WHOLE = 150
 """Services that are shown one by one; of more, those of the namespaces that are asked for."""
-_USABLE = frozenset({Health.HEALTHY, Health.UNKNOWN})
+_USABLE = frozenset({EndpointHealth.HEALTHY, EndpointHealth.UNKNOWN})
 _MESH = "mesh"
 
 

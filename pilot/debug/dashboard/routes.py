@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from pilot.debug.dashboard.mesh import Picture, look_around, show_picture, take_picture
-from pilot.debug.dashboard.stream import Stream
+from pilot.debug.dashboard.stream import EventStream
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
 
@@ -36,7 +36,7 @@ class Dashboard:
 
     def __init__(self, sources: Sources, access: Access) -> None:
         self._sources, self._access = sources, access
-        self._stream = Stream(sources)
+        self._stream = EventStream(sources)
         self._looking = asyncio.Lock()
         self._picture: Picture | None = None
         self._revision: int | None = None

@@ -25,7 +25,7 @@ _STATM = pathlib.Path("/proc/self/statm")
 _log = scope("default")
 
 
-class Counts(NamedTuple):
+class PushCounts(NamedTuple):
     """What has been counted until a moment: responses, their bytes, and the seconds of CPU of the process."""
 
     responses: float
@@ -33,8 +33,8 @@ class Counts(NamedTuple):
     cpu: float
 
 
-class Stream:
-    """The events of the page. Nothing is looked at while no page is open. A `Stream` is for those who may see everything."""
+class EventStream:
+    """The events of the page. Nothing is looked at while no page is open. A `EventStream` is for those who may see everything."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -43,7 +43,7 @@ class Stream:
         self._ticking: asyncio.Task[None] | None = None
         self._rows: dict[str, ProxyRow] = {}
         self._sent: dict[str, float] = {}
-        self._counts = Counts(0, 0, 0)
+        self._counts = PushCounts(0, 0, 0)
         self._problems: list[dict[str, Any]] = []
         self._revision: Any = None
 
@@ -128,7 +128,7 @@ class Stream:
         self._rows = {found.row.id: found.row for found in seen}
         self._sent = {found.row.id: found.sent for found in seen}
         sent, size = metrics.total("pilot_xds_pushes", "_total"), metrics.total("pilot_xds_config_size_bytes", "_sum")
-        self._counts = Counts(sent, size, time.process_time())
+        self._counts = PushCounts(sent, size, time.process_time())
         if self._revision != self._sources.db.revision or len(self._problems) < PROBLEMS:
             self._problems = [plain_problem(p) for _, p in zip(range(PROBLEMS), self._sources.problems(), strict=False)]
         self._revision = self._sources.db.revision

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Batch
-from pilot.ingest.host_names.lookup import Found, LookupFailed
+from pilot.ingest.host_names.lookup import LookupFailed, ResolvedName
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.log import scope
 from pilot.model.inputs import Mesh
@@ -26,15 +26,15 @@ _NETWORKS = ObjectRef(GroupKind("", "MeshNetworks"))
 _log = scope("model")
 
 
-class Names(Protocol):
-    async def look_up(self, name: str, /) -> Found: ...
+class NameLookup(Protocol):
+    async def look_up(self, name: str, /) -> ResolvedName: ...
 
 
 class GatewayNames:
     """A part of the process. `sleep` is the loop's; a test has its own."""
 
     def __init__(
-        self, db: Mesh, batch: Batch, names: Names, problems: ProblemStore, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self, db: Mesh, batch: Batch, names: NameLookup, problems: ProblemStore, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         self._db, self._batch, self._names, self._problems, self._sleep = db, batch, names, problems, sleep
         self._wanted = db.watch(gateway_hosts)

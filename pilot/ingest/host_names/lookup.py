@@ -19,7 +19,7 @@ class LookupFailed(Exception):
     """A name has no addresses, or nobody could be asked; the text is for users."""
 
 
-class Found(NamedTuple):
+class ResolvedName(NamedTuple):
     """The addresses of a name, sorted, and the seconds that they hold."""
 
     addresses: tuple[str, ...]
@@ -32,7 +32,7 @@ class NameServers:
     def __init__(self, servers: Sequence[tuple[str, int]], seconds: float) -> None:
         self._servers, self._seconds = servers, seconds
 
-    async def look_up(self, name: str) -> Found:
+    async def look_up(self, name: str) -> ResolvedName:
         """Returns the addresses of both families. LookupFailed where there are none."""
         replies = await asyncio.gather(*(self._ask(name, kind) for kind in (A, AAAA)), return_exceptions=True)
         failures = [reply for reply in replies if isinstance(reply, BaseException)]
@@ -41,7 +41,7 @@ class NameServers:
         if not addresses:
             nothing = "there is no such name" if any(r.code == _NO_SUCH_NAME for r in answered) else "it has no address"
             raise LookupFailed(str(failures[0]) if failures else nothing)
-        return Found(tuple(addresses), min(reply.seconds for reply in answered if reply.addresses and reply.seconds is not None))
+        return ResolvedName(tuple(addresses), min(reply.seconds for reply in answered if reply.addresses and reply.seconds is not None))
 
     async def _ask(self, name: str, kind: int) -> Reply:
         try:

@@ -24,7 +24,7 @@ _MOVED = (301, 302, 303, 307, 308)
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "pyistiod"}
 
 
-class FetchError(Exception):
+class KeySetError(Exception):
     """A key set could not be had; its text says why, in words that are fit for users."""
 
 
@@ -41,9 +41,9 @@ class JwksClient:
             async with asyncio.timeout(timeout):
                 return await self._fetch(key)
         except TimeoutError as error:
-            raise FetchError(f"no answer within {timeout:g} s") from error
+            raise KeySetError(f"no answer within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise FetchError(_reason(error)) from error
+            raise KeySetError(_reason(error)) from error
 
     async def close(self) -> None:
         """Closes what is open."""
@@ -56,9 +56,9 @@ class JwksClient:
         try:
             text = (await self._get(uri)).decode()
         except UnicodeDecodeError as error:
-            raise FetchError("the answer is no text") from error
+            raise KeySetError("the answer is no text") from error
         if not has_keys(text):
-            raise FetchError("the answer is no key set with a key that proxies understand")
+            raise KeySetError("the answer is no key set with a key that proxies understand")
         return text
 
     async def _discover(self, issuer: str) -> str:
@@ -70,7 +70,7 @@ class JwksClient:
             found = None
         uri = found.get("jwks_uri") if isinstance(found, dict) else None
         if not isinstance(uri, str):
-            raise FetchError("the issuer's OpenID configuration names no jwks_uri")
+            raise KeySetError("the issuer's OpenID configuration names no jwks_uri")
         return uri
 
     async def _get(self, url: str) -> bytes:
@@ -82,18 +82,18 @@ class JwksClient:
                     return await self._read(response)
                 target = urljoin(url, response.headers.get("Location", ""))
             if urlsplit(url).scheme == "https" and urlsplit(target).scheme != "https":
-                raise FetchError("a redirect leads from https to another scheme")
+                raise KeySetError("a redirect leads from https to another scheme")
             url = target
-        raise FetchError(f"more than {_REDIRECTS} redirects")
+        raise KeySetError(f"more than {_REDIRECTS} redirects")
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         if not 200 <= response.status < 300:
-            raise FetchError(f"status {response.status}")
+            raise KeySetError(f"status {response.status}")
         body = bytearray()
         async for block in response.content.iter_any():
             body += block
             if len(body) > self._largest:
-                raise FetchError(f"the answer has more than {self._largest} bytes")
+                raise KeySetError(f"the answer has more than {self._largest} bytes")
         return bytes(body)
 
     def _open(self) -> aiohttp.ClientSession:
@@ -114,7 +114,7 @@ class JwksClient:
 def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise FetchError("not a URL of http or https")
+        raise KeySetError("not a URL of http or https")
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Batch
-from pilot.ingest.jwks.client import FetchError
+from pilot.ingest.jwks.client import KeySetError
 from pilot.ingest.jwks.store import KeptKeys, KeyStore
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration
@@ -31,7 +31,7 @@ _RETRIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 _AT_ONCE = 8
 
 
-class Fetcher(Protocol):
+class KeySetFetcher(Protocol):
     async def fetch(self, key: JwksKey, timeout: float, /) -> str: ...
     async def close(self) -> None: ...
 
@@ -43,7 +43,7 @@ class KeySets:
         self,
         db: Mesh,
         batch: Batch,
-        client: Fetcher,
+        client: KeySetFetcher,
         store: KeyStore,
         problems: ProblemStore,
         metrics: Metrics,
@@ -122,7 +122,7 @@ class KeySets:
             try:
                 async with self._gate:
                     text = await self._client.fetch(key, self._timeouts[key])
-            except FetchError as error:
+            except KeySetError as error:
                 failures += 1
                 await self._failed(key, str(error))
             except Exception:

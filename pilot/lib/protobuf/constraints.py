@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, OneofDescriptor
 from validate import validate_pb2
 
-from pilot.lib.protobuf.fault import Fault, Place
+from pilot.lib.protobuf.fault import Place, Violation
 from pilot.lib.protobuf.field_rules import rule_of, wrapped
 from pilot.lib.protobuf.types import find_type, name_in
 
@@ -41,7 +41,7 @@ _UNRULED = _Message((), {}, (), ())
 """What holds for a type whose rules are switched off."""
 
 
-def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Iterator[Fault]:
+def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Iterator[Violation]:
     """Yields the rules that a message breaks, in the messages in it too, also where these are packed in an Any.
 
     `partial`: it is to be merged into another, so that what is absent breaks nothing, but in items of lists and maps, which are whole.
@@ -50,7 +50,7 @@ def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Ite
     yield from _walk(message, (), partial, touched)
 
 
-def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Iterator[Fault]:
+def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Iterator[Violation]:
     known = _message(message.DESCRIPTOR)
     if known is _UNRULED:
         return
@@ -59,7 +59,7 @@ def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Ite
         return
     if not partial:
         yield from (
-            Fault(CODE, place, f"one of {', '.join(f.name for f in oneof.fields)} is needed")
+            Violation(CODE, place, f"one of {', '.join(f.name for f in oneof.fields)} is needed")
             for oneof in known.oneofs
             if message.WhichOneof(oneof.name) is None
         )
@@ -73,7 +73,7 @@ def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Ite
             yield from _descend(message, field, (*place, field.name), partial, None)
 
 
-def _walk_touched(message: Any, known: _Message, place: Place, partial: bool, touched: Any) -> Iterator[Fault]:
+def _walk_touched(message: Any, known: _Message, place: Place, partial: bool, touched: Any) -> Iterator[Violation]:
     """Yields what the few fields that are set in `touched` break, without a look at the others."""
     for field, _ in touched.ListFields():
         if not _is_set(message, field):
@@ -85,31 +85,31 @@ def _walk_touched(message: Any, known: _Message, place: Place, partial: bool, to
             yield from _descend(message, field, (*place, field.name), partial, touched)
 
 
-def _broken_unset(message: Any, field: FieldDescriptor, rules: Any, place: Place) -> Iterator[Fault]:
+def _broken_unset(message: Any, field: FieldDescriptor, rules: Any, place: Place) -> Iterator[Violation]:
     if field.message_type is not None and not field.is_repeated:
         kind = rules.WhichOneof("type")
         if rules.message.required or (kind is not None and getattr(getattr(rules, kind), "required", False)):
-            yield Fault(CODE, place, "is needed")
+            yield Violation(CODE, place, "is needed")
         return
-    yield from (Fault(CODE, place, text) for text in rule_of(rules, field)(getattr(message, field.name)))
+    yield from (Violation(CODE, place, text) for text in rule_of(rules, field)(getattr(message, field.name)))
 
 
-def _broken(message: Any, field: FieldDescriptor, rules: Any, place: Place, partial: bool, touched: Any) -> Iterator[Fault]:
+def _broken(message: Any, field: FieldDescriptor, rules: Any, place: Place, partial: bool, touched: Any) -> Iterator[Violation]:
     value, at = getattr(message, field.name), (*place, field.name)
     if rules.WhichOneof("type") is not None:
-        yield from (Fault(CODE, at, text) for text in rule_of(rules, field)(wrapped(value)))
+        yield from (Violation(CODE, at, text) for text in rule_of(rules, field)(wrapped(value)))
     if field.is_repeated and not _is_map(field):
         items = rules.repeated.items
         if items.WhichOneof("type") is not None:
             check = rule_of(items, field)
-            yield from (Fault(CODE, (*at, i), text) for i, item in enumerate(value) for text in check(wrapped(item)))
+            yield from (Violation(CODE, (*at, i), text) for i, item in enumerate(value) for text in check(wrapped(item)))
         if items.message.skip:
             return
     if field.message_type is not None and not rules.message.skip:
         yield from _descend(message, field, at, partial, touched)
 
 
-def _descend(message: Any, field: FieldDescriptor, place: Place, partial: bool, touched: Any) -> Iterator[Fault]:
+def _descend(message: Any, field: FieldDescriptor, place: Place, partial: bool, touched: Any) -> Iterator[Violation]:
     value = getattr(message, field.name)
     if _is_map(field):
         assert field.message_type is not None
@@ -123,7 +123,7 @@ def _descend(message: Any, field: FieldDescriptor, place: Place, partial: bool, 
         yield from _enter(value, place, partial, getattr(touched, field.name) if touched is not None else None)
 
 
-def _enter(message: Any, place: Place, partial: bool, touched: Any = None) -> Iterator[Fault]:
+def _enter(message: Any, place: Place, partial: bool, touched: Any = None) -> Iterator[Violation]:
     if message.DESCRIPTOR.full_name != _ANY:
         yield from _walk(message, place, partial, touched)
         return

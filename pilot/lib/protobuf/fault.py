@@ -8,7 +8,7 @@ Place = tuple[str | int, ...]
 """The way from a message to a part of it: names of fields, positions in lists, keys of maps."""
 
 
-class Fault(NamedTuple):
+class Violation(NamedTuple):
     """One thing that is wrong. `code` is its rule, in kebab case."""
 
     code: str

@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 
-from pilot.lib.protobuf.fault import Fault, Place
+from pilot.lib.protobuf.fault import Place, Violation
 from pilot.lib.protobuf.types import find_type, name_in
 
 DEEPEST = 60
@@ -26,7 +26,7 @@ _BY_VALUE = frozenset(
 _TYPED_STRUCTS = frozenset(("udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"))
 
 
-def read_message(kind: type[Any], plain: Any) -> tuple[Any, list[Fault]]:
+def read_message(kind: type[Any], plain: Any) -> tuple[Any, list[Violation]]:
     """Returns the message of a type that JSON says, as far as it is right, and everything that is wrong."""
     message, reading = kind(), _Reading()
     reading.read(message, plain, ())
@@ -37,24 +37,24 @@ class _Reading:
     """Reads one message, and gathers what is wrong."""
 
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[Violation] = []
 
     def read(self, into: Any, plain: Any, place: Place) -> None:
         if not isinstance(plain, Mapping):
             self._wrong(place, f"expected a mapping for {into.DESCRIPTOR.name}, got {_kind_of(plain)}")
             return
         if len(place) > DEEPEST:
-            self.faults.append(Fault("too-deep", place, f"messages are nested more than {DEEPEST} deep"))
+            self.faults.append(Violation("too-deep", place, f"messages are nested more than {DEEPEST} deep"))
             return
         taken: dict[str, str] = {}
         for key, value in plain.items():
             field = _field(into.DESCRIPTOR, key)
             if field is None:
-                self.faults.append(Fault("unknown-field", (*place, str(key)), f"{into.DESCRIPTOR.full_name} has no field {key}"))
+                self.faults.append(Violation("unknown-field", (*place, str(key)), f"{into.DESCRIPTOR.full_name} has no field {key}"))
             elif value is not None or _takes_null(field):
                 other = taken.setdefault(_slot(field), str(key))
                 if other != key:
-                    self.faults.append(Fault("exclusive-fields", (*place, str(key)), f"only one of {other} and {key} may be set"))
+                    self.faults.append(Violation("exclusive-fields", (*place, str(key)), f"only one of {other} and {key} may be set"))
                 else:
                     self._set(into, field, value, (*place, str(key)))
 
@@ -110,13 +110,13 @@ class _Reading:
             return
         url = plain.get(TYPE)
         if not isinstance(url, str) or not url:
-            self.faults.append(Fault("missing-type", place, f"its type is needed in {TYPE}"))
+            self.faults.append(Violation("missing-type", place, f"its type is needed in {TYPE}"))
             return
         gone = _GONE.match(name_in(url)) is not None
         kind = find_type(name_in(url)) if not gone else None
         if kind is None:
             hint = "; those of the v2 API are gone" if gone else ""
-            self.faults.append(Fault("unknown-type", (*place, TYPE), f"there is no type {url}{hint}"))
+            self.faults.append(Violation("unknown-type", (*place, TYPE), f"there is no type {url}{hint}"))
             return
         message, rest = kind(), {key: value for key, value in plain.items() if key != TYPE}
         if kind.DESCRIPTOR.full_name in _BY_VALUE:
@@ -154,7 +154,7 @@ class _Reading:
             self._wrong(place, _first_line(error))
 
     def _wrong(self, place: Place, text: str) -> None:
-        self.faults.append(Fault("wrong-type", place, text))
+        self.faults.append(Violation("wrong-type", place, text))
 
 
 _ERRORS = (json_format.ParseError, TypeError, LookupError, ValueError, OverflowError, RecursionError, AttributeError)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pilot.derive import derived
 from pilot.model.checks.check import Check
-from pilot.model.condition import Condition
+from pilot.model.condition import StatusCondition
 from pilot.model.config.gateway_api.reference import ParentReference
 from pilot.model.inputs import Mesh
 from pilot.model.problem import ObjectRef, Problem, Severity
 from pilot.model.views.ambient.conditions import WAYPOINT_BOUND
 from pilot.model.views.gateway_api.listeners import ROUTES
-from pilot.model.views.gateway_api.status.gateways import GatewayStatus
+from pilot.model.views.gateway_api.status.gateways import CollectedGatewayStatus
 from pilot.model.views.gateway_api.status.objects import (
     BackendStatus,
     ObjectConditions,
@@ -28,7 +28,7 @@ from pilot.model.views.gateway_api.status.objects import (
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SAYS_LITTLE = ("ListenersNotValid",)
 _NOT_YET = ("AddressNotAssigned",)
-Found = tuple[str, Condition]
+Found = tuple[str, StatusCondition]
 
 
 @derived
@@ -54,7 +54,7 @@ def build_problems(ref: ObjectRef, status: Status, parents: Sequence[ParentRefer
 
 def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Found]:
     """Yields the conditions that tell of a fault, with the place in the object that they are about."""
-    if isinstance(status, GatewayStatus):
+    if isinstance(status, CollectedGatewayStatus):
         for n, listener in enumerate(status.listeners):
             yield from _wrong(f"spec.listeners[{n}]", listener.conditions)
         yield from _wrong("spec", status.conditions)
@@ -73,9 +73,9 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Foun
             yield from _wrong("spec.endpointPickerRef" if isinstance(status, PoolStatus) else "spec", conditions)
 
 
-def _wrong(path: str, conditions: Iterable[Condition]) -> Iterator[Found]:
+def _wrong(path: str, conditions: Iterable[StatusCondition]) -> Iterator[Found]:
     return ((path, condition) for condition in _false(conditions))
 
 
-def _false(conditions: Iterable[Condition]) -> Iterator[Condition]:
+def _false(conditions: Iterable[StatusCondition]) -> Iterator[StatusCondition]:
     return (c for c in conditions if not c.status and c.type in ("Accepted", "Programmed", "ResolvedRefs"))

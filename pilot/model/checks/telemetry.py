@@ -7,7 +7,7 @@ from pilot.derive import derived
 from pilot.model.checks.check import Check, told
 from pilot.model.checks.policy import check_targets
 from pilot.model.checks.selector import check_selector
-from pilot.model.checks.telemetry_provider import PARTS, Part, check_provider, needs_of, notices
+from pilot.model.checks.telemetry_provider import PARTS, TelemetryPart, check_provider, needs_of, notices
 from pilot.model.config.object import Object, ObjectKey, age
 from pilot.model.config.telemetry import AccessLogging, Metrics, Telemetry, TelemetryTracing
 from pilot.model.inputs import Mesh
@@ -58,7 +58,7 @@ def _selects(spec: Telemetry) -> bool:
     return bool((spec.selector is not None and spec.selector.match_labels) or spec.target_ref or spec.target_refs)
 
 
-def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: Part) -> Problems:
+def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: TelemetryPart) -> Problems:
     own, before = part.entries(o.spec), [entry for spec in _before(db, o) for entry in part.entries(spec)]
     defaults = part.defaults(default_providers(db))
     for index, (entry, names) in enumerate(list(with_providers([*before, *own], defaults))[len(before) :]):

@@ -26,7 +26,7 @@ from pilot.model.views.proxies import lacking_builds
 from pilot.model.views.telemetry_providers import provider_port, telemetry_provider
 
 
-class Part(NamedTuple):
+class TelemetryPart(NamedTuple):
     """A part of a Telemetry: its entries, the mesh's providers for it, what each kind of provider needs of proxies, and what is lost without."""
 
     entries: Callable[[Telemetry], tuple[Any, ...]]
@@ -35,15 +35,15 @@ class Part(NamedTuple):
     lost: str
 
 
-PARTS: Mapping[str, Part] = {
-    "tracing": Part(
+PARTS: Mapping[str, TelemetryPart] = {
+    "tracing": TelemetryPart(
         lambda spec: spec.tracing,
         lambda defaults: defaults.tracing,
         {"zipkin": ZIPKIN, "datadog": DATADOG, "skywalking": SKYWALKING, "opentelemetry": OPEN_TELEMETRY},
         "there are no spans",
     ),
-    "metrics": Part(lambda spec: spec.metrics, lambda defaults: defaults.metrics, {"prometheus": STATS}, "it is given no metrics"),
-    "accessLogging": Part(
+    "metrics": TelemetryPart(lambda spec: spec.metrics, lambda defaults: defaults.metrics, {"prometheus": STATS}, "it is given no metrics"),
+    "accessLogging": TelemetryPart(
         lambda spec: spec.access_logging,
         lambda defaults: defaults.access_logging,
         {
@@ -58,7 +58,7 @@ PARTS: Mapping[str, Part] = {
 _WITHOUT: Mapping[str, str] = {STATS: "requests are counted by Envoy's own statistics alone"}
 
 
-def check_provider(db: Mesh, name: str, part: Part) -> Problems:
+def check_provider(db: Mesh, name: str, part: TelemetryPart) -> Problems:
     """Yields a problem where a provider that is named cannot be used for a part."""
     provider = telemetry_provider(db, name)
     if isinstance(provider, str):
@@ -71,7 +71,7 @@ def check_provider(db: Mesh, name: str, part: Part) -> Problems:
         yield warning("service-not-found", "", f"extension provider {name}: no port {said.port} of one service is meant by {service}: {part.lost}")
 
 
-def needs_of(db: Mesh, names: Iterable[str], part: Part) -> list[str]:
+def needs_of(db: Mesh, names: Iterable[str], part: TelemetryPart) -> list[str]:
     """Returns what providers need of proxies."""
     providers = (telemetry_provider(db, name) for name in names)
     used = [provider for provider in providers if isinstance(provider, ExtensionProvider)]

@@ -27,7 +27,7 @@ class PodIP(Lenient, frozen=True):
     ip: str = ""
 
 
-class Condition(Lenient, frozen=True):
+class PodCondition(Lenient, frozen=True):
     type: str = ""
     status: str = ""
 
@@ -37,7 +37,7 @@ class PodStatus(Lenient, frozen=True):
     pod_ip: str = msgspec.field(default="", name="podIP")
     pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
     host_ip: str = msgspec.field(default="", name="hostIP")
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[PodCondition, ...] = ()
 
 
 class OwnerReference(Lenient, frozen=True):

@@ -22,7 +22,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
 from pilot.model.views.kinds.destination_rules import destination_rules
 from pilot.model.views.mesh import mesh_config
-from pilot.model.views.rule_pools import Pools, Rule, RuleDefaults, RuleEntry, build_pools
+from pilot.model.views.rule_pools import PooledRule, Pools, RuleDefaults, RuleEntry, build_pools
 
 Policy = TypeVar("Policy", TrafficPolicy, PortTrafficPolicy)
 MergedRuleKey = tuple[ObjectKey, ...]
@@ -76,7 +76,7 @@ def wildcard_pools(db: Mesh, namespace: str) -> Mapping[str, Pools]:
 
 
 def _pools(db: Mesh, namespace: str, found: Iterable[Object[DestinationRule]]) -> Pools:
-    rules = [Rule(o.key, frozenset(o.spec.export_to), _selector(o.spec)) for o in sorted(found, key=_precedence)]
+    rules = [PooledRule(o.key, frozenset(o.spec.export_to), _selector(o.spec)) for o in sorted(found, key=_precedence)]
     return build_pools(rules, namespace, rule_defaults(db))
 
 

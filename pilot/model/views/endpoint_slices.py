@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pilot.lib import labels as label
 from pilot.model.config.endpoint_slice import EndpointConditions, EndpointSlice, SliceEndpoint
 from pilot.model.config.object import Object, RegistryKey
-from pilot.model.endpoint import Endpoint, Health
+from pilot.model.endpoint import Endpoint, EndpointHealth
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Service
 from pilot.model.views.kinds.endpoint_slices import endpoint_slices
@@ -66,13 +66,13 @@ def _endpoints(
             yield workload.endpoint(number, port_name, health_of(e.conditions, draining))
 
 
-def health_of(conditions: EndpointConditions, sessions: bool) -> Health:
+def health_of(conditions: EndpointConditions, sessions: bool) -> EndpointHealth:
     """Returns the health of an endpoint by its conditions; one that ends drains where its service has sessions that stick to it."""
     if conditions.ready is not False:
-        return Health.HEALTHY
+        return EndpointHealth.HEALTHY
     if conditions.terminating is not False:
-        return Health.DRAINING if sessions and conditions.serving is not False else Health.TERMINATING
-    return Health.UNHEALTHY
+        return EndpointHealth.DRAINING if sessions and conditions.serving is not False else EndpointHealth.TERMINATING
+    return EndpointHealth.UNHEALTHY
 
 
 def _pod_of(e: SliceEndpoint, cluster: str, namespace: str) -> RegistryKey | None:

@@ -7,7 +7,7 @@ from pilot.derive import derived
 from pilot.lib import spiffe
 from pilot.model.config.object import Object, RegistryKey
 from pilot.model.config.service_entry import ServiceEntry, ServicePort
-from pilot.model.endpoint import Endpoint, Health
+from pilot.model.endpoint import Endpoint, EndpointHealth
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Protocol, Registry, Resolution, Service, ServiceRef
 from pilot.model.views.endpoint_slices import slice_endpoints, unmatched_accounts
@@ -120,7 +120,7 @@ def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
 
 def entry_endpoint(workload: Workload, port: ServicePort) -> Endpoint:
     """Returns a workload as an endpoint of an entry's port: at its own port of that name, else at the target port, else at the same port."""
-    health = Health.HEALTHY if workload.is_pod else Health.UNKNOWN
+    health = EndpointHealth.HEALTHY if workload.is_pod else EndpointHealth.UNKNOWN
     if workload.addresses[0].startswith(UNIX):
         return workload.at_socket(port.name, health)
     return workload.endpoint(workload.named_port(port.name) or port.target_port or port.number, port.name, health)

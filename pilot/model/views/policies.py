@@ -67,7 +67,7 @@ POLICIES: Mapping[str, PolicyKind] = {
 }
 
 
-class Attachment(NamedTuple):
+class PolicyAttachment(NamedTuple):
     """A policy, and what it is attached to: the targets that it names, else the workloads with its labels (none: all workloads)."""
 
     key: ObjectKey
@@ -94,17 +94,17 @@ def _canonical(group: str) -> str:
 
 
 @hub
-def attachments(db: Mesh, kind: str, namespace: str) -> tuple[Attachment, ...]:
+def attachments(db: Mesh, kind: str, namespace: str) -> tuple[PolicyAttachment, ...]:
     """Returns the policies of a kind in a namespace, oldest first."""
     view = POLICIES[kind].objects
     rows = [row for key in view.keys(db, "namespace", namespace) if (row := view.get(db, key)) is not None]
     return tuple(_attachment(row.key, row.spec) for row in sorted(rows, key=age))
 
 
-def _attachment(key: ObjectKey, spec: Any) -> Attachment:
+def _attachment(key: ObjectKey, spec: Any) -> PolicyAttachment:
     labels = frozenset(spec.selector.match_labels.items()) if spec.selector is not None else frozenset()
     one = getattr(spec, "target_ref", None)
-    return Attachment(key, labels, (*getattr(spec, "target_refs", ()), *((one,) if one is not None else ())))
+    return PolicyAttachment(key, labels, (*getattr(spec, "target_refs", ()), *((one,) if one is not None else ())))
 
 
 @derived
@@ -157,7 +157,7 @@ def policy_keys(db: Mesh, kind: str, subject: PolicySubjectKey) -> tuple[ObjectK
     """Returns the policies of one kind, in the order of `policies_of`. No node of its own."""
     how, root, gateways = POLICIES[kind], mesh_config(db).root_namespace, db.settings.policies.selected_gateways
     namespaces = dict.fromkeys((root, subject.namespace, *sorted(t.namespace for t in subject.targets)))
-    counted: list[Attachment] = []
+    counted: list[PolicyAttachment] = []
     for namespace in namespaces:
         selects = how.may_select(namespace, subject.namespace, root)
         found = [a for a in attachments(db, kind, namespace) if (selects and a.applies_to(subject, gateways)) or (how.one_for_all and not a.selects)]
@@ -165,7 +165,7 @@ def policy_keys(db: Mesh, kind: str, subject: PolicySubjectKey) -> tuple[ObjectK
     return tuple(a.key for a in counted)
 
 
-def _levels(found: Sequence[Attachment], how: PolicyKind) -> list[Attachment]:
+def _levels(found: Sequence[PolicyAttachment], how: PolicyKind) -> list[PolicyAttachment]:
     """Returns the oldest that is for all workloads, then the oldest of those that select, or all of these."""
     everywhere, somewhere = ([a for a in found if a.selects is selects] for selects in (False, True))
     return [*everywhere[:1], *(somewhere[:1] if how.one_for_some else somewhere)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pilot.derive import derived
-from pilot.model.condition import Condition
+from pilot.model.condition import StatusCondition
 from pilot.model.inputs import Mesh
 from pilot.model.problem import ObjectRef
 from pilot.model.refusal import Refusal
@@ -37,6 +37,6 @@ def _names(proxies: list[str]) -> str:
     return ", ".join(proxies[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def refused_condition(refusals: tuple[Refusal, ...]) -> tuple[Condition, ...]:
+def refused_condition(refusals: tuple[Refusal, ...]) -> tuple[StatusCondition, ...]:
     """Returns the condition of an object of the Gateway API that proxies refuse; () where none does."""
-    return (Condition("Programmed", False, "Refused", tell(refusals)),) if refusals else ()
+    return (StatusCondition("Programmed", False, "Refused", tell(refusals)),) if refusals else ()

@@ -21,7 +21,7 @@ class RuleDefaults(NamedTuple):
     by_export: bool
 
 
-class Rule(NamedTuple):
+class PooledRule(NamedTuple):
     """A rule as written. Without `selector` it is for all workloads."""
 
     key: ObjectKey
@@ -60,13 +60,13 @@ class Pools(msgspec.Struct, frozen=True):
         return entries
 
 
-def build_pools(rules: list[Rule], namespace: str, defaults: RuleDefaults) -> Pools:
+def build_pools(rules: list[PooledRule], namespace: str, defaults: RuleDefaults) -> Pools:
     """Returns the pools of the rules of one host and namespace, which are given in order of precedence."""
 
-    def is_local(rule: Rule) -> bool:
+    def is_local(rule: PooledRule) -> bool:
         return not rule.reach or not rule.reach.isdisjoint((PUBLIC, OWN, namespace))
 
-    def is_private(rule: Rule) -> bool:
+    def is_private(rule: PooledRule) -> bool:
         return rule.reach in ({OWN}, {namespace}) or (not rule.reach and defaults.private)
 
     local = [r for r in rules if is_local(r)]
@@ -75,14 +75,14 @@ def build_pools(rules: list[Rule], namespace: str, defaults: RuleDefaults) -> Po
     return Pools(*(merge_entries(pool, defaults.by_export) for pool in (local, exported, private)))
 
 
-def merge_entries(rules: Sequence[Rule], by_export: bool) -> tuple[RuleEntry, ...]:
+def merge_entries(rules: Sequence[PooledRule], by_export: bool) -> tuple[RuleEntry, ...]:
     """Returns the rules of one pool, which are given in order of precedence, as the entries that a client chooses from: those for some workloads
     come first.
 
     Rules with one selector make one entry. A rule for all workloads counts for those that a selector chooses too, after theirs: with
     `by_export` only where it is exported at least as far, which for a selector's entry is the own namespace.
     """
-    by_selector: dict[Labels, list[Rule]] = {}
+    by_selector: dict[Labels, list[PooledRule]] = {}
     for rule in rules:
         if rule.selector is not None:
             by_selector.setdefault(rule.selector, []).append(rule)
@@ -92,13 +92,13 @@ def merge_entries(rules: Sequence[Rule], by_export: bool) -> tuple[RuleEntry, ..
     return tuple(RuleEntry(tuple(r.key for r in group), group[0].reach, group[0].selector) for group in (*chosen, *everybody))
 
 
-def _by_reach(general: Iterable[Rule], selected: bool) -> list[list[Rule]]:
+def _by_reach(general: Iterable[PooledRule], selected: bool) -> list[list[PooledRule]]:
     """Returns rules for all workloads in groups of which the first rule's export reaches least.
 
     A rule belongs to every group whose reach it covers, and begins one of its own unless the latest group took it. Users see one more
     thing that istiod does: where selectors choose some workloads, a rule that is exported to just the own namespace begins no first group.
     """
-    groups: list[list[Rule]] = []
+    groups: list[list[PooledRule]] = []
     for rule in general:
         taking = [group for group in groups if _reaches(rule, group[0].reach)]
         for group in taking:
@@ -109,6 +109,6 @@ def _by_reach(general: Iterable[Rule], selected: bool) -> list[list[Rule]]:
     return groups
 
 
-def _reaches(rule: Rule, reach: frozenset[str]) -> bool:
+def _reaches(rule: PooledRule, reach: frozenset[str]) -> bool:
     """Returns whether a rule is exported as far as that, by the names that both say. No exportTo at all is like no other."""
     return rule.reach == reach or (bool(reach) and rule.reach >= reach)

@@ -35,7 +35,7 @@ _CIPHERS: Mapping[str, str] = {
 _TLS_1_3 = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 
 
-class Pair(NamedTuple):
+class CertificatePair(NamedTuple):
     """A certificate with its chain, and its private key, in PEM."""
 
     chain: bytes
@@ -71,7 +71,7 @@ def parse_rules(ciphers: Sequence[str], oldest: str, compliance: str) -> TlsRule
     return TlsRules(_VERSIONS.get(oldest, ssl.TLSVersion.TLSv1_2), ciphers=tuple(_CIPHERS[name] for name in ciphers if name in _CIPHERS))
 
 
-def make_context(pairs: Sequence[Pair], roots: bytes, rules: TlsRules, protocol: str = "h2") -> ssl.SSLContext:
+def make_context(pairs: Sequence[CertificatePair], roots: bytes, rules: TlsRules, protocol: str = "h2") -> ssl.SSLContext:
     """Returns the context of a server that verifies a client certificate with the roots, in PEM, where it is shown one. It has a pair for each kind
     of key; the peer says which of them it takes. `protocol` is what is spoken then; clients of HTTP/1.1 are asked for no certificate.
     ssl.SSLError or ValueError where certificate, key or roots are none, or do not belong together."""
@@ -93,7 +93,7 @@ def make_context(pairs: Sequence[Pair], roots: bytes, rules: TlsRules, protocol:
     return context
 
 
-def _load(context: ssl.SSLContext, pair: Pair) -> None:
+def _load(context: ssl.SSLContext, pair: CertificatePair) -> None:
     """Loads certificate and key, which OpenSSL takes from files alone, from a file in memory."""
     number = os.memfd_create("certificate")
     try:

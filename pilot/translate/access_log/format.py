@@ -53,7 +53,7 @@ DEFAULT_TEXT = (
 DEFAULT_FIELDS = msgspec.json.encode(_FIELDS).decode()
 
 
-class LogFormat(msgspec.Struct, frozen=True, cache_hash=True):
+class LineFormat(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what a line looks like: `text`, "" for the default one, or `fields`, a JSON object as text. `omit_empty`: what has no value is left out
     instead of a dash."""
 
@@ -62,12 +62,12 @@ class LogFormat(msgspec.Struct, frozen=True, cache_hash=True):
     omit_empty: bool = False
 
 
-def json_log_format(fields: Mapping[str, Any] | None, omit_empty: bool = False) -> LogFormat:
+def json_log_format(fields: Mapping[str, Any] | None, omit_empty: bool = False) -> LineFormat:
     """Returns the format of JSON with those fields, the default ones where there are none."""
-    return LogFormat(fields=msgspec.json.encode(fields).decode() if fields else DEFAULT_FIELDS, omit_empty=omit_empty)
+    return LineFormat(fields=msgspec.json.encode(fields).decode() if fields else DEFAULT_FIELDS, omit_empty=omit_empty)
 
 
-def build_log_format(said: LogFormat) -> substitution_format_string_pb2.SubstitutionFormatString:
+def build_log_format(said: LineFormat) -> substitution_format_string_pb2.SubstitutionFormatString:
     """Returns a format; every line ends with a line break."""
     formatted = substitution_format_string_pb2.SubstitutionFormatString(omit_empty_values=said.omit_empty)
     if said.fields:

@@ -11,7 +11,7 @@ from envoy.extensions.access_loggers.open_telemetry.v3 import logs_service_pb2
 from google.protobuf import any_pb2
 from opentelemetry.proto.common.v1 import common_pb2
 
-from pilot.translate.access_log.format import DEFAULT_TEXT, LogFormat, build_formatters, build_log_format
+from pilot.translate.access_log.format import DEFAULT_TEXT, LineFormat, build_formatters, build_log_format
 from pilot.translate.typed import pack
 
 FILE_NAME = "envoy.access_loggers.file"
@@ -26,7 +26,7 @@ class FileLogger(msgspec.Struct, frozen=True, cache_hash=True):
     """Writes into a file of the proxy."""
 
     path: str
-    format: LogFormat = LogFormat()
+    format: LineFormat = LineFormat()
 
     name = FILE_NAME
 

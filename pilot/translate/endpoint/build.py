@@ -8,11 +8,11 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.lib.addresses import is_ip, joined
 from pilot.lib.labels import GATEWAY_MANAGED, MESH_CONTROLLER
-from pilot.model.endpoint import Endpoint, Health
+from pilot.model.endpoint import Endpoint, EndpointHealth
 from pilot.model.views.networks import NetworkGateways
 from pilot.translate import names
 from pilot.translate.endpoint.group import LocalityGroup, build_assignment, group_by_locality
-from pilot.translate.endpoint.lb_endpoint import Member, Presentation, Tunnel, drains
+from pilot.translate.endpoint.lb_endpoint import EndpointTunnel, Member, Presentation, drains
 from pilot.translate.endpoint.policy import EndpointPolicy
 from pilot.translate.endpoint.split_horizon import only_mtls, through_gateways
 from pilot.translate.endpoint.spread import spread
@@ -54,29 +54,29 @@ def build_groups(endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callab
     """Returns the endpoints that a client gets, by locality and priority."""
     groups = group_by_locality([Member(e, takes_mtls(e), e.weight or 1, find_tunnel(e, rules)) for e in endpoints if is_sent(e, rules)])
     if rules.gateways.gateways or rules.vantage.ways != "sni":
-        groups = through_gateways(groups, rules.gateways, rules.vantage, Tunnel("", chosen=not rules.vip, within=rules.host))
+        groups = through_gateways(groups, rules.gateways, rules.vantage, EndpointTunnel("", chosen=not rules.vip, within=rules.host))
     if rules.sni:
         groups = only_mtls(groups)
     balance = rules.policy.balance
     return spread(groups, balance, rules.vantage) if balance is not None else groups
 
 
-def find_tunnel(e: Endpoint, rules: Rules) -> Tunnel | None:
+def find_tunnel(e: Endpoint, rules: Rules) -> EndpointTunnel | None:
     """Returns the tunnel to an endpoint, None where there is none."""
     if not rules.vantage.hbone:
         return None
     own = joined(e.addresses[0], e.port)
     if rules.entered is not None:
-        return Tunnel(rules.entered(e), waypoint=own)
+        return EndpointTunnel(rules.entered(e), waypoint=own)
     if not (e.hbone or _WAYPOINT in e.labels) or (e.tls_mode == "istio" and not rules.hbone_first and not rules.vip):
         return None
-    return Tunnel(own, chosen=not rules.vip, listener=names.FORWARD_INNER_CONNECT if rules.forwarded else names.CONNECT_ORIGINATE)
+    return EndpointTunnel(own, chosen=not rules.vip, listener=names.FORWARD_INNER_CONNECT if rules.forwarded else names.CONNECT_ORIGINATE)
 
 
 def is_sent(e: Endpoint, rules: Rules) -> bool:
     """Returns whether a client gets an endpoint at all."""
     policy, vantage = rules.policy, rules.vantage
-    if not policy.labels <= e.labels or e.health is Health.TERMINATING or (e.health is Health.UNHEALTHY and not policy.unhealthy):
+    if not policy.labels <= e.labels or e.health is EndpointHealth.TERMINATING or (e.health is EndpointHealth.UNHEALTHY and not policy.unhealthy):
         return False
     if policy.node_local and (e.node != vantage.node or e.cluster_id != vantage.cluster_id):
         return False

@@ -9,7 +9,7 @@ from envoy.config.core.v3 import address_pb2, base_pb2, health_check_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2
 
 from pilot.lib.labels import LATEST, canonical_service
-from pilot.model.endpoint import Endpoint, Health
+from pilot.model.endpoint import Endpoint, EndpointHealth
 from pilot.translate import names
 from pilot.translate.transport_socket.hbone import ORIGINAL_DST
 
@@ -18,14 +18,14 @@ TLS_MODE = "tlsMode"
 ISTIO = "istio"
 
 _STATUS = {
-    Health.UNKNOWN: health_check_pb2.UNKNOWN,
-    Health.HEALTHY: health_check_pb2.HEALTHY,
-    Health.UNHEALTHY: health_check_pb2.UNHEALTHY,
-    Health.DRAINING: health_check_pb2.DRAINING,
+    EndpointHealth.UNKNOWN: health_check_pb2.UNKNOWN,
+    EndpointHealth.HEALTHY: health_check_pb2.HEALTHY,
+    EndpointHealth.UNHEALTHY: health_check_pb2.UNHEALTHY,
+    EndpointHealth.DRAINING: health_check_pb2.DRAINING,
 }
 
 
-class Tunnel(NamedTuple):
+class EndpointTunnel(NamedTuple):
     """Describes the tunnel by which an endpoint is reached. `destination`: where it leads, "host:port"; `waypoint`: the address that it ends at,
     "" where that is the destination. `chosen`: the cluster has other transport sockets too, so that the endpoint says which one. `within`: the
     destination of a tunnel inside of it, "host:port", where it only leads to a gateway of another network. `listener`: where it begins."""
@@ -43,7 +43,7 @@ class Member(NamedTuple):
     endpoint: Endpoint
     mtls: bool
     weight: int = 1
-    tunnel: Tunnel | None = None
+    tunnel: EndpointTunnel | None = None
 
     @property
     def transport(self) -> str:
@@ -88,14 +88,14 @@ def fill_lb_endpoint(message: endpoint_components_pb2.LbEndpoint, member: Member
         metadata.filter_metadata[ISTIO].fields["workload"].string_value = workload_text(e, show)
 
 
-def _fill_internal(message: address_pb2.Address, tunnel: Tunnel) -> None:
+def _fill_internal(message: address_pb2.Address, tunnel: EndpointTunnel) -> None:
     """Fills an empty message with the listener where the tunnel begins; what tells endpoints apart is where they lead."""
     internal = message.envoy_internal_address
     internal.server_listener_name = names.INNER_CONNECT_ORIGINATE if tunnel.within else tunnel.listener
     internal.endpoint_id = tunnel.waypoint or tunnel.destination
 
 
-def _tell_tunnel(metadata: base_pb2.Metadata, tunnel: Tunnel) -> None:
+def _tell_tunnel(metadata: base_pb2.Metadata, tunnel: EndpointTunnel) -> None:
     """Adds what the listener where the tunnel begins must know."""
     fields = metadata.filter_metadata[ORIGINAL_DST].fields
     fields["local"].string_value = tunnel.destination
@@ -119,7 +119,7 @@ def fill_address(message: address_pb2.Address, address: str, port: int) -> None:
 
 def drains(e: Endpoint, draining_label: str) -> bool:
     """Returns whether an endpoint keeps the sessions that it has and takes no new ones."""
-    return e.health is Health.DRAINING or (bool(draining_label) and any(k == draining_label and v for k, v in e.labels))
+    return e.health is EndpointHealth.DRAINING or (bool(draining_label) and any(k == draining_label and v for k, v in e.labels))
 
 
 def workload_text(e: Endpoint, show: Presentation) -> str:

@@ -5,17 +5,17 @@ https://istio.io/latest/docs/ops/deployment/deployment-models/#multiple-networks
 from __future__ import annotations
 
 from pilot.lib.addresses import is_ipv4, is_ipv6, joined
-from pilot.model.endpoint import Endpoint, Health
+from pilot.model.endpoint import Endpoint, EndpointHealth
 from pilot.model.views.networks import NetworkGateway, NetworkGateways
 from pilot.translate.endpoint.group import MAX_WEIGHT, LocalityGroup
-from pilot.translate.endpoint.lb_endpoint import Member, Tunnel
+from pilot.translate.endpoint.lb_endpoint import EndpointTunnel, Member
 from pilot.translate.endpoint.vantage import VantageKey
 
-_NO_TUNNEL = Tunnel("")
+_NO_TUNNEL = EndpointTunnel("")
 
 
 def through_gateways(
-    groups: list[LocalityGroup], gateways: NetworkGateways, vantage: VantageKey, tunnel: Tunnel = _NO_TUNNEL
+    groups: list[LocalityGroup], gateways: NetworkGateways, vantage: VantageKey, tunnel: EndpointTunnel = _NO_TUNNEL
 ) -> list[LocalityGroup]:
     """Returns the groups as a client reaches them. Weights are multiplied, so that an endpoint's divides evenly among its gateways.
 
@@ -25,7 +25,7 @@ def through_gateways(
     return [_reach(group, gateways, vantage, tunnel) for group in groups]
 
 
-def _reach(group: LocalityGroup, gateways: NetworkGateways, vantage: VantageKey, tunnel: Tunnel) -> LocalityGroup:
+def _reach(group: LocalityGroup, gateways: NetworkGateways, vantage: VantageKey, tunnel: EndpointTunnel) -> LocalityGroup:
     by_sni = vantage.ways == "sni"
     out = LocalityGroup(group.locality, [], group.priority)
     loads: dict[NetworkGateway, int] = {}
@@ -65,7 +65,7 @@ def is_mtls(member: Member) -> bool:
 
 def _gateway_endpoint(g: NetworkGateway) -> Endpoint:
     return Endpoint(
-        addresses=(g.address,), port=g.port, port_name="", network=g.network, cluster_id=g.cluster, health=Health.UNKNOWN, tls_mode="istio"
+        addresses=(g.address,), port=g.port, port_name="", network=g.network, cluster_id=g.cluster, health=EndpointHealth.UNKNOWN, tls_mode="istio"
     )
 
 

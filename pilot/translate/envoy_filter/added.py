@@ -7,7 +7,7 @@ from pilot.derive import Lookup, derived
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER
 from pilot.model.facets import PatchFacet, PatchKey
 from pilot.model.inputs import Mesh
-from pilot.translate.envoy_filter.patch import Patch, patch, patches
+from pilot.translate.envoy_filter.patch import ReadPatch, patch, patches
 from pilot.translate.envoy_filter.patched import as_resource
 from pilot.translate.resource import Resource
 
@@ -20,7 +20,7 @@ def added(db: Mesh, type_url: str, facet: PatchFacet) -> Mapping[PatchKey, Resou
     return {p.key: as_resource(type_url, p.value) for p in patches(db, facet) if _adds(p, _TYPES[type_url], facet)}
 
 
-def _adds(found: Patch, apply_to: str, facet: PatchFacet) -> bool:
+def _adds(found: ReadPatch, apply_to: str, facet: PatchFacet) -> bool:
     return found.apply_to == apply_to and found.operation == "ADD" and (found.match.context != "ANY" or facet.context != "SIDECAR_INBOUND")
 
 

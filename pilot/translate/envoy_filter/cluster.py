@@ -6,17 +6,17 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from pilot.lib.protobuf.fault import Fault
+from pilot.lib.protobuf.fault import Violation
 from pilot.model.facets import PatchFacet
 from pilot.translate.envoy_filter.effects import Effects
 from pilot.translate.envoy_filter.match import matches_cluster
 from pilot.translate.envoy_filter.merging import merge_socket, merge_value
-from pilot.translate.envoy_filter.patch import Patch
+from pilot.translate.envoy_filter.patch import ReadPatch
 
 _SOCKET = "transport_socket"
 
 
-def patch_cluster(cluster: Any, patches: Iterable[Patch], facet: PatchFacet, effects: Effects) -> bool:
+def patch_cluster(cluster: Any, patches: Iterable[ReadPatch], facet: PatchFacet, effects: Effects) -> bool:
     """Patches a cluster in place; returns False where it is removed."""
     for patch in patches:
         if not matches_cluster(patch.match.cluster, cluster.name, facet):
@@ -29,7 +29,7 @@ def patch_cluster(cluster: Any, patches: Iterable[Patch], facet: PatchFacet, eff
     return True
 
 
-def _merge(cluster: Any, patch: Patch, effects: Effects) -> bool:
+def _merge(cluster: Any, patch: ReadPatch, effects: Effects) -> bool:
     """Merges a patch; its transport socket into that of the same name, which may be one of those that endpoints choose from."""
     socket = patch.value.transport_socket
     if not socket.name:
@@ -45,12 +45,12 @@ def _merge(cluster: Any, patch: Patch, effects: Effects) -> bool:
     return True
 
 
-def _merge_socket(cluster: Any, socket: Any, patch: Patch, effects: Effects) -> bool:
+def _merge_socket(cluster: Any, socket: Any, patch: ReadPatch, effects: Effects) -> bool:
     if cluster.transport_socket_matches:
         own: Message | None = next((m.transport_socket for m in cluster.transport_socket_matches if m.transport_socket.name == socket.name), None)
         if own is None:
             text = f"endpoints choose their transport socket here, and none of those is a {socket.name}"
-            effects.refuse(patch, Fault("no-such-socket", (_SOCKET, "name"), text))
+            effects.refuse(patch, Violation("no-such-socket", (_SOCKET, "name"), text))
             return False
         return merge_socket(own, socket, patch, effects, (_SOCKET,))
     if cluster.transport_socket.name == socket.name:

@@ -4,16 +4,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pilot.lib.protobuf.fault import Fault
+from pilot.lib.protobuf.fault import Violation
 from pilot.model.facets import PatchKey
-from pilot.translate.envoy_filter.patch import Patch
+from pilot.translate.envoy_filter.patch import ReadPatch
 
 
 class Misfit(NamedTuple):
     """A patch that is left out of something that it matches; the place is in its value."""
 
     patch: PatchKey
-    fault: Fault
+    fault: Violation
 
 
 class Effects:
@@ -23,11 +23,11 @@ class Effects:
         self.applied: dict[PatchKey, None] = {}
         self.misfits: dict[Misfit, None] = {}
 
-    def apply(self, patch: Patch) -> None:
+    def apply(self, patch: ReadPatch) -> None:
         """Notes that a patch changed something."""
         self.applied[patch.key] = None
 
-    def refuse(self, patch: Patch, fault: Fault) -> None:
+    def refuse(self, patch: ReadPatch, fault: Violation) -> None:
         """Notes that a patch is left out."""
         self.misfits[Misfit(patch.key, fault)] = None
 

@@ -11,7 +11,7 @@ from pilot.translate.envoy_filter.effects import Effects
 from pilot.translate.envoy_filter.match import matches_chain
 from pilot.translate.envoy_filter.merging import merge_packed
 from pilot.translate.envoy_filter.ordered import change_list
-from pilot.translate.envoy_filter.patch import Patch
+from pilot.translate.envoy_filter.patch import ReadPatch
 
 _NETWORK = "envoy.extensions.filters.network"
 _ENDS = frozenset((
@@ -39,7 +39,7 @@ def _end(filters: Any) -> int:
 
 # -- network filters -------------------------------------------------------------------------------------------------------
 
-def patch_network_filters(listener: Any, chain: Any, patches: Sequence[Patch], effects: Effects) -> None:
+def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     """Patches the filters of a chain in place: first which there are, then what they are, then what is in them."""
     own = [patch for patch in patches if matches_chain(patch, listener, chain)]
     network = [patch for patch in own if patch.apply_to == "NETWORK_FILTER"]
@@ -55,16 +55,16 @@ def patch_network_filters(listener: Any, chain: Any, patches: Sequence[Patch], e
             _patch_manager(item, http, effects)
 
 
-def _is_named(patch: Patch, name: str) -> bool:
+def _is_named(patch: ReadPatch, name: str) -> bool:
     return patch.network_filter is None or patch.network_filter.name == name
 
 
-def _chosen(patch: Patch) -> Callable[[Any], bool] | None:
+def _chosen(patch: ReadPatch) -> Callable[[Any], bool] | None:
     named = patch.network_filter
     return None if named is None else lambda item: item.name == named.name
 
 
-def _merge_filter(item: Any, patch: Patch, effects: Effects) -> None:
+def _merge_filter(item: Any, patch: ReadPatch, effects: Effects) -> None:
     """Merges what a patch says of a filter's config, and gives the filter the patch's name. A config that is not known yet is not merged."""
     if not item.HasField("typed_config"):
         return
@@ -76,7 +76,7 @@ def _merge_filter(item: Any, patch: Patch, effects: Effects) -> None:
 
 # -- HTTP filters ----------------------------------------------------------------------------------------------------------
 
-def _patch_manager(item: Any, patches: Sequence[Patch], effects: Effects) -> None:
+def _patch_manager(item: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     manager = unpack(item.typed_config)
     if manager is None or not hasattr(manager, "http_filters"):
         return
@@ -96,7 +96,7 @@ def _called(name: str | None) -> Callable[[Any], bool] | None:
     return None if name is None else lambda item: item.name == name
 
 
-def _place(patch: Patch, filters: Any) -> int:
+def _place(patch: ReadPatch, filters: Any) -> int:
     """Returns where a filter is added: by its class behind Istio's filters of that class, or before those that count; else at the end."""
     end = _end(filters)
     if patch.operation != "ADD" or patch.filter_class == "UNSPECIFIED":

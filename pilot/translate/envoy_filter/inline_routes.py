@@ -9,11 +9,11 @@ from pilot.model.facets import PatchFacet
 from pilot.model.validate.envoy_filter import HTTP_MANAGER
 from pilot.translate.envoy_filter.effects import Effects
 from pilot.translate.envoy_filter.match import matches_routes
-from pilot.translate.envoy_filter.patch import Patch
+from pilot.translate.envoy_filter.patch import ReadPatch
 from pilot.translate.envoy_filter.routes import patch_routes
 
 
-def patch_inline_routes(listener: Any, patches: Sequence[Patch], facet: PatchFacet, effects: Effects) -> None:
+def patch_inline_routes(listener: Any, patches: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> None:
     """Patches the routes in a listener in place."""
     own = [patch for patch in patches if patch.apply_to in ("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE")]
     for item in _managers(listener) if own else ():

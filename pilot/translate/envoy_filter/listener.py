@@ -11,12 +11,12 @@ from pilot.translate.envoy_filter.inline_routes import patch_inline_routes
 from pilot.translate.envoy_filter.match import matches_chain, matches_listener
 from pilot.translate.envoy_filter.merging import merge_packed, merge_socket, merge_value
 from pilot.translate.envoy_filter.ordered import change_list
-from pilot.translate.envoy_filter.patch import Patch
+from pilot.translate.envoy_filter.patch import ReadPatch
 
 _SOCKET = "transport_socket"
 
 
-def patch_listener(listener: Any, patches: Sequence[Patch], facet: PatchFacet, effects: Effects) -> bool:
+def patch_listener(listener: Any, patches: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> bool:
     """Patches a listener in place, from the outside inwards; returns False where it is removed."""
     patch_inline_routes(listener, patches, facet, effects)
     for patch in _of("LISTENER", patches, listener):
@@ -31,12 +31,12 @@ def patch_listener(listener: Any, patches: Sequence[Patch], facet: PatchFacet, e
     return True
 
 
-def _of(apply_to: str, patches: Iterable[Patch], listener: Any) -> list[Patch]:
+def _of(apply_to: str, patches: Iterable[ReadPatch], listener: Any) -> list[ReadPatch]:
     """Returns the patches of one kind that are for a listener as it is now."""
     return [patch for patch in patches if patch.apply_to == apply_to and matches_listener(patch, listener)]
 
 
-def _patch_listener_filters(filters: Any, patch: Patch, effects: Effects) -> None:
+def _patch_listener_filters(filters: Any, patch: ReadPatch, effects: Effects) -> None:
     name = patch.listener_filter
     if not patch.merges:
         change_list(filters, patch, (lambda item: item.name == name) if name else None, effects)
@@ -48,7 +48,7 @@ def _patch_listener_filters(filters: Any, patch: Patch, effects: Effects) -> Non
 
 # -- filter chains ---------------------------------------------------------------------------------------------------------
 
-def _patch_chains(listener: Any, patches: Sequence[Patch], effects: Effects) -> None:
+def _patch_chains(listener: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     """Patches the chains; those that are added are not patched."""
     for index in range(len(listener.filter_chains) - 1, -1, -1):
         if not _patch_chain(listener, listener.filter_chains[index], patches, effects):
@@ -61,7 +61,7 @@ def _patch_chains(listener: Any, patches: Sequence[Patch], effects: Effects) -> 
             effects.apply(patch)
 
 
-def _patch_chain(listener: Any, chain: Any, patches: Sequence[Patch], effects: Effects) -> bool:
+def _patch_chain(listener: Any, chain: Any, patches: Sequence[ReadPatch], effects: Effects) -> bool:
     """Patches a chain in place; returns False where it is removed."""
     for patch in _of("FILTER_CHAIN", patches, listener):
         if patch.operation == "ADD" or not matches_chain(patch, listener, chain):
@@ -75,7 +75,7 @@ def _patch_chain(listener: Any, chain: Any, patches: Sequence[Patch], effects: E
     return True
 
 
-def _merge_chain(chain: Any, patch: Patch, effects: Effects) -> bool:
+def _merge_chain(chain: Any, patch: ReadPatch, effects: Effects) -> bool:
     """Merges a patch; its transport socket into that of the same name."""
     socket = patch.value.transport_socket
     if not socket.name or socket.name != chain.transport_socket.name:

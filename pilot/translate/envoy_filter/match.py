@@ -7,14 +7,14 @@ from pilot.lib.xds_types import CLUSTER, LISTENER
 from pilot.model.config.envoy_filter import ClusterMatch, ListenerMatch, RouteConfigurationMatch
 from pilot.model.facets import PatchFacet
 from pilot.translate import names
-from pilot.translate.envoy_filter.patch import Patch
+from pilot.translate.envoy_filter.patch import ReadPatch
 
 _CAPTURING = frozenset((names.VIRTUAL_INBOUND, names.VIRTUAL_OUTBOUND))
 _ROUTES = frozenset(("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE"))
 _ACTIONS = {"route": "ROUTE", "redirect": "REDIRECT", "direct_response": "DIRECT_RESPONSE"}
 
 
-def can_touch(patch: Patch, type_url: str, name: str, facet: PatchFacet) -> bool:
+def can_touch(patch: ReadPatch, type_url: str, name: str, facet: PatchFacet) -> bool:
     """Returns whether a patch can change a resource of a name. Where only the content tells, it can."""
     if type_url == CLUSTER:
         return patch.operation != "ADD" and matches_cluster(patch.match.cluster, name, facet)
@@ -23,7 +23,7 @@ def can_touch(patch: Patch, type_url: str, name: str, facet: PatchFacet) -> bool
     return matches_routes(patch.match.route_configuration, name, facet)
 
 
-def touched_text(patch: Patch, type_url: str, facet: PatchFacet) -> str | None:
+def touched_text(patch: ReadPatch, type_url: str, facet: PatchFacet) -> str | None:
     """Returns a text that every name has of resources that a patch can touch, "" where there is none; None for a patch that can touch all."""
     match = patch.match
     if type_url == CLUSTER:
@@ -60,7 +60,7 @@ def matches_cluster(match: ClusterMatch | None, name: str, facet: PatchFacet) ->
 
 # -- listeners -------------------------------------------------------------------------------------------------------------
 
-def matches_listener(patch: Patch, listener: Any) -> bool:
+def matches_listener(patch: ReadPatch, listener: Any) -> bool:
     """Returns whether a listener, or something in it, is asked for. A port of a listener that captures all traffic is one of its chains'."""
     match = patch.match.listener
     if match is None:
@@ -72,7 +72,7 @@ def matches_listener(patch: Patch, listener: Any) -> bool:
     return not match.port_number or listener.address.socket_address.port_value == match.port_number
 
 
-def matches_chain(patch: Patch, listener: Any, chain: Any) -> bool:
+def matches_chain(patch: ReadPatch, listener: Any, chain: Any) -> bool:
     """Returns whether a filter chain of a listener that is asked for is asked for too."""
     match = patch.match.listener
     if match is None:
@@ -106,25 +106,25 @@ def matches_routes(match: RouteConfigurationMatch | None, name: str, facet: Patc
     )
 
 
-def matches_host(patch: Patch, host: Any) -> bool:
+def matches_host(patch: ReadPatch, host: Any) -> bool:
     """Returns whether a virtual host of a route configuration that is asked for is asked for too."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     return match is None or (match.name in ("", host.name) and (not match.domain_name or match.domain_name in host.domains))
 
 
-def host_texts(patch: Patch) -> tuple[bytes, ...]:
+def host_texts(patch: ReadPatch) -> tuple[bytes, ...]:
     """Returns what stands in every virtual host that a patch asks for."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     return (match.name.encode(), match.domain_name.encode()) if match is not None else ()
 
 
-def names_route(patch: Patch) -> bool:
+def names_route(patch: ReadPatch) -> bool:
     """Returns whether a patch asks for some route of a virtual host."""
     match = patch.match.route_configuration
     return match is not None and match.vhost is not None and match.vhost.route is not None
 
 
-def matches_route(patch: Patch, route: Any) -> bool:
+def matches_route(patch: ReadPatch, route: Any) -> bool:
     """Returns whether a route of a virtual host that is asked for is asked for too. A route of another action than a match can name has any."""
     host = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     match = host.route if host is not None else None

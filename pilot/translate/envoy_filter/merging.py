@@ -6,18 +6,18 @@ from typing import Any
 from google.protobuf import json_format
 
 from pilot.lib.protobuf.constraints import find_broken, unpack
-from pilot.lib.protobuf.fault import Fault, Place
+from pilot.lib.protobuf.fault import Place, Violation
 from pilot.lib.protobuf.merge import merge
 from pilot.lib.protobuf.reader import read_message
 from pilot.lib.protobuf.types import find_type, name_in
 from pilot.translate.envoy_filter.effects import Effects
-from pilot.translate.envoy_filter.patch import Patch
+from pilot.translate.envoy_filter.patch import ReadPatch
 
 _TYPED_STRUCTS = frozenset(("udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"))
 CONFIG: Place = ("typed_config",)
 
 
-def merge_value(into: Any, value: Any, patch: Patch, effects: Effects, place: Place = ()) -> bool:
+def merge_value(into: Any, value: Any, patch: ReadPatch, effects: Effects, place: Place = ()) -> bool:
     """Merges a part of the patch's value, which is at `place` there, into a message of its type; returns whether it fits."""
     tried = _fields_of(into, value)
     if tried is not None:
@@ -52,12 +52,12 @@ def _holds(message: Any, field: Any) -> bool:
     return field.message_type is not None and bool(message.HasField(field.name))
 
 
-def merge_packed(into: Any, value: Any, patch: Patch, effects: Effects, place: Place = CONFIG) -> bool:
+def merge_packed(into: Any, value: Any, patch: ReadPatch, effects: Effects, place: Place = CONFIG) -> bool:
     """Merges an Any of the patch's value into another Any, as the messages that are in them; returns whether it fits."""
     inner, patched = unpack(into), _unpack_as(name_in(into.type_url), value)
     if inner is None or patched is None or type(inner) is not type(patched):
         text = f"{_named(value)} cannot be merged into {name_in(into.type_url)}"
-        effects.refuse(patch, Fault("wrong-type", (*place, "@type"), text))
+        effects.refuse(patch, Violation("wrong-type", (*place, "@type"), text))
         return False
     structured = name_in(value.type_url) in _TYPED_STRUCTS  # which could not be checked when it was read
     broken = next(find_broken(patched, partial=True), None) if structured else None
@@ -70,7 +70,7 @@ def merge_packed(into: Any, value: Any, patch: Patch, effects: Effects, place: P
     return True
 
 
-def merge_socket(into: Any, value: Any, patch: Patch, effects: Effects, place: Place) -> bool:
+def merge_socket(into: Any, value: Any, patch: ReadPatch, effects: Effects, place: Place) -> bool:
     """Merges a transport socket into one of the same name, as the messages that are in them."""
     if not value.HasField("typed_config") or not into.HasField("typed_config"):
         return merge_value(into, value, patch, effects, place)

@@ -4,15 +4,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pilot.lib.protobuf.fault import Fault
+from pilot.lib.protobuf.fault import Violation
 from pilot.translate.envoy_filter.effects import Effects
-from pilot.translate.envoy_filter.patch import Patch
+from pilot.translate.envoy_filter.patch import ReadPatch
 
 Chosen = Callable[[Any], bool]
 """Tells whether an item is the one that a patch names."""
 
 
-def change_list(items: Any, patch: Patch, chosen: Chosen | None, effects: Effects, end: int | None = None) -> None:
+def change_list(items: Any, patch: ReadPatch, chosen: Chosen | None, effects: Effects, end: int | None = None) -> None:
     """Applies a patch that does not merge. `chosen`: None where it names no item: then it inserts at the beginning or the end, and replaces
     and removes nothing. `end`: the position behind which nothing may stand, where that is not the end of the list."""
     last = len(items) if end is None else end
@@ -29,7 +29,7 @@ def change_list(items: Any, patch: Patch, chosen: Chosen | None, effects: Effect
     if patch.operation == "REPLACE":
         items[at].CopyFrom(patch.value)
     elif at > last:
-        effects.refuse(patch, Fault("behind-last-filter", (), f"{items[last].name} ends what becomes of a request, nothing can stand behind it"))
+        effects.refuse(patch, Violation("behind-last-filter", (), f"{items[last].name} ends what becomes of a request, nothing can stand behind it"))
         return
     else:
         items.insert(at, patch.value)
@@ -45,7 +45,7 @@ def _position(operation: str, found: int | None, last: int) -> int | None:
     return found if found is None or operation != "INSERT_AFTER" else found + 1
 
 
-def _remove(items: Any, patch: Patch, chosen: Chosen | None, effects: Effects) -> None:
+def _remove(items: Any, patch: ReadPatch, chosen: Chosen | None, effects: Effects) -> None:
     for index in range(len(items) - 1, -1, -1):
         if chosen is not None and chosen(items[index]):
             del items[index]

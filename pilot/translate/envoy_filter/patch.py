@@ -14,7 +14,7 @@ _UNORDERED = frozenset(("LISTENER", "FILTER_CHAIN", "CLUSTER", "VIRTUAL_HOST", "
 _ANYTHING = EnvoyConfigObjectMatch()
 
 
-class Patch(NamedTuple):
+class ReadPatch(NamedTuple):
     """A patch. `value` is shared by everything that is patched: it is copied, and never changed; None where something is removed.
 
     An insertion where order does not matter is an addition.
@@ -50,7 +50,7 @@ class Patch(NamedTuple):
 
 
 @derived
-def patch(db: Mesh, key: PatchKey) -> Patch | None:
+def patch(db: Mesh, key: PatchKey) -> ReadPatch | None:
     """Returns a patch; None for one whose value is wrong, which is left out."""
     found = configured_patch(db, key)
     if found is None or found.patch is None:
@@ -61,10 +61,10 @@ def patch(db: Mesh, key: PatchKey) -> Patch | None:
         value, faults = read_value(found.apply_to, operation, found.patch.value or {})
         if faults:
             return None
-    return Patch(key, found.apply_to, operation, found.match or _ANYTHING, value, found.patch.filter_class)
+    return ReadPatch(key, found.apply_to, operation, found.match or _ANYTHING, value, found.patch.filter_class)
 
 
 @hub
-def patches(db: Mesh, facet: PatchFacet) -> tuple[Patch, ...]:
+def patches(db: Mesh, facet: PatchFacet) -> tuple[ReadPatch, ...]:
     """Returns the patches of a facet that can be applied, in their order."""
     return tuple(found for key in facet.patches if (found := patch(db, key)) is not None)

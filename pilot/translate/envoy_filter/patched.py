@@ -19,7 +19,7 @@ from pilot.translate.envoy_filter.cluster import patch_cluster
 from pilot.translate.envoy_filter.effects import Effects, Misfit
 from pilot.translate.envoy_filter.listener import patch_listener
 from pilot.translate.envoy_filter.match import can_touch, touched_text
-from pilot.translate.envoy_filter.patch import Patch, patch, patches
+from pilot.translate.envoy_filter.patch import ReadPatch, patch, patches
 from pilot.translate.envoy_filter.route_pieces import patch_pieces
 from pilot.translate.resource import Resource
 
@@ -42,7 +42,7 @@ class TouchedKey(NamedTuple):
     facet: PatchFacet
 
 
-class Patched(NamedTuple):
+class PatchedMessage(NamedTuple):
     """Holds what became of one resource. `resource` is None where it is removed; `misfits` are the patches that do not fit it."""
 
     resource: Resource | None
@@ -88,7 +88,7 @@ def _original(db: Mesh, key: ResourceKey, items: PatchSourceKey) -> Resource | N
 
 
 @derived
-def patched_resource(db: Mesh, touched: TouchedKey, items: PatchSourceKey) -> Patched | None:
+def patched_resource(db: Mesh, touched: TouchedKey, items: PatchSourceKey) -> PatchedMessage | None:
     """Returns a resource with all patches of a facet applied. `items`: its group, with the arguments of the items."""
     original = _original(db, touched.key, items)
     if original is None:
@@ -99,10 +99,10 @@ def patched_resource(db: Mesh, touched: TouchedKey, items: PatchSourceKey) -> Pa
         resource: Resource | None = patch_pieces(db, original, found, touched.facet, effects)
     else:
         resource = apply_patches(original, items.type_url, found, touched.facet, effects)
-    return Patched(resource, tuple(effects.applied), tuple(effects.misfits))
+    return PatchedMessage(resource, tuple(effects.applied), tuple(effects.misfits))
 
 
-patched_resources: Gather[TouchedKey, [PatchSourceKey, PatchFacet], Patched]
+patched_resources: Gather[TouchedKey, [PatchSourceKey, PatchFacet], PatchedMessage]
 patched_resources = Gather("patched resources", _touched, patched_resource, passed=_items)
 """What became of each resource of a group that patches can touch."""
 
@@ -126,13 +126,13 @@ def patched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> Mapping[Reso
 
 # -- one resource ----------------------------------------------------------------------------------------------------------
 
-_PATCHERS: Mapping[str, Callable[[Any, Sequence[Patch], PatchFacet, Effects], bool]] = {
+_PATCHERS: Mapping[str, Callable[[Any, Sequence[ReadPatch], PatchFacet, Effects], bool]] = {
     CLUSTER: patch_cluster,
     LISTENER: patch_listener,
 }
 
 
-def apply_patches(original: Resource, type_url: str, found: Sequence[Patch], facet: PatchFacet, effects: Effects) -> Resource | None:
+def apply_patches(original: Resource, type_url: str, found: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> Resource | None:
     """Returns a cluster or listener with the patches applied to a copy of it: the same one where none changed it, None where one removes it."""
     message = unpack(any_pb2.Any.FromString(original.any))
     if not _PATCHERS[type_url](message, found, facet, effects):

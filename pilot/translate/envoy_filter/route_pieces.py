@@ -15,7 +15,7 @@ from pilot.model.facets import PatchFacet, PatchKey
 from pilot.model.inputs import Mesh
 from pilot.translate.envoy_filter.effects import Effects, Misfit
 from pilot.translate.envoy_filter.match import host_texts, matches_routes
-from pilot.translate.envoy_filter.patch import Patch, patch
+from pilot.translate.envoy_filter.patch import ReadPatch, patch
 from pilot.translate.envoy_filter.routes import add_hosts, patch_configuration, patch_hosts, patch_routes
 from pilot.translate.resource import Resource
 
@@ -46,7 +46,7 @@ class PatchedPiece(NamedTuple):
     misfits: tuple[Misfit, ...]
 
 
-def patch_pieces(db: Mesh, original: Resource, found: Sequence[Patch], facet: PatchFacet, effects: Effects) -> Resource:
+def patch_pieces(db: Mesh, original: Resource, found: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> Resource:
     """Returns a route configuration with patches: the same one where none changed it. No node of its own."""
     own = [one for one in found if matches_routes(one.match.route_configuration, original.name, facet)]
     first, *pieces = original.message
@@ -73,7 +73,7 @@ def patch_pieces(db: Mesh, original: Resource, found: Sequence[Patch], facet: Pa
     return Resource(head.name, ROUTE, head.SerializeToString(deterministic=True), more=tuple(filter(None, pieces)))
 
 
-def _touching(piece: bytes, patches: Sequence[Patch]) -> Sequence[Patch]:
+def _touching(piece: bytes, patches: Sequence[ReadPatch]) -> Sequence[ReadPatch]:
     """Returns the patches that can change a piece: those that name no virtual host, or one whose name and domain stand in it. After one that may
     give hosts other names that is all of them."""
     found = [one for one in patches if all(text in piece for text in host_texts(one))]

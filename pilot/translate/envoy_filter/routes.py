@@ -9,10 +9,10 @@ from pilot.translate.envoy_filter.effects import Effects
 from pilot.translate.envoy_filter.match import matches_host, matches_route, matches_routes, names_route
 from pilot.translate.envoy_filter.merging import merge_value
 from pilot.translate.envoy_filter.ordered import change_list
-from pilot.translate.envoy_filter.patch import Patch
+from pilot.translate.envoy_filter.patch import ReadPatch
 
 
-def patch_routes(config: Any, patches: Sequence[Patch], facet: PatchFacet, effects: Effects) -> None:
+def patch_routes(config: Any, patches: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> None:
     """Patches a route configuration in place, from the outside inwards; virtual hosts that are added are not patched."""
     own = [patch for patch in patches if matches_routes(patch.match.route_configuration, config.name, facet)]
     patch_configuration(config, own, effects)
@@ -20,14 +20,14 @@ def patch_routes(config: Any, patches: Sequence[Patch], facet: PatchFacet, effec
     add_hosts(config, own, effects)
 
 
-def patch_configuration(config: Any, patches: Sequence[Patch], effects: Effects) -> None:
+def patch_configuration(config: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     """Merges into a route configuration those patches that are for it as a whole."""
     for patch in patches:
         if patch.apply_to == "ROUTE_CONFIGURATION" and patch.merges and merge_value(config, patch.value, patch, effects):
             effects.apply(patch)
 
 
-def patch_hosts(hosts: Any, patches: Sequence[Patch], effects: Effects) -> None:
+def patch_hosts(hosts: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     """Patches virtual hosts in place, and the routes in them."""
     of_hosts = [patch for patch in patches if patch.apply_to == "VIRTUAL_HOST"]
     of_routes = [patch for patch in patches if patch.apply_to == "HTTP_ROUTE"]
@@ -36,7 +36,7 @@ def patch_hosts(hosts: Any, patches: Sequence[Patch], effects: Effects) -> None:
             del hosts[index]
 
 
-def add_hosts(config: Any, patches: Sequence[Patch], effects: Effects) -> None:
+def add_hosts(config: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     """Adds the virtual hosts of patches to a route configuration."""
     for patch in patches:
         if patch.apply_to == "VIRTUAL_HOST" and patch.operation == "ADD":
@@ -44,7 +44,7 @@ def add_hosts(config: Any, patches: Sequence[Patch], effects: Effects) -> None:
             effects.apply(patch)
 
 
-def _patch_host(host: Any, hosts: Sequence[Patch], routes: Sequence[Patch], effects: Effects) -> bool:
+def _patch_host(host: Any, hosts: Sequence[ReadPatch], routes: Sequence[ReadPatch], effects: Effects) -> bool:
     """Patches a virtual host in place; returns False where it is removed."""
     for patch in hosts:
         if patch.operation == "ADD" or not matches_host(patch, host):
@@ -61,7 +61,7 @@ def _patch_host(host: Any, hosts: Sequence[Patch], routes: Sequence[Patch], effe
     return True
 
 
-def _patch_host_routes(host: Any, patches: Sequence[Patch], effects: Effects) -> None:
+def _patch_host_routes(host: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     """Removes and merges routes that are there, and then adds: what is added is not patched."""
     for index in range(len(host.routes) - 1, -1, -1):
         if not _patch_route(host.routes[index], patches, effects):
@@ -71,7 +71,7 @@ def _patch_host_routes(host: Any, patches: Sequence[Patch], effects: Effects) ->
             _add_route(host.routes, patch, effects)
 
 
-def _patch_route(route: Any, patches: Sequence[Patch], effects: Effects) -> bool:
+def _patch_route(route: Any, patches: Sequence[ReadPatch], effects: Effects) -> bool:
     for patch in patches:
         if not (patch.merges or patch.operation == "REMOVE") or not matches_route(patch, route):
             continue
@@ -83,7 +83,7 @@ def _patch_route(route: Any, patches: Sequence[Patch], effects: Effects) -> bool
     return True
 
 
-def _add_route(routes: Any, patch: Patch, effects: Effects) -> None:
+def _add_route(routes: Any, patch: ReadPatch, effects: Effects) -> None:
     """Adds a route; one that is to be the first, and names another one, only where that is there."""
     if not names_route(patch):
         change_list(routes, patch, None, effects)

@@ -22,7 +22,7 @@ from pilot.model.views.mesh_services import ProviderPort
 from pilot.model.views.telemetry_providers import provider_port, telemetry_provider
 from pilot.translate import names
 from pilot.translate.access_log.build import AccessLogs, FilteredLogger
-from pilot.translate.access_log.format import LogFormat, json_log_format
+from pilot.translate.access_log.format import LineFormat, json_log_format
 from pilot.translate.access_log.logger import (
     OLD_PEER_STATE,
     PEER_STATE,
@@ -46,18 +46,18 @@ def mesh_access_logs(db: Mesh) -> AccessLogs:
 
 
 @hub
-def mesh_log_format(db: Mesh) -> LogFormat:
+def mesh_log_format(db: Mesh) -> LineFormat:
     """Returns the format of lines that the mesh config says."""
     return _mesh_format(mesh_config(db))
 
 
-def _mesh_format(mesh: MeshConfig) -> LogFormat:
+def _mesh_format(mesh: MeshConfig) -> LineFormat:
     """Returns the default format where Envoy would not take the one that is said."""
     said = mesh.access_log_format
     if mesh.access_log_encoding == "JSON":
         fields = decode_log_fields(said) if said else None
         return json_log_format(fields if fields is not None and not any(check_log_fields("", fields)) else None)
-    return LogFormat("" if any(check_log_format("", said)) else said)
+    return LineFormat("" if any(check_log_format("", said)) else said)
 
 
 def access_logs(db: Mesh, listening: ListeningFacet) -> AccessLogs:
@@ -100,7 +100,7 @@ def _file_logger(db: Mesh, name: str, said: EnvoyFileAccessLogProvider) -> FileL
     form = said.log_format
     if form is not None and form.text is None:
         return FileLogger(said.path or STDOUT, json_log_format(form.labels, said.omit_empty_values))
-    return FileLogger(said.path or STDOUT, LogFormat((form.text or "") if form is not None else "", omit_empty=said.omit_empty_values))
+    return FileLogger(said.path or STDOUT, LineFormat((form.text or "") if form is not None else "", omit_empty=said.omit_empty_values))
 
 
 def _grpc_logger(said: EnvoyHttpGrpcV3LogProvider | EnvoyTcpGrpcV3LogProvider | EnvoyOpenTelemetryLogProvider, port: ProviderPort) -> Logger:

@@ -25,9 +25,9 @@ from pilot.translate.http_filter.ext_authz import build_ext_authz
 from pilot.translate.http_filter.rbac import build_http_denial, build_http_rbac
 from pilot.translate.network_filter.ext_authz import build_network_ext_authz
 from pilot.translate.network_filter.rbac import build_network_denial, build_network_rbac
-from pilot.translate.rbac.principal import Place
+from pilot.translate.rbac.principal import RuleContext
 from pilot.translate.rbac.rule import NEVER, build_rule
-from pilot.translate.rbac.rules import ActionRules, BuiltPolicy, build_action, build_rbac, rule_name
+from pilot.translate.rbac.rules import ActionRules, BuiltAuthorization, build_action, build_rbac, rule_name
 
 F = TypeVar("F")
 PhasedHttpFilters = tuple[tuple[Phase, hcm_pb2.HttpFilter], ...]
@@ -37,16 +37,16 @@ _LOCAL: tuple[Action, ...] = ("AUDIT", "DENY", "ALLOW")
 
 
 @derived
-def built_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -> BuiltPolicy | None:
+def built_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -> BuiltAuthorization | None:
     """Returns a policy in Envoy's words, for connections (`tcp`) or requests, which may come out of tunnels; None for one that is gone."""
     row = authorization_policies.get(db, key)
     if row is None:
         return None
-    spec, place = row.spec, Place(row.namespace, own_trust_domains(db), tcp, tunnelled)
+    spec, place = row.spec, RuleContext(row.namespace, own_trust_domains(db), tcp, tunnelled)
     provider = spec.provider.name if spec.action == "CUSTOM" and spec.provider is not None else ""
     built = [NEVER] if not spec.rules else [build_rule(rule, place, allows=spec.action == "ALLOW") for rule in spec.rules]
     rules = ((rule_name(row.namespace, row.name, index, provider), rule) for index, rule in enumerate(built) if rule is not None)
-    return BuiltPolicy(spec.action, tuple(rules), bool(dry_run(row.annotations)) and spec.action != "CUSTOM", provider)
+    return BuiltAuthorization(spec.action, tuple(rules), bool(dry_run(row.annotations)) and spec.action != "CUSTOM", provider)
 
 
 @derived
@@ -71,12 +71,12 @@ def tunnel_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[hcm
     return tuple(_local_filters(built_policies(db, policies, tcp=True), build_http_rbac))
 
 
-def built_policies(db: Mesh, policies: tuple[ObjectKey, ...], tcp: bool = False, tunnelled: bool = False) -> list[BuiltPolicy]:
+def built_policies(db: Mesh, policies: tuple[ObjectKey, ...], tcp: bool = False, tunnelled: bool = False) -> list[BuiltAuthorization]:
     """Returns the policies of some keys in Envoy's words, for connections (`tcp`) or requests. No node of its own."""
     return [built for key in policies if (built := built_policy(db, key, tcp, tunnelled)) is not None]
 
 
-def _local_filters(policies: list[BuiltPolicy], build: Callable[[ActionRules], F]) -> Iterator[F]:
+def _local_filters(policies: list[BuiltAuthorization], build: Callable[[ActionRules], F]) -> Iterator[F]:
     """Yields a filter for each action that is decided in the proxy itself."""
     for action in _LOCAL:
         if (rules := build_action(action, policies)) is not None:
@@ -102,7 +102,7 @@ _REQUESTS = _Level(build_http_rbac, build_http_denial, build_ext_authz)
 _CONNECTIONS = _Level(build_network_rbac, build_network_denial, _ask_about_connections)
 
 
-def _custom_filters(db: Mesh, policies: list[BuiltPolicy], level: _Level[F]) -> Iterator[F]:
+def _custom_filters(db: Mesh, policies: list[BuiltAuthorization], level: _Level[F]) -> Iterator[F]:
     """Yields the filters of authorizers. Where one cannot be asked, or where there are several and the settings allow one only, what would
     be asked about is denied."""
     custom = [policy for policy in policies if policy.action == "CUSTOM"]

@@ -18,7 +18,7 @@ from pilot.translate.listener.access_logging import access_logs
 from pilot.translate.listener.frame import Frame, build_frame
 from pilot.translate.listener.listener_filter import ORIGINAL_DST
 from pilot.translate.network_filter.set_filter_state import build_endpoint_metadata
-from pilot.translate.network_filter.tcp_proxy import TcpRoute, TcpSettings, Tunnel, build_tcp_proxy
+from pilot.translate.network_filter.tcp_proxy import ProxyTunnel, TcpRoute, TcpSettings, build_tcp_proxy
 from pilot.translate.resource import Resource
 
 _DESTINATION = "%DOWNSTREAM_LOCAL_ADDRESS%"
@@ -32,7 +32,7 @@ class Originator(NamedTuple):
     client tells it where a connection leads. Without a `tunnel` it sends on what it is given."""
 
     name: str
-    tunnel: Tunnel | None
+    tunnel: ProxyTunnel | None
     first: tuple[listener_components_pb2.Filter, ...] = ()
     redirected: bool = True
 
@@ -56,7 +56,7 @@ def originator_key(listening: ListeningFacet) -> ListeningFacet:
 @derived
 def originating_listeners(db: Mesh, listening: ListeningFacet) -> Mapping[str, Resource]:
     """Returns the listener where tunnels to workloads and waypoints begin."""
-    return {names.CONNECT_ORIGINATE: _build(db, Originator(names.CONNECT_ORIGINATE, Tunnel(_DESTINATION)), listening)}
+    return {names.CONNECT_ORIGINATE: _build(db, Originator(names.CONNECT_ORIGINATE, ProxyTunnel(_DESTINATION)), listening)}
 
 
 @derived
@@ -71,9 +71,9 @@ def crossing_listeners(db: Mesh, listening: ListeningFacet, network: str) -> Map
     source = _SOURCES.get(listening.side, "")
     inner = Originator(
         names.INNER_CONNECT_ORIGINATE,
-        Tunnel(_TARGET, headers=(("x-forwarded-network", network),)),
+        ProxyTunnel(_TARGET, headers=(("x-forwarded-network", network),)),
         (build_endpoint_metadata(listening.features.hashable_string),),
         redirected=False,
     )
-    outer = Originator(names.OUTER_CONNECT_ORIGINATE, Tunnel(_TARGET, headers=((SOURCE_HEADER, source),) if source else ()))
+    outer = Originator(names.OUTER_CONNECT_ORIGINATE, ProxyTunnel(_TARGET, headers=((SOURCE_HEADER, source),) if source else ()))
     return {one.name: _build(db, one, listening) for one in (inner, outer)}

@@ -31,7 +31,7 @@ from pilot.translate.tracing.spans import Spans
 from pilot.translate.tracing.tracer import (
     DatadogTracer,
     Detector,
-    DynatraceSampler,
+    DynatraceSamplerSettings,
     OpenTelemetryTracer,
     SkyWalkingTracer,
     Tracer,
@@ -171,7 +171,7 @@ def _detectors(said: OpenTelemetryTracingProvider, conventional: bool) -> tuple[
     return (*found, "environment") if conventional and "environment" not in found else tuple(found)
 
 
-def _sampler(db: Mesh, said: DynatraceSettings, http: HttpService | None, port: ProviderPort) -> DynatraceSampler | None:
+def _sampler(db: Mesh, said: DynatraceSettings, http: HttpService | None, port: ProviderPort) -> DynatraceSamplerSettings | None:
     """Returns the sampler: where the provider's spans go, or at a service of its own; None where that is not known."""
     at: HttpEndpoint | None = None
     if said.http_service is None:
@@ -181,7 +181,7 @@ def _sampler(db: Mesh, said: DynatraceSettings, http: HttpService | None, port: 
         at = _http(db, said.http_service.http, own, said.http_service.http.path) if own is not None else None
     if at is None:
         return None
-    return DynatraceSampler(at=at, tenant=said.tenant, cluster_id=said.cluster_id, root_spans_per_minute=said.root_spans_per_minute)
+    return DynatraceSamplerSettings(at=at, tenant=said.tenant, cluster_id=said.cluster_id, root_spans_per_minute=said.root_spans_per_minute)
 
 
 def _http(db: Mesh, said: HttpService, port: ProviderPort, path: str) -> HttpEndpoint:

@@ -19,7 +19,7 @@ NAME = "envoy.filters.network.tcp_proxy"
 SOURCE_IP = hash_policy_pb2.HashPolicy(source_ip=hash_policy_pb2.HashPolicy.SourceIp())
 
 
-class Tunnel(NamedTuple):
+class ProxyTunnel(NamedTuple):
     """Describes a way through a forward proxy, which is the cluster: to `target`, "host:port", by CONNECT or POST, with headers that are set."""
 
     target: str
@@ -33,7 +33,7 @@ class TcpSettings(NamedTuple):
     idle_timeout: Duration | None = None
     max_duration: Duration | None = None
     by_source_ip: bool = False
-    tunnel: Tunnel | None = None
+    tunnel: ProxyTunnel | None = None
 
 
 PLAIN = TcpSettings()
@@ -71,7 +71,7 @@ def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout
         idle_timeout=idle_timeout,
         max_duration=pool.max_connection_duration if pool is not None else None,
         by_source_ip=bool(hashed is not None and hashed.use_source_ip),
-        tunnel=Tunnel(_join(tunnel.target_host, tunnel.target_port), tunnel.protocol == "POST") if tunnel is not None else None,
+        tunnel=ProxyTunnel(_join(tunnel.target_host, tunnel.target_port), tunnel.protocol == "POST") if tunnel is not None else None,
     )
 
 

@@ -29,7 +29,7 @@ from pilot.translate.profile.plan import Group, Plan
 _NOT_DELIVERED = frozenset(("BOOTSTRAP",))
 
 
-class Outcome(NamedTuple):
+class PatchOutcome(NamedTuple):
     """What became of patches: those that changed or added something, and those that do not fit."""
 
     applied: frozenset[PatchKey] = frozenset()
@@ -37,10 +37,10 @@ class Outcome(NamedTuple):
 
 
 @derived
-def _outcome(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> Outcome:
+def _outcome(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> PatchOutcome:
     """Returns what became of the patches of a facet in one group."""
     found = patched_resources(db, source, facet).values()
-    return Outcome(frozenset(k for one in found for k in one.applied), frozenset(m for one in found for m in one.misfits))
+    return PatchOutcome(frozenset(k for one in found for k in one.applied), frozenset(m for one in found for m in one.misfits))
 
 
 class Reach(NamedTuple):
@@ -73,7 +73,7 @@ def _patched_groups(found: Plan) -> Iterator[Group]:
 
 
 @derived
-def _outcomes(db: Mesh) -> Outcome:
+def _outcomes(db: Mesh) -> PatchOutcome:
     """Returns what became of all patches at all proxies."""
     applied: set[PatchKey] = set()
     misfits: set[Misfit] = set()
@@ -86,7 +86,7 @@ def _outcomes(db: Mesh) -> Outcome:
             applied |= added(db, *args).keys()
         else:
             applied |= set(args[-1].patches)
-    return Outcome(frozenset(applied), frozenset(misfits))
+    return PatchOutcome(frozenset(applied), frozenset(misfits))
 
 
 def patch_results(db: Mesh) -> Mapping[PatchKey, bool]:

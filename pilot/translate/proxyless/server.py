@@ -19,7 +19,7 @@ from pilot.translate.http_filter.router import build_router
 from pilot.translate.listener.authorization import built_policies
 from pilot.translate.proxyless.names import HostPort, parse_server
 from pilot.translate.proxyless.tls import build_server_socket
-from pilot.translate.rbac.rules import BuiltPolicy, build_rbac
+from pilot.translate.rbac.rules import BuiltAuthorization, build_rbac
 from pilot.translate.resource import Resource
 from pilot.translate.typed import pack
 
@@ -58,7 +58,7 @@ def build_server_listener(name: str, address: HostPort, mutual: bool, filters: l
     return made
 
 
-def authorization_filters(policies: list[BuiltPolicy]) -> Iterator[hcm_pb2.HttpFilter]:
+def authorization_filters(policies: list[BuiltAuthorization]) -> Iterator[hcm_pb2.HttpFilter]:
     """Yields what denies and what allows. There are no authorizers that gRPC could ask: what a policy would ask about is denied."""
     enforced = [policy for policy in policies if not policy.dry_run]
     denying = [policy for policy in enforced if policy.action in ("DENY", "CUSTOM")]

@@ -9,7 +9,7 @@ Build = Callable[[Sequence[str]], M | None]
 """Returns what any of the values meets; None where some of them cannot be said to Envoy."""
 
 
-class Field(NamedTuple, Generic[M]):
+class RbacField(NamedTuple, Generic[M]):
     """Holds the values of a field, and what builds its message."""
 
     values: Sequence[str]
@@ -32,7 +32,7 @@ def unsayable(_: Sequence[str]) -> None:
     return
 
 
-def build_fields(fields: Iterable[Field[M]], negated: Callable[[M], M], allows: bool) -> list[M] | None:
+def build_fields(fields: Iterable[RbacField[M]], negated: Callable[[M], M], allows: bool) -> list[M] | None:
     """Returns what all of the fields become. `allows`: the rule lets something through, so that one that cannot be said whole is None;
     of any other rule the condition that cannot be said is left out."""
     found: list[M] = []

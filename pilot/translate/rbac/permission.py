@@ -11,7 +11,7 @@ from envoy.type.matcher.v3 import metadata_pb2, path_pb2
 from pilot.lib.path_template import find_template_fault, is_template, to_envoy
 from pilot.model.config.authorization_policy import Condition, Operation
 from pilot.translate.cidr import build_cidr
-from pilot.translate.rbac.field import Build, Field, build_fields, each, unsayable
+from pilot.translate.rbac.field import Build, RbacField, build_fields, each, unsayable
 from pilot.translate.rbac.text import build_header, build_item, build_text, build_text_value, build_value
 from pilot.translate.typed import pack
 
@@ -33,20 +33,20 @@ def is_permission(key: str) -> bool:
     return key in _CONDITIONS or key.startswith(f"{METADATA_KEY}envoy.filters.")
 
 
-def _operation_fields(operation: Operation, tcp: bool) -> Iterator[Field[rbac_pb2.Permission]]:
+def _operation_fields(operation: Operation, tcp: bool) -> Iterator[RbacField[rbac_pb2.Permission]]:
     def http(build: Build[rbac_pb2.Permission]) -> Build[rbac_pb2.Permission]:
         return unsayable if tcp else build
 
-    yield Field(operation.hosts, operation.not_hosts, http(_each(_host)))
-    yield Field(operation.methods, operation.not_methods, http(_each(_method)))
-    yield Field(operation.paths, operation.not_paths, http(_each(_path)))
-    yield Field(operation.ports, operation.not_ports, _each(_port))
+    yield RbacField(operation.hosts, operation.not_hosts, http(_each(_host)))
+    yield RbacField(operation.methods, operation.not_methods, http(_each(_method)))
+    yield RbacField(operation.paths, operation.not_paths, http(_each(_path)))
+    yield RbacField(operation.ports, operation.not_ports, _each(_port))
 
 
-def _condition_field(condition: Condition) -> Field[rbac_pb2.Permission]:
+def _condition_field(condition: Condition) -> RbacField[rbac_pb2.Permission]:
     one = _CONDITIONS.get(condition.key)
     build = _each(one) if one is not None else lambda values: _metadata(condition.key, values)
-    return Field(condition.values, condition.not_values, build)
+    return RbacField(condition.values, condition.not_values, build)
 
 
 def _each(one: Callable[[str], rbac_pb2.Permission | None]) -> Build[rbac_pb2.Permission]:

@@ -12,7 +12,7 @@ from pilot.lib.spiffe import PREFIX
 from pilot.model.config.authorization_policy import Condition, Source
 from pilot.translate.cidr import build_cidr
 from pilot.translate.filter_state import PEER_PRINCIPAL
-from pilot.translate.rbac.field import Build, Field, build_fields, each, unsayable
+from pilot.translate.rbac.field import Build, RbacField, build_fields, each, unsayable
 from pilot.translate.rbac.text import ANY, build_header, build_regex, build_text, quote
 from pilot.translate.rbac.token import any_of, build_claim, build_request_principals
 from pilot.translate.rbac.trust_domains import in_all_domains, with_aliases
@@ -24,7 +24,7 @@ _HEADER_NAME = re.compile(r":?[-!#$%&'*+.^_`|~0-9A-Za-z]+", re.ASCII)
 _BRACKETS = re.compile(r"(?:\[[^\[\]]*\])+")
 
 
-class Place(NamedTuple):
+class RuleContext(NamedTuple):
     """Says where a rule stands: the namespace of its policy, the trust domains of the mesh, and whether it is for TCP. `tunnelled`: who a connection
     is from was noted where its tunnel ended."""
 
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     tunnelled: bool = False
 
 
-def build_principal(source: Source | None, when: Iterable[Condition], place: Place, allows: bool) -> rbac_pb2.Principal | None:
+def build_principal(source: Source | None, when: Iterable[Condition], place: RuleContext, allows: bool) -> rbac_pb2.Principal | None:
     """Returns the principal of one source under the conditions that are about who asks; None for one that cannot be said whole (`allows`,
     as in `build_fields`)."""
     builders = _builders(place)
@@ -43,7 +43,7 @@ def build_principal(source: Source | None, when: Iterable[Condition], place: Pla
     return None if found is None else Principal(and_ids=Principal.Set(ids=found or [ANYBODY]))
 
 
-def _builders(place: Place) -> Mapping[str, Build[rbac_pb2.Principal]]:
+def _builders(place: RuleContext) -> Mapping[str, Build[rbac_pb2.Principal]]:
     """Returns the builder of each attribute."""
     domains = place.trust_domains
 
@@ -68,17 +68,17 @@ def _builders(place: Place) -> Mapping[str, Build[rbac_pb2.Principal]]:
     }
 
 
-def _source_fields(source: Source, builders: Mapping[str, Build[rbac_pb2.Principal]]) -> Iterator[Field[rbac_pb2.Principal]]:
-    yield Field(source.principals, source.not_principals, builders["source.principal"])
-    yield Field(source.request_principals, source.not_request_principals, builders["request.auth.principal"])
-    yield Field(source.service_accounts, source.not_service_accounts, builders["source.serviceAccount"])
-    yield Field(source.trust_domains, source.not_trust_domains, builders["source.trustDomain"])
-    yield Field(source.namespaces, source.not_namespaces, builders["source.namespace"])
-    yield Field(source.remote_ip_blocks, source.not_remote_ip_blocks, builders["remote.ip"])
-    yield Field(source.ip_blocks, source.not_ip_blocks, builders["source.ip"])
+def _source_fields(source: Source, builders: Mapping[str, Build[rbac_pb2.Principal]]) -> Iterator[RbacField[rbac_pb2.Principal]]:
+    yield RbacField(source.principals, source.not_principals, builders["source.principal"])
+    yield RbacField(source.request_principals, source.not_request_principals, builders["request.auth.principal"])
+    yield RbacField(source.service_accounts, source.not_service_accounts, builders["source.serviceAccount"])
+    yield RbacField(source.trust_domains, source.not_trust_domains, builders["source.trustDomain"])
+    yield RbacField(source.namespaces, source.not_namespaces, builders["source.namespace"])
+    yield RbacField(source.remote_ip_blocks, source.not_remote_ip_blocks, builders["remote.ip"])
+    yield RbacField(source.ip_blocks, source.not_ip_blocks, builders["source.ip"])
 
 
-def _condition_field(condition: Condition, builders: Mapping[str, Build[rbac_pb2.Principal]], place: Place) -> Field[rbac_pb2.Principal]:
+def _condition_field(condition: Condition, builders: Mapping[str, Build[rbac_pb2.Principal]], place: RuleContext) -> RbacField[rbac_pb2.Principal]:
     """Returns the field of a condition; of an attribute that there is not, one that cannot be said."""
     key, build = condition.key, builders.get(condition.key, unsayable)
     if key.startswith(HEADERS) and not place.tcp:
@@ -87,7 +87,7 @@ def _condition_field(condition: Condition, builders: Mapping[str, Build[rbac_pb2
     elif key.startswith(CLAIMS) and not place.tcp:
         path = claim_path(key[len(CLAIMS) :])
         build = (lambda values: build_claim(path, values)) if path else unsayable
-    return Field(condition.values, condition.not_values, build)
+    return RbacField(condition.values, condition.not_values, build)
 
 
 def claim_path(text: str) -> tuple[str, ...]:

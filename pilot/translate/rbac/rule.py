@@ -5,12 +5,12 @@ from envoy.config.rbac.v3 import rbac_pb2
 
 from pilot.model.config.authorization_policy import From, Rule, To
 from pilot.translate.rbac.permission import NOTHING, build_permission, is_permission
-from pilot.translate.rbac.principal import NOBODY, Place, build_principal
+from pilot.translate.rbac.principal import NOBODY, RuleContext, build_principal
 
 NEVER = rbac_pb2.Policy(permissions=[NOTHING], principals=[NOBODY])
 
 
-def build_rule(rule: Rule, place: Place, allows: bool) -> rbac_pb2.Policy | None:
+def build_rule(rule: Rule, place: RuleContext, allows: bool) -> rbac_pb2.Policy | None:
     """Returns the policy of a rule; None for one that allows and that cannot be said whole, so that it lets nothing through."""
     ends = [condition for condition in rule.when if is_permission(condition.key)]
     clients = [condition for condition in rule.when if not is_permission(condition.key)]

@@ -17,7 +17,7 @@ ACTIONS: Mapping[Action, rbac_pb2.RBAC.Action] = {
 _SHADOW_PREFIXES = {"ALLOW": "istio_dry_run_allow_", "DENY": "istio_dry_run_deny_", "AUDIT": "", "CUSTOM": ""}
 
 
-class BuiltPolicy(msgspec.Struct, frozen=True):
+class BuiltAuthorization(msgspec.Struct, frozen=True):
     """An AuthorizationPolicy in Envoy's words; `rules` by their names. `provider`: whom a policy with action CUSTOM asks."""
 
     action: Action
@@ -46,7 +46,7 @@ def authorizer_prefix(provider: str) -> str:
     return f"istio-ext-authz-{provider}"
 
 
-def build_rbac(action: Action, policies: Iterable[BuiltPolicy], suffix: str = "") -> rbac_pb2.RBAC:
+def build_rbac(action: Action, policies: Iterable[BuiltAuthorization], suffix: str = "") -> rbac_pb2.RBAC:
     """Returns the rules of some policies of one action, their names with a suffix."""
     rules = rbac_pb2.RBAC(action=ACTIONS[action])
     for policy in policies:
@@ -55,7 +55,7 @@ def build_rbac(action: Action, policies: Iterable[BuiltPolicy], suffix: str = ""
     return rules
 
 
-def build_action(action: Action, policies: Iterable[BuiltPolicy]) -> ActionRules | None:
+def build_action(action: Action, policies: Iterable[BuiltAuthorization]) -> ActionRules | None:
     """Returns the rules of an action; None where no policy has it. Rules that are there and empty let nothing through where they allow."""
     of_action = [policy for policy in policies if policy.action == action]
     if not of_action:

@@ -81,7 +81,7 @@ class SkyWalkingTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
         return pack(skywalking_pb2.SkyWalkingConfig(grpc_service=self.to.build()))
 
 
-class DynatraceSampler(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+class DynatraceSamplerSettings(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Asks Dynatrace how many spans it wants."""
 
     at: HttpEndpoint
@@ -102,7 +102,7 @@ class OpenTelemetryTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=
     to: HttpEndpoint | GrpcEndpoint
     conventional: bool = False
     detectors: tuple[Detector, ...] = ()
-    sampler: DynatraceSampler | None = None
+    sampler: DynatraceSamplerSettings | None = None
 
     name = "envoy.tracers.opentelemetry"
 

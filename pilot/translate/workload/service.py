@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pilot.model.address import LoadBalancing, NetworkAddress, ServiceAddress, ServicePort
+from pilot.model.address import AddressPort, LoadBalancing, NetworkAddress, ServiceAddress
 from pilot.model.service import Protocol
 from pilot.translate.workload.message import build_gateway_address, packed
 from protos.istio import workload_pb2
@@ -39,7 +39,7 @@ def _address(one: NetworkAddress) -> workload_pb2.NetworkAddress:
     return workload_pb2.NetworkAddress(network=one.network, address=packed(one.ip), length=one.prefix)
 
 
-def _port(one: ServicePort) -> workload_pb2.Port:
+def _port(one: AddressPort) -> workload_pb2.Port:
     protocol = _APP_PROTOCOLS.get(one.protocol, workload_pb2.UNKNOWN)
     return workload_pb2.Port(service_port=one.number, target_port=one.target, app_protocol=protocol)
 

@@ -20,7 +20,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 _UTC = zoneinfo.ZoneInfo("UTC")
 
 
-class Moment(GoStruct):
+class GoTime(GoStruct):
     """A time.Time."""
 
     type_name = "time.Time"
@@ -37,7 +37,7 @@ class Moment(GoStruct):
             "String": self.printed("v"),
         }  # fmt: skip
         if name == "UTC":
-            return Moment(at.astimezone(_UTC))
+            return GoTime(at.astimezone(_UTC))
         if name not in found:
             raise self.no_member(name)
         return found[name]
@@ -72,7 +72,7 @@ def _zone(name: str) -> datetime.tzinfo:
 
 def _moment(value: Any) -> datetime.datetime:
     """Returns the moment of a time or of seconds since 1970, else now."""
-    if isinstance(value, Moment):
+    if isinstance(value, GoTime):
         return value.moment
     if isinstance(value, int) and not isinstance(value, bool):
         return datetime.datetime.fromtimestamp(value, datetime.UTC)
@@ -128,7 +128,7 @@ _PATTERNS = {
 }  # fmt: skip
 
 
-def parse_moment(layout: str, text: str) -> Moment:
+def parse_moment(layout: str, text: str) -> GoTime:
     """Returns the moment of a text in Go's layout. ValueError where it is not in that."""
     words, pattern, end = [], "", 0
     for found in _WORDS.finditer(layout):
@@ -140,7 +140,7 @@ def parse_moment(layout: str, text: str) -> Moment:
     if match is None:
         first = words[0] if words else layout
         raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "{first}"')
-    return Moment(_made(dict(zip(words, match.groups(), strict=True))))
+    return GoTime(_made(dict(zip(words, match.groups(), strict=True))))
 
 
 def _made(said: dict[str, str]) -> datetime.datetime:
@@ -173,11 +173,11 @@ def _fixed(text: str) -> datetime.tzinfo:
     return datetime.timezone(-offset if text[0] == "-" else offset)
 
 
-def _modified(change: str, moment: Any, strict: bool = False) -> Moment:
-    if not isinstance(moment, Moment):
+def _modified(change: str, moment: Any, strict: bool = False) -> GoTime:
+    if not isinstance(moment, GoTime):
         raise ActionError("wrong type for value; expected time.Time")
     try:
-        return Moment(moment.moment + datetime.timedelta(seconds=parse_duration(change).seconds))
+        return GoTime(moment.moment + datetime.timedelta(seconds=parse_duration(change).seconds))
     except ValueError:
         if strict:
             raise ValueError(f'time: invalid duration "{change}"') from None
@@ -188,11 +188,11 @@ def _in_zone(layout: str, value: Any, zone: str) -> str:
     return format_moment(layout, _moment(value).astimezone(_zone(zone)))
 
 
-def _to_date(layout: str, text: str) -> Moment:
+def _to_date(layout: str, text: str) -> GoTime:
     try:
         return parse_moment(layout, text)
     except ValueError:
-        return Moment(datetime.datetime(1, 1, 1, tzinfo=_UTC))
+        return GoTime(datetime.datetime(1, 1, 1, tzinfo=_UTC))
 
 
 def _ago(value: Any) -> str:
@@ -217,7 +217,7 @@ def _go_duration(duration: Duration) -> str:
 
 def _rounded(value: Any) -> str:
     """Returns a duration in its largest unit alone."""
-    if isinstance(value, Moment):
+    if isinstance(value, GoTime):
         total = abs((datetime.datetime.now(datetime.UTC) - value.moment).total_seconds())
     elif isinstance(value, Int64):
         total = abs(int(value)) / 1e9
@@ -231,7 +231,7 @@ def _rounded(value: Any) -> str:
 
 
 DATES: dict[str, Function] = {
-    "now": takes("", lambda: Moment(datetime.datetime.now().astimezone())),
+    "now": takes("", lambda: GoTime(datetime.datetime.now().astimezone())),
     "ago": takes("any", _ago),
     "date": takes("string any", lambda layout, value: _in_zone(layout, value, "Local")),
     "dateInZone": takes("string any string", _in_zone),

@@ -41,7 +41,7 @@ _CHARACTERS = {
 _SCOPE = b"com.lyndir.masterpassword"
 
 
-class Pair(GoStruct):
+class PemPair(GoStruct):
     """A certificate and its key, in PEM, as the fields Cert and Key."""
 
     type_name = "sprig.certificate"
@@ -97,7 +97,9 @@ def _names(ips: Any, dns: Any) -> list[x509.GeneralName]:
     return [*(x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips or ()), *(x509.DNSName(name) for name in dns or ())]
 
 
-def _issue(name: str, ips: Any, dns: Any, days: int, key: Any, signer: tuple[x509.Certificate, Any] | None = None, authority: bool = False) -> Pair:
+def _issue(
+    name: str, ips: Any, dns: Any, days: int, key: Any, signer: tuple[x509.Certificate, Any] | None = None, authority: bool = False
+) -> PemPair:
     """Returns a certificate for a key, of an authority or signed by itself."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
@@ -110,18 +112,18 @@ def _issue(name: str, ips: Any, dns: Any, days: int, key: Any, signer: tuple[x50
         builder = builder.add_extension(x509.SubjectAlternativeName(found), False)
     signing = signer[1] if signer else key
     made = builder.sign(signing, None if isinstance(signing, ed25519.Ed25519PrivateKey) else hashes.SHA256())
-    return Pair(made.public_bytes(serialization.Encoding.PEM).decode(), _key_text(key))
+    return PemPair(made.public_bytes(serialization.Encoding.PEM).decode(), _key_text(key))
 
 
 def _authority(pair: Any) -> tuple[x509.Certificate, Any]:
-    if not isinstance(pair, Pair):
+    if not isinstance(pair, PemPair):
         raise ActionError("wrong type for value; expected sprig.certificate")
     return x509.load_pem_x509_certificate(pair.cert.encode()), _load_key(pair.key)
 
 
-def _built(cert: str, key: str) -> Pair:
+def _built(cert: str, key: str) -> PemPair:
     """Returns the pair of a certificate and a key in base64."""
-    pair = Pair(base64.b64decode(cert).decode(), base64.b64decode(key).decode())
+    pair = PemPair(base64.b64decode(cert).decode(), base64.b64decode(key).decode())
     _authority(pair)
     return pair
 

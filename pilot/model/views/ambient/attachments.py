@@ -28,8 +28,8 @@ from pilot.model.waypoint import (
     USE_CANARY_NAMESPACE,
     USE_WAYPOINT,
     USE_WAYPOINT_NAMESPACE,
-    Attachment,
     Traffic,
+    WaypointAttachment,
 )
 
 MANAGED = "gateway.istio.io/managed"
@@ -62,23 +62,23 @@ def named_waypoint(labels: Mapping[str, str], namespace: str) -> ObjectKey | Non
 # -- one of them -----------------------------------------------------------------------------------------------------------
 
 @derived
-def service_attachment(db: Mesh, ref: ServiceRef) -> Attachment:
+def service_attachment(db: Mesh, ref: ServiceRef) -> WaypointAttachment:
     """Returns the waypoint of a service, and its canary."""
     row = declaring_object(db, ref) if db.settings.ambient.enabled else None
     if row is None or row.labels.get(MANAGED) in _UNATTACHED:
         return NOT_ATTACHED
     key, fault = _attach(db, row.labels, ref.namespace, "service")
     if key is None:
-        return Attachment(fault=fault)
+        return WaypointAttachment(fault=fault)
     if key.namespace != ref.namespace and _stays_in_namespace(db, row):
         text = "another namespace: cross-namespace waypoint binding is not permitted for a ServiceEntry with NAMESPACE visibility"
-        return Attachment(fault=Fault("CrossNamespaceWaypointForbidden", f"cannot bind to waypoint {_quote(key)} in {text}"))
+        return WaypointAttachment(fault=Fault("CrossNamespaceWaypointForbidden", f"cannot bind to waypoint {_quote(key)} in {text}"))
     canary, weight, fault = _canary(db, row, key)
-    return Attachment(key, fault, canary, weight, _ingress(db, row))
+    return WaypointAttachment(key, fault, canary, weight, _ingress(db, row))
 
 
 @derived
-def workload_attachment(db: Mesh, subject: WaypointSubjectKey) -> Attachment:
+def workload_attachment(db: Mesh, subject: WaypointSubjectKey) -> WaypointAttachment:
     """Returns the waypoint of a workload. One that is a waypoint itself uses none."""
     labels = dict(subject.labels)
     if not db.settings.ambient.enabled or instance_of(db, subject) is not None:
@@ -86,7 +86,7 @@ def workload_attachment(db: Mesh, subject: WaypointSubjectKey) -> Attachment:
     key, fault = _attach(db, labels, subject.namespace, "workload")
     if fault is not None and fault.reason == "UnsupportedTrafficType" and USE_WAYPOINT not in labels:
         return NOT_ATTACHED  # the namespace's waypoint is for its services
-    return Attachment(key, fault)
+    return WaypointAttachment(key, fault)
 
 
 @derived
@@ -98,11 +98,11 @@ def instance_of(db: Mesh, subject: WaypointSubjectKey) -> ObjectKey | None:
 
 
 @derived
-def namespace_attachment(db: Mesh, namespace: str) -> Attachment:
+def namespace_attachment(db: Mesh, namespace: str) -> WaypointAttachment:
     """Returns the waypoint that a namespace of the own cluster names, whatever traffic it is for."""
     if not db.settings.ambient.enabled:
         return NOT_ATTACHED
-    return Attachment(*_attach(db, {}, namespace, None))
+    return WaypointAttachment(*_attach(db, {}, namespace, None))
 
 
 def declaring_object(db: Mesh, ref: ServiceRef) -> Object[Any] | None:
@@ -179,12 +179,12 @@ def _ingress(db: Mesh, row: Object[Any]) -> bool | None:
 # -- all that a waypoint is for --------------------------------------------------------------------------------------------
 
 @derived
-def _attached(db: Mesh, ref: ServiceRef) -> Attachment | None:
+def _attached(db: Mesh, ref: ServiceRef) -> WaypointAttachment | None:
     found = service_attachment(db, ref)
     return found if found.waypoint is not None else None
 
 
-attached_services: Gather[ServiceRef, [], Attachment] = Gather("attached services", service_refs, _attached, hub=True)
+attached_services: Gather[ServiceRef, [], WaypointAttachment] = Gather("attached services", service_refs, _attached, hub=True)
 """The services that use a waypoint, oldest first."""
 
 

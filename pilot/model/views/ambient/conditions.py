@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pilot.derive import derived
-from pilot.model.condition import Condition
+from pilot.model.condition import StatusCondition
 from pilot.model.config.authorization_policy import AuthorizationPolicy, dry_run
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.selector import PolicyTargetReference
@@ -23,7 +23,7 @@ from pilot.model.views.kinds.workload_entries import workload_entries
 from pilot.model.views.kubernetes_services import kubernetes_hostname
 from pilot.model.views.mesh import root_namespace
 from pilot.model.views.service_rules import service_rules
-from pilot.model.waypoint import Attachment
+from pilot.model.waypoint import WaypointAttachment
 
 WAYPOINT_BOUND, WAYPOINT_MISSING, VISIBILITY_APPLIED = "istio.io/WaypointBound", "istio.io/WaypointMissing", "istio.io/VisibilityApplied"
 ZTUNNEL_ACCEPTED, WAYPOINT_ACCEPTED = "ZtunnelAccepted", "WaypointAccepted"
@@ -34,7 +34,7 @@ _AT_WAYPOINTS = "In ambient mode you must use a waypoint proxy to enforce HTTP r
 # -- services and workloads ------------------------------------------------------------------------------------------------
 
 @derived
-def service_conditions(db: Mesh, key: ObjectKey) -> tuple[Condition, ...] | None:
+def service_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
     """Returns the conditions of a Service; None where it is not there."""
     if services.get(db, RegistryKey(db.settings.registry.cluster_id, *key)) is None:
         return None
@@ -42,7 +42,7 @@ def service_conditions(db: Mesh, key: ObjectKey) -> tuple[Condition, ...] | None
 
 
 @derived
-def service_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[Condition, ...] | None:
+def service_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
     """Returns the conditions of a ServiceEntry that a user wrote; None where it is not there."""
     row = service_entries.get(db, key)
     if row is None or row.origin is not None or not row.spec.hosts:
@@ -50,16 +50,16 @@ def service_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[Condition, ...] 
     attached = service_attachment(db, ServiceRef(row.spec.hosts[0], key.namespace))
     found = list(_bound(attached))
     if attached.waypoint is None and (reason := _needs_waypoint(row.spec.hosts, row.annotations.get(CONNECT_STRATEGY, ""))):
-        found.append(Condition(WAYPOINT_MISSING, True, *reason))
+        found.append(StatusCondition(WAYPOINT_MISSING, True, *reason))
     if service_rules(db).entry_visibility is not None and (visible := visibility_in(db, key.namespace)) != "NONE":
         public = visible != "NAMESPACE"
         text = "to the entire mesh (PUBLIC)." if public else "only within its own namespace (NAMESPACE), per mesh serviceEntryVisibility."
-        found.append(Condition(VISIBILITY_APPLIED, True, "Public" if public else "Namespace", f"ServiceEntry is visible {text}"))
+        found.append(StatusCondition(VISIBILITY_APPLIED, True, "Public" if public else "Namespace", f"ServiceEntry is visible {text}"))
     return tuple(found)
 
 
 @derived
-def workload_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[Condition, ...] | None:
+def workload_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
     """Returns the conditions of a WorkloadEntry of the own cluster; None where it is not there."""
     row = workload_entries.get(db, RegistryKey(db.settings.registry.cluster_id, *key))
     if row is None:
@@ -67,11 +67,11 @@ def workload_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[Condition, ...]
     return tuple(_bound(workload_attachment(db, subject_of(row.namespace, {**row.spec.labels, **row.labels}))))
 
 
-def _bound(attached: Attachment) -> Iterator[Condition]:
+def _bound(attached: WaypointAttachment) -> Iterator[StatusCondition]:
     """Yields whether the waypoint that labels name is used; nothing where they name none."""
     if attached.waypoint is None:
         if attached.fault is not None:
-            yield Condition(WAYPOINT_BOUND, False, *attached.fault)
+            yield StatusCondition(WAYPOINT_BOUND, False, *attached.fault)
         return
     text = f"Successfully attached to waypoint {attached.waypoint.namespace}/{attached.waypoint.name}"
     if attached.ingress:
@@ -80,7 +80,7 @@ def _bound(attached: Attachment) -> Iterator[Condition]:
         text += ". Ingress traffic is not using the waypoint, set the istio.io/ingress-use-waypoint label to true if desired."
     if attached.fault is not None:
         text += f". Canary waypoint not attached: {attached.fault.message}"
-    yield Condition(WAYPOINT_BOUND, True, "WaypointAccepted", text)
+    yield StatusCondition(WAYPOINT_BOUND, True, "WaypointAccepted", text)
 
 
 def _needs_waypoint(hosts: Iterable[str], strategy: str) -> tuple[str, str] | None:
@@ -96,7 +96,7 @@ def _needs_waypoint(hosts: Iterable[str], strategy: str) -> tuple[str, str] | No
 # -- policies --------------------------------------------------------------------------------------------------------------
 
 @derived
-def policy_conditions(db: Mesh, key: ObjectKey) -> tuple[Condition, ...] | None:
+def policy_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
     """Returns the conditions of an AuthorizationPolicy: those of waypoints where it has targets, else those of ztunnels."""
     row = authorization_policies.get(db, key)
     if row is None:
@@ -105,7 +105,7 @@ def policy_conditions(db: Mesh, key: ObjectKey) -> tuple[Condition, ...] | None:
     return (_at_targets(db, key.namespace, targets),) if targets else (_at_ztunnels(db, row),)
 
 
-def _at_ztunnels(db: Mesh, row: Object[AuthorizationPolicy]) -> Condition:
+def _at_ztunnels(db: Mesh, row: Object[AuthorizationPolicy]) -> StatusCondition:
     action = row.spec.action
     if dry_run(row.annotations) and not db.settings.ambient.dry_run_policies:
         named = f'found policy "{row.namespace}/{row.name}" using dry-run annotation'
@@ -116,7 +116,7 @@ def _at_ztunnels(db: Mesh, row: Object[AuthorizationPolicy]) -> Condition:
         return _unsupported(True, f"ztunnel does not support the {action} action: what this policy matches is denied")
     names = sorted({one.name for rule in row.spec.rules for one in unseen(rule)})
     if not names:
-        return Condition(ZTUNNEL_ACCEPTED, True, "Accepted", "attached to ztunnel")
+        return StatusCondition(ZTUNNEL_ACCEPTED, True, "Accepted", "attached to ztunnel")
     outcome = "Within an ALLOW policy, rules matching HTTP attributes are omitted."
     if action == "DENY":
         outcome = "DENY policy with HTTP attributes is enforced without the HTTP rules."
@@ -124,11 +124,11 @@ def _at_ztunnels(db: Mesh, row: Object[AuthorizationPolicy]) -> Condition:
     return _unsupported(True, f"{found} {_AT_WAYPOINTS} {outcome} This will be more restrictive than requested.")
 
 
-def _unsupported(holds: bool, message: str) -> Condition:
-    return Condition(ZTUNNEL_ACCEPTED, holds, "UnsupportedValue", message)
+def _unsupported(holds: bool, message: str) -> StatusCondition:
+    return StatusCondition(ZTUNNEL_ACCEPTED, holds, "UnsupportedValue", message)
 
 
-def _at_targets(db: Mesh, namespace: str, targets: tuple[PolicyTargetReference, ...]) -> Condition:
+def _at_targets(db: Mesh, namespace: str, targets: tuple[PolicyTargetReference, ...]) -> StatusCondition:
     """Returns the condition of all targets together: it holds where one of them is at a waypoint."""
     told = [(target, _at_target(db, namespace, target)) for target in targets]
     if len(told) == 1:
@@ -136,29 +136,29 @@ def _at_targets(db: Mesh, namespace: str, targets: tuple[PolicyTargetReference, 
     unbound = [_name(target, namespace) for target, condition in told if not condition.status]
     bound = len(unbound) < len(told)
     reason = ("PartiallyInvalid" if unbound else "Accepted") if bound else "Invalid"
-    return Condition(WAYPOINT_ACCEPTED, bound, reason, f"Invalid targetRefs: {', '.join(unbound)}" if unbound else "")
+    return StatusCondition(WAYPOINT_ACCEPTED, bound, reason, f"Invalid targetRefs: {', '.join(unbound)}" if unbound else "")
 
 
 def _name(target: PolicyTargetReference, namespace: str) -> str:
     return f"{target.kind}.{target.group or 'core'}:{target.namespace or namespace}/{target.name}"
 
 
-def _at_target(db: Mesh, policy_namespace: str, target: PolicyTargetReference) -> Condition:
+def _at_target(db: Mesh, policy_namespace: str, target: PolicyTargetReference) -> StatusCondition:
     namespace = target.namespace or policy_namespace
     key, named = ObjectKey(namespace, target.name), f"{namespace}/{target.name}"
     if target.kind == "GatewayClass":
         return _at_class(db, namespace, target.name)
     if target.kind == "Gateway":
         if waypoint(db, key) is None:
-            return Condition(WAYPOINT_ACCEPTED, False, "TargetNotFound", "not bound")
-        return Condition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {named}")
+            return StatusCondition(WAYPOINT_ACCEPTED, False, "TargetNotFound", "not bound")
+        return StatusCondition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {named}")
     ref = _target_service(db, target.kind, key)
     if ref is None:
-        return Condition(WAYPOINT_ACCEPTED, False, "TargetNotFound", f"{target.kind} {named} was not found")
+        return StatusCondition(WAYPOINT_ACCEPTED, False, "TargetNotFound", f"{target.kind} {named} was not found")
     used = service_attachment(db, ref).waypoint
     if used is None:
-        return Condition(WAYPOINT_ACCEPTED, False, "AncestorNotBound", f"{target.kind} {named} is not bound to a waypoint")
-    return Condition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {used.namespace}/{used.name}")
+        return StatusCondition(WAYPOINT_ACCEPTED, False, "AncestorNotBound", f"{target.kind} {named} is not bound to a waypoint")
+    return StatusCondition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {used.namespace}/{used.name}")
 
 
 def _target_service(db: Mesh, kind: str, key: ObjectKey) -> ServiceRef | None:
@@ -170,13 +170,13 @@ def _target_service(db: Mesh, kind: str, key: ObjectKey) -> ServiceRef | None:
     return ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
 
 
-def _at_class(db: Mesh, namespace: str, name: str) -> Condition:
+def _at_class(db: Mesh, namespace: str, name: str) -> StatusCondition:
     root, info = root_namespace(db), gateway_class(db, name)
     if namespace != root:
         text = f"AuthorizationPolicy must be in the root namespace `{root}` when referencing a GatewayClass"
-        return Condition(WAYPOINT_ACCEPTED, False, "Invalid", text)
+        return StatusCondition(WAYPOINT_ACCEPTED, False, "Invalid", text)
     if info is None:
-        return Condition(WAYPOINT_ACCEPTED, False, "TargetNotFound", "not bound")
+        return StatusCondition(WAYPOINT_ACCEPTED, False, "TargetNotFound", "not bound")
     if info.controller != WAYPOINT_CONTROLLER:
-        return Condition(WAYPOINT_ACCEPTED, False, "Invalid", f"GatewayClass must use controller name `{WAYPOINT_CONTROLLER}` for waypoints")
-    return Condition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {name}")
+        return StatusCondition(WAYPOINT_ACCEPTED, False, "Invalid", f"GatewayClass must use controller name `{WAYPOINT_CONTROLLER}` for waypoints")
+    return StatusCondition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {name}")

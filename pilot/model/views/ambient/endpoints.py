@@ -8,7 +8,7 @@ import msgspec
 from pilot.derive import derived
 from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
-from pilot.model.address import AddressKey, Served, WorkloadAddress
+from pilot.model.address import AddressKey, ServedService, WorkloadAddress
 from pilot.model.config.endpoint_slice import EndpointSlice, SliceEndpoint
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.service_entry import ServiceEntry
@@ -99,17 +99,17 @@ def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, Worklo
     return found
 
 
-def _served_by_slice(db: Mesh, ref: ServiceRef, row: Object[EndpointSlice]) -> tuple[Served, ...] | None:
+def _served_by_slice(db: Mesh, ref: ServiceRef, row: Object[EndpointSlice]) -> tuple[ServedService, ...] | None:
     """Returns the service of a slice with the ports that the slice has; None where ztunnels are not told of the service."""
     found = service_address(db, ref)
     if found is None:
         return None
     numbers = {port.name: port.number for port in reversed(found.ports)}
     ports = ((numbers[p.name], p.port) for p in row.spec.ports if p.port and p.protocol == "TCP" and p.name in numbers)
-    return (Served(f"{ref.namespace}/{ref.hostname}", tuple(ports)),)
+    return (ServedService(f"{ref.namespace}/{ref.hostname}", tuple(ports)),)
 
 
-def _unknown(db: Mesh, at: AddressKey, row: Object[EndpointSlice], e: SliceEndpoint, services: tuple[Served, ...]) -> WorkloadAddress:
+def _unknown(db: Mesh, at: AddressKey, row: Object[EndpointSlice], e: SliceEndpoint, services: tuple[ServedService, ...]) -> WorkloadAddress:
     return WorkloadAddress(
         uid=at.uid,
         name=row.name,

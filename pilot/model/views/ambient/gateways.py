@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pilot.derive import Gather, derived, hub
 from pilot.lib import spiffe
 from pilot.lib.addresses import is_ip
-from pilot.model.address import AddressKey, Served, WorkloadAddress
+from pilot.model.address import AddressKey, ServedService, WorkloadAddress
 from pilot.model.config.object import RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.service import ServiceRef
@@ -140,7 +140,7 @@ def remote_address(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
         cluster=db.settings.registry.cluster_id,
         trust_domain=told_trust_domain(db),
         tunnels=True,
-        services=(Served(f"{at.namespace}/{at.name}", tuple((p.number, p.target) for p in service.ports)),),
+        services=(ServedService(f"{at.namespace}/{at.name}", tuple((p.number, p.target) for p in service.ports)),),
         capacity=found.capacity,
     )
 

@@ -27,7 +27,7 @@ class PassageKey(msgspec.Struct, frozen=True, cache_hash=True):
     families: AddressFamiliesFacet
 
 
-class Entry(NamedTuple):
+class PassageEntry(NamedTuple):
     """The waypoint that connections to a service go to: its service and port. `ingress`: those from gateways of the edge too."""
 
     ref: ServiceRef
@@ -40,7 +40,7 @@ class Passage(NamedTuple):
 
     service: Service
     addresses: tuple[str, ...]
-    entry: Entry | None = None
+    entry: PassageEntry | None = None
 
 
 @derived
@@ -50,12 +50,12 @@ def lets_in(db: Mesh, node_id: str) -> bool:
 
 
 @derived
-def _entry_of(db: Mesh, ref: ServiceRef) -> Entry | None:
+def _entry_of(db: Mesh, ref: ServiceRef) -> PassageEntry | None:
     attached = service_attachment(db, ref)
     found = waypoint(db, attached.waypoint) if attached.waypoint is not None else None
     if found is None or not found.address.hostname:
         return None
-    return Entry(ServiceRef(found.address.hostname, found.address.namespace), found.address.port, bool(attached.ingress))
+    return PassageEntry(ServiceRef(found.address.hostname, found.address.namespace), found.address.port, bool(attached.ingress))
 
 
 @derived

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from pilot.derive import derived, hub
-from pilot.model.address import Served, ServiceAddress, ServicePort
+from pilot.model.address import AddressPort, ServedService, ServiceAddress
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.config.pod import Pod
 from pilot.model.config.workload_entry import WorkloadEntry
@@ -23,23 +23,23 @@ from pilot.model.views.pods import named_ports
 from pilot.model.views.services import entry_services
 
 Labels = frozenset[tuple[str, str]]
-FindPort = Callable[["Selected", ServicePort], int]
+FindPort = Callable[["Selected", AddressPort], int]
 
 
 class Selected(NamedTuple):
     """A service that selects a workload. `by_entry`: a ServiceEntry declares it, whose ports have the names of the workloads' ports."""
 
     ref: ServiceRef
-    ports: tuple[ServicePort, ...]
+    ports: tuple[AddressPort, ...]
     by_entry: bool = False
 
-    def served(self, find: FindPort) -> Served:
+    def served(self, find: FindPort) -> ServedService:
         """Returns it as served by a workload; `find` tells the workload's port of a port, 0 where it has none."""
         found = ((port.number, number) for port in self.ports if (number := find(self, port)))
-        return Served(f"{self.ref.namespace}/{self.ref.hostname}", tuple(found))
+        return ServedService(f"{self.ref.namespace}/{self.ref.hostname}", tuple(found))
 
 
-def served(selected: Iterable[Selected], find: FindPort) -> tuple[Served, ...]:
+def served(selected: Iterable[Selected], find: FindPort) -> tuple[ServedService, ...]:
     """Returns the services of a workload, by name."""
     return tuple(sorted(one.served(find) for one in selected))
 
@@ -50,7 +50,7 @@ def pod_port(pod: Pod) -> FindPort:
     """Returns how a Pod's port is told."""
     named: Mapping[str, int] = dict(named_ports(pod))
 
-    def find(of: Selected, port: ServicePort) -> int:
+    def find(of: Selected, port: AddressPort) -> int:
         if port.target_name:
             return named.get(port.target_name, 0)
         return (named.get(port.name, 0) if of.by_entry else 0) or port.target
@@ -61,7 +61,7 @@ def pod_port(pod: Pod) -> FindPort:
 def entry_port(entry: WorkloadEntry) -> FindPort:
     """Returns how the port of a workload entry is told."""
 
-    def find(_: Selected, port: ServicePort) -> int:
+    def find(_: Selected, port: AddressPort) -> int:
         return entry.ports.get(port.target_name, 0) if port.target_name else entry.ports.get(port.name) or port.target
 
     return find
@@ -70,7 +70,7 @@ def entry_port(entry: WorkloadEntry) -> FindPort:
 # -- services that select --------------------------------------------------------------------------------------------------
 
 @derived
-def _ports(db: Mesh, ref: ServiceRef) -> tuple[ServicePort, ...] | None:
+def _ports(db: Mesh, ref: ServiceRef) -> tuple[AddressPort, ...] | None:
     """Returns the ports of a service, None where ztunnels are not told of it."""
     found = service_address(db, ref)
     return found.ports if found is not None else None
@@ -154,7 +154,7 @@ def _names_pod(db: Mesh, slice_key: RegistryKey, pod: RegistryKey) -> bool:
 
 
 @derived
-def services_of_pod(db: Mesh, key: RegistryKey) -> tuple[Served, ...]:
+def services_of_pod(db: Mesh, key: RegistryKey) -> tuple[ServedService, ...]:
     """Returns the services that a Pod serves."""
     row = pods.get(db, key)
     if row is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from pilot.derive import derived, hub
-from pilot.model.address import LoadBalancing, NetworkAddress, ServiceAddress, ServicePort, WeightedWaypoint
+from pilot.model.address import AddressPort, LoadBalancing, NetworkAddress, ServiceAddress, WeightedWaypoint
 from pilot.model.config.mesh_config import ServiceScopeConfigs
 from pilot.model.config.object import RegistryKey
 from pilot.model.inputs import Mesh
@@ -103,10 +103,10 @@ def _with_waypoint(db: Mesh, ref: ServiceRef, made: ServiceAddress) -> ServiceAd
     return msgspec.structs.replace(made, waypoint=main.address, weighted=shares, ingress=bool(attached.ingress))
 
 
-def _port(p: Port) -> ServicePort:
+def _port(p: Port) -> AddressPort:
     if isinstance(p.target, str):
-        return ServicePort(p.number, 0, p.target, p.name, p.protocol)
-    return ServicePort(p.number, p.target, "", p.name, p.protocol)
+        return AddressPort(p.number, 0, p.target, p.name, p.protocol)
+    return AddressPort(p.number, p.target, "", p.name, p.protocol)
 
 
 def _balancing(found: Service) -> LoadBalancing | None:

@@ -9,7 +9,7 @@ import msgspec
 from pilot.derive import derived, hub
 from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
-from pilot.model.address import AddressKey, Served, WorkloadAddress
+from pilot.model.address import AddressKey, ServedService, WorkloadAddress
 from pilot.model.config.object import ObjectKey, RegistryKey
 from pilot.model.config.workload_entry import REGISTRATION_GROUP, WorkloadEntry
 from pilot.model.endpoint import Locality
@@ -84,7 +84,7 @@ def entry_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
     return settle(db, of_entry(db, base, row.spec), labels, row.annotations)
 
 
-def _services_of_entry(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: frozenset[tuple[str, str]]) -> tuple[Served, ...]:
+def _services_of_entry(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: frozenset[tuple[str, str]]) -> tuple[ServedService, ...]:
     found = selecting_services(db, key.cluster, key.namespace, labels) if db.settings.registry.services_select_entries else ()
     return served((*found, *selecting_entries(db, key.namespace, labels)), entry_port(entry))
 
@@ -123,7 +123,7 @@ def settle(db: Mesh, made: WorkloadAddress, labels: Mapping[str, str], annotatio
     )
 
 
-def used_waypoints(db: Mesh, services: tuple[Served, ...], own: ObjectKey | None) -> tuple[ObjectKey, ...]:
+def used_waypoints(db: Mesh, services: tuple[ServedService, ...], own: ObjectKey | None) -> tuple[ObjectKey, ...]:
     """Returns the waypoints of a workload's services, and its own. No node of its own."""
     if not db.settings.ambient.allow_waypoints:
         return ()

@@ -15,7 +15,7 @@ from pilot.model.views.services import kubernetes_key, service
 MANAGED = "gateway.istio.io/managed"
 
 
-class Addresses(NamedTuple):
+class GatewayAddresses(NamedTuple):
     """The addresses of a Gateway: those from outside, the virtual IPs, and `host:port` of the Services that serve its ports.
 
     `warnings`: what is missing. `usable`: it may still come, for nothing of it is the user's mistake.
@@ -40,7 +40,7 @@ class _Warning(NamedTuple):
     usable: bool = False
 
 
-def find_addresses(db: Mesh, hosts: tuple[str, ...], namespace: str, ports: tuple[int, ...]) -> Addresses:
+def find_addresses(db: Mesh, hosts: tuple[str, ...], namespace: str, ports: tuple[int, ...]) -> GatewayAddresses:
     """Returns the addresses of ports of the Services of those host names in a namespace. No node of its own."""
     external: set[str] = set()
     virtual: set[str] = set()
@@ -63,7 +63,7 @@ def find_addresses(db: Mesh, hosts: tuple[str, ...], namespace: str, ports: tupl
             else:
                 warnings.update((one, None) for one in _missing(db, found, ref, port))
     told = sorted(warnings)
-    return Addresses(
+    return GatewayAddresses(
         tuple(sorted(external)), tuple(sorted(virtual)), tuple(sorted(internal)), tuple(w.message for w in told), all(w.usable for w in told)
     )
 

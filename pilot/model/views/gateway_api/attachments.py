@@ -28,7 +28,7 @@ class Denial(enum.StrEnum):
     NO_PARENT = "NoMatchingParent"
 
 
-class Attachment(msgspec.Struct, frozen=True):
+class ListenerAttachment(msgspec.Struct, frozen=True):
     """A reference of a route to one listener, or to the mesh. `rivals`: hostnames of other listeners of the same port and protocol, which
     take requests that they match closer. `target`: what the reference names."""
 
@@ -54,12 +54,12 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 @derived
-def attachments(db: Mesh, route: RouteKey) -> tuple[Attachment, ...]:
+def attachments(db: Mesh, route: RouteKey) -> tuple[ListenerAttachment, ...]:
     """Returns where a route attaches, in the order of its references as text. References to what is not of this control plane give none."""
     binding = route_binding(db, route)
     if binding is None:
         return ()
-    found: list[tuple[str, Attachment]] = []
+    found: list[tuple[str, ListenerAttachment]] = []
     for ref in binding.parent_refs:
         kind = GroupKind(ref.group, ref.kind)
         if kind in PARENTS:
@@ -71,15 +71,15 @@ def attachments(db: Mesh, route: RouteKey) -> tuple[Attachment, ...]:
 
 def _attach(
     db: Mesh, route: RouteKey, ref: ParentReference, kind: GroupKind, target: ObjectKey, hostnames: tuple[str, ...]
-) -> Iterable[Attachment]:
+) -> Iterable[ListenerAttachment]:
     if kind in (SERVICE, SERVICE_ENTRY):
-        yield Attachment(ref, kind, target, THE_MESH, _absent(db, kind, target))
+        yield ListenerAttachment(ref, kind, target, THE_MESH, _absent(db, kind, target))
         return
     parents = parents_of(db, OwnerKey(kind, target))
     for parent in parents:
         beside = (p for p in parents if p is not parent and (p.port, p.protocol) == (parent.port, parent.protocol))
         rivals = tuple(sorted({p.hostname for p in beside} - {parent.hostname}))
-        yield Attachment(ref, kind, target, parent, deny(parent, route, ref, hostnames), rivals)
+        yield ListenerAttachment(ref, kind, target, parent, deny(parent, route, ref, hostnames), rivals)
 
 
 def _absent(db: Mesh, kind: GroupKind, target: ObjectKey) -> Fault | None:

@@ -34,7 +34,7 @@ class PolicyTarget(NamedTuple):
     fault: Fault | None = None
 
 
-class BuiltPolicy(msgspec.Struct, frozen=True):
+class BuiltBackendTLS(msgspec.Struct, frozen=True):
     """A BackendTLSPolicy. `resolved`, `accepted`: what is wrong with its roots."""
 
     key: ObjectKey
@@ -51,7 +51,7 @@ def is_ignored(annotations: dict[str, str]) -> bool:
 
 
 @derived
-def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltPolicy | None:
+def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltBackendTLS | None:
     """Returns a policy as it is meant; None where there is none, or it is told to have no effect."""
     row = backend_tls_policies.get(db, key)
     if row is None or is_ignored(dict(row.annotations)):
@@ -60,28 +60,28 @@ def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltPolicy | None:
     roots, names = find_roots(db, validation, row.namespace), subject_names(validation)
     tls = ClientTLSSettings(mode="SIMPLE", sni=validation.hostname, subject_alt_names=names, credential_name=roots.credential)
     targets = tuple(_target(db, row, ref) for ref in row.spec.target_refs)
-    return BuiltPolicy(key, row.created, tls, targets, roots.resolved, roots.accepted)
+    return BuiltBackendTLS(key, row.created, tls, targets, roots.resolved, roots.accepted)
 
 
 # -- targets ---------------------------------------------------------------------------------------------------------------
 
-class Target(NamedTuple):
+class BackendTarget(NamedTuple):
     """What a policy may be about: its hosts, and the numbers of its ports by name."""
 
     hosts: tuple[str, ...]
     ports: dict[str, int]
 
 
-def find_target(db: Mesh, kind: GroupKind, namespace: str, name: str) -> Target | Fault:
+def find_target(db: Mesh, kind: GroupKind, namespace: str, name: str) -> BackendTarget | Fault:
     """Returns a Service or ServiceEntry, or why there is none. No node of its own."""
     if kind == SERVICE:
         service = services.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, name))
         if service is not None:
-            return Target((f"{name}.{namespace}.svc.{db.settings.registry.domain}",), {p.name: p.port for p in service.spec.ports})
+            return BackendTarget((f"{name}.{namespace}.svc.{db.settings.registry.domain}",), {p.name: p.port for p in service.spec.ports})
     elif kind == SERVICE_ENTRY:
         entry = service_entries.get(db, ObjectKey(namespace, name))
         if entry is not None:
-            return Target(entry.spec.hosts, {p.name: p.number for p in entry.spec.ports})
+            return BackendTarget(entry.spec.hosts, {p.name: p.number for p in entry.spec.ports})
     else:
         return Fault("TargetNotFound", f"targetRefs invalid: unsupported kind {kind.name}")
     return Fault("TargetNotFound", f"targetRefs invalid: reference {namespace}/{name} (of kind {kind.name}) not found")

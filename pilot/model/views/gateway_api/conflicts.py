@@ -9,7 +9,7 @@ _BY_HOST = ("HTTP", "HTTPS", "TLS")
 _BY_PORT = ("TCP", "UDP")
 
 
-class Place(NamedTuple):
+class ListenerIdentity(NamedTuple):
     """What listeners are told apart by. Of no hostname is every host."""
 
     port: int
@@ -17,9 +17,9 @@ class Place(NamedTuple):
     hostname: str
 
 
-def find_conflicts(places: Iterable[Place]) -> tuple[str, ...]:
+def find_conflicts(places: Iterable[ListenerIdentity]) -> tuple[str, ...]:
     """Returns for each listener, in order of precedence, the reason why it gives way, "" where it does not. What gives way is in nobody's way."""
-    stand: list[Place] = []
+    stand: list[ListenerIdentity] = []
     reasons = []
     for place in places:
         reason = next((found for older in stand if (found := _conflict(place, older))), "")
@@ -29,7 +29,7 @@ def find_conflicts(places: Iterable[Place]) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _conflict(new: Place, older: Place) -> str:
+def _conflict(new: ListenerIdentity, older: ListenerIdentity) -> str:
     if new.port != older.port:
         return ""
     if new.protocol in _BY_HOST and older.protocol in _BY_HOST:

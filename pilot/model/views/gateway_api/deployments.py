@@ -36,7 +36,7 @@ class DeployedClass(NamedTuple):
     label: str
 
 
-class ServicePort(NamedTuple):
+class DeployedPort(NamedTuple):
     name: str
     port: int
     protocol: str
@@ -56,7 +56,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     account: str
     service_type: str
-    ports: tuple[ServicePort, ...]
+    ports: tuple[DeployedPort, ...]
     addresses: tuple[tuple[str, str], ...] = ()
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
@@ -150,9 +150,9 @@ def _listeners(db: Mesh, row: Object[Gateway]) -> Iterator[Listener]:
         yield from found.spec.listeners if found is not None else ()
 
 
-def build_ports(listeners: Iterable[Listener]) -> Iterator[ServicePort]:
+def build_ports(listeners: Iterable[Listener]) -> Iterator[DeployedPort]:
     """Yields the ports of a Service: that of the status, and one for each port that a listener has. Their names are unique, and short enough."""
-    yield ServicePort("status-port", STATUS_PORT, "tcp")
+    yield DeployedPort("status-port", STATUS_PORT, "tcp")
     numbers, names = {0}, {"status-port"}
     for n, listener in enumerate(listeners):
         port = port_of(listener)
@@ -160,7 +160,7 @@ def build_ports(listeners: Iterable[Listener]) -> Iterator[ServicePort]:
             numbers.add(port)
             name = _free_name(listener.name.replace(".", "-") or f"{listener.protocol.lower()}-{n}", port, names)
             names.add(name)
-            yield ServicePort(name, port, listener.protocol.lower())
+            yield DeployedPort(name, port, listener.protocol.lower())
 
 
 def _free_name(wanted: str, port: int, taken: set[str]) -> str:

@@ -12,7 +12,7 @@ from pilot.model.config.object import Object, ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GATEWAY_API, GroupKind
 from pilot.model.views.gateway_api.classes import ClassInfo, gateway_class
-from pilot.model.views.gateway_api.conflicts import Place, find_conflicts
+from pilot.model.views.gateway_api.conflicts import ListenerIdentity, find_conflicts
 from pilot.model.views.gateway_api.selected import is_allowed
 from pilot.model.views.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.model.views.kinds.listener_sets import listener_sets
@@ -136,7 +136,7 @@ def listener_conflicts(db: Mesh, gateway: ObjectKey) -> Mapping[ListenerKey, str
         found = listener_sets.get(db, key)
         if found is not None:
             listed += ((ListenerKey(LISTENER_SET, key, n), one) for n, one in enumerate(found.spec.listeners))
-    reasons = find_conflicts(Place(port_of(one), one.protocol, one.hostname) for _, one in listed)
+    reasons = find_conflicts(ListenerIdentity(port_of(one), one.protocol, one.hostname) for _, one in listed)
     return {key: reason for (key, _), reason in zip(listed, reasons, strict=True) if reason}
 
 

@@ -16,7 +16,7 @@ from pilot.model.config.virtual_service import HTTPMatchRequest, HTTPRoute, Virt
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING, GroupKind
 from pilot.model.problem import ObjectRef
-from pilot.model.views.gateway_api.attachments import Attachment, attachments
+from pilot.model.views.gateway_api.attachments import ListenerAttachment, attachments
 from pilot.model.views.gateway_api.conversion import converted_rules
 from pilot.model.views.gateway_api.hosts import mesh_hosts
 from pilot.model.views.gateway_api.names import merged_service, part_name
@@ -26,7 +26,7 @@ from pilot.model.views.gateway_api.rules import by_specificity
 VIRTUAL_SERVICE = GroupKind(NETWORKING, "VirtualService")
 
 
-class Part(NamedTuple):
+class RoutePart(NamedTuple):
     """What a route gives to one VirtualService. Parts of one `merge` key are put together, in this order, which is that of `age`.
 
     `port`: of a service, whose rules alone these are; 0 for all.
@@ -42,12 +42,12 @@ class Part(NamedTuple):
 
 
 @derived
-def route_parts(db: Mesh, route: RouteKey) -> tuple[Part, ...] | None:
+def route_parts(db: Mesh, route: RouteKey) -> tuple[RoutePart, ...] | None:
     """Returns the parts of a route; None where it has none. Its rules do not touch them, as long as it has any."""
     binding = route_binding(db, route)
     if binding is None:
         return None
-    parts: list[Part] = []
+    parts: list[RoutePart] = []
     for one in sorted((a for a in attachments(db, route) if a.denied is None), key=lambda a: a.parent.gateway):
         if not _has_rules(db, route, one.is_mesh):
             continue
@@ -55,7 +55,7 @@ def route_parts(db: Mesh, route: RouteKey) -> tuple[Part, ...] | None:
         merge = _merge_key(one, route, port)
         for host in _hosts(db, one, binding.hostnames):
             age = binding.created, route.namespace, part_name(route.object, len(parts))
-            parts.append(Part(age, f"{merge}/{host}", route, host, one.parent.gateway, one.is_mesh, port))
+            parts.append(RoutePart(age, f"{merge}/{host}", route, host, one.parent.gateway, one.is_mesh, port))
     return tuple(parts) or None
 
 
@@ -64,23 +64,23 @@ def _has_rules(db: Mesh, route: RouteKey, mesh: bool) -> bool:
     return bool(converted_rules(db, route, mesh).rules)
 
 
-def _merge_key(one: Attachment, route: RouteKey, port: int) -> str:
+def _merge_key(one: ListenerAttachment, route: RouteKey, port: int) -> str:
     if not one.is_mesh:
         return one.parent.gateway
     return f"{route.namespace}/{port}" if port else route.namespace
 
 
-def _hosts(db: Mesh, one: Attachment, hostnames: tuple[str, ...]) -> tuple[str, ...]:
+def _hosts(db: Mesh, one: ListenerAttachment, hostnames: tuple[str, ...]) -> tuple[str, ...]:
     return mesh_hosts(db, one.kind, one.target) if one.is_mesh else tuple(h for h in hostnames or ("*",) if one.takes(h))
 
 
-_all_parts: Gather[RouteKey, [], tuple[Part, ...]] = Gather("parts_of_routes", http_route_keys, route_parts)
+_all_parts: Gather[RouteKey, [], tuple[RoutePart, ...]] = Gather("parts_of_routes", http_route_keys, route_parts)
 
 
 @hub
-def _parts_by_service(db: Mesh) -> Mapping[ObjectKey, tuple[Part, ...]]:
+def _parts_by_service(db: Mesh) -> Mapping[ObjectKey, tuple[RoutePart, ...]]:
     """Returns the parts of each VirtualService, by its key."""
-    found: dict[str, list[Part]] = {}
+    found: dict[str, list[RoutePart]] = {}
     for parts in _all_parts(db).values():
         for part in parts:
             found.setdefault(part.merge, []).append(part)
@@ -94,7 +94,7 @@ def _merged_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 
 @derived
-def _parts_of(db: Mesh, key: ObjectKey) -> tuple[Part, ...]:
+def _parts_of(db: Mesh, key: ObjectKey) -> tuple[RoutePart, ...]:
     return _parts_by_service(db).get(key, ())
 
 
@@ -116,7 +116,7 @@ def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     )
 
 
-def _rules_of(db: Mesh, part: Part) -> tuple[HTTPRoute, ...]:
+def _rules_of(db: Mesh, part: RoutePart) -> tuple[HTTPRoute, ...]:
     rules = tuple(sorted(converted_rules(db, part.route, part.mesh).rules, key=by_specificity))
     return tuple(_at_port(rule, part.port) for rule in rules) if part.port else rules
 

@@ -10,7 +10,7 @@ from pilot.model.config.origin import Origin
 from pilot.model.config.virtual_service import VirtualService
 from pilot.model.inputs import Mesh
 from pilot.model.problem import ObjectRef
-from pilot.model.views.gateway_api.attachments import Attachment, attachments
+from pilot.model.views.gateway_api.attachments import ListenerAttachment, attachments
 from pilot.model.views.gateway_api.conversion import converted_destinations
 from pilot.model.views.gateway_api.hosts import mesh_hosts
 from pilot.model.views.gateway_api.http_services import VIRTUAL_SERVICE
@@ -35,13 +35,13 @@ def _services(db: Mesh, route: RouteKey) -> tuple[Object[VirtualService], ...] |
     ) or None
 
 
-def _tcp(db: Mesh, route: RouteKey, one: Attachment, _: tuple[str, ...]) -> Iterator[VirtualService]:
+def _tcp(db: Mesh, route: RouteKey, one: ListenerAttachment, _: tuple[str, ...]) -> Iterator[VirtualService]:
     rules = tcp_rules(converted_destinations(db, route, one.is_mesh), one.ref.port if one.is_mesh else None)
     for host in mesh_hosts(db, one.kind, one.target) if one.is_mesh else ("*",):
         yield VirtualService(hosts=(host,), gateways=(one.parent.gateway,), tcp=rules)
 
 
-def _tls(db: Mesh, route: RouteKey, one: Attachment, hostnames: tuple[str, ...]) -> Iterator[VirtualService]:
+def _tls(db: Mesh, route: RouteKey, one: ListenerAttachment, hostnames: tuple[str, ...]) -> Iterator[VirtualService]:
     found = converted_destinations(db, route, one.is_mesh)
     if one.is_mesh:
         served = mesh_hosts(db, one.kind, one.target)

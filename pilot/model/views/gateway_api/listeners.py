@@ -4,7 +4,7 @@ from __future__ import annotations
 import msgspec
 
 from pilot.derive import derived
-from pilot.model.condition import Condition, Fault, condition
+from pilot.model.condition import Fault, StatusCondition, condition
 from pilot.model.config.gateway import Port, Server
 from pilot.model.config.gateway_api.gateway import Listener
 from pilot.model.config.object import ObjectKey
@@ -49,7 +49,7 @@ class BuiltListener(msgspec.Struct, frozen=True, kw_only=True):
     server: Server | None = None
     valid: bool = False
     conflicted: bool = False
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[StatusCondition, ...] = ()
 
 
 @derived
@@ -97,7 +97,7 @@ def build_listener(
         valid=fault is None and tls.fault is None,
         conditions=(
             condition("Accepted", fault or _unexpected(listener, port, info), "Accepted", _FINE),
-            Condition("Conflicted", False, "NoConflicts", _FINE),
+            StatusCondition("Conflicted", False, "NoConflicts", _FINE),
             condition("Programmed", unprogrammed, "Programmed", _FINE),
             condition("ResolvedRefs", resolved, "ResolvedRefs", _FINE),
         ),
@@ -107,7 +107,7 @@ def build_listener(
 def _conflicted(key: ListenerKey, gateway: ObjectKey, listener: Listener, reason: str) -> BuiltListener:
     message = "Listener has a conflict with another listener attached to the same Gateway"
     kinds, known = supported_kinds(listener)
-    unknown = () if known else (Condition("ResolvedRefs", False, "InvalidRouteKinds", "Invalid route kinds"),)
+    unknown = () if known else (StatusCondition("ResolvedRefs", False, "InvalidRouteKinds", "Invalid route kinds"),)
     return BuiltListener(
         key=key,
         gateway=gateway,
@@ -118,9 +118,9 @@ def _conflicted(key: ListenerKey, gateway: ObjectKey, listener: Listener, reason
         kinds=kinds,
         conflicted=True,
         conditions=(
-            Condition("Accepted", False, reason, message),
-            Condition("Conflicted", True, reason, message),
-            Condition("Programmed", False, reason, message),
+            StatusCondition("Accepted", False, reason, message),
+            StatusCondition("Conflicted", True, reason, message),
+            StatusCondition("Programmed", False, reason, message),
             *unknown,
         ),
     )

@@ -16,7 +16,7 @@ NO_CREDENTIAL = "invalid://"
 """A credential that there is never, so that nothing gets through."""
 
 
-class Roots(NamedTuple):
+class ServerRoots(NamedTuple):
     """The credential that servers are verified by, "" for the system's roots, and what is wrong with it."""
 
     credential: str = ""
@@ -29,14 +29,14 @@ def subject_names(validation: BackendTLSPolicyValidation) -> tuple[str, ...]:
     return tuple(name for one in validation.subject_alt_names if (name := {"Hostname": one.hostname, "URI": one.uri}.get(one.type)))
 
 
-def find_roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str) -> Roots:
+def find_roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str) -> ServerRoots:
     """Returns the roots by which a policy verifies servers. No node of its own."""
     if validation.well_known_ca_certificates is not None:
         known = validation.well_known_ca_certificates == "System"
         fault = None if known else Fault("Invalid", f"Unknown wellKnownCACertificates: {validation.well_known_ca_certificates}")
-        return Roots(accepted=fault)
+        return ServerRoots(accepted=fault)
     if not validation.ca_certificate_refs:
-        return Roots()
+        return ServerRoots()
     ref = validation.ca_certificate_refs[0]
     kind = GroupKind(ref.group, ref.kind)
     if kind != _CONFIG_MAP:
@@ -47,8 +47,8 @@ def find_roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str)
         return _unusable("InvalidCACertificateRef", f"Certificate reference not found: {namespace}/{ref.name} (of kind {ref.kind})")
     if isinstance(found, Flaw):
         return _unusable("InvalidCACertificateRef", f"Certificate invalid: {found.path} {found.reason}")
-    return Roots(f"{CONFIG_MAP}{namespace}/{ref.name}")
+    return ServerRoots(f"{CONFIG_MAP}{namespace}/{ref.name}")
 
 
-def _unusable(reason: str, message: str) -> Roots:
-    return Roots(NO_CREDENTIAL, Fault(reason, message), Fault("NoValidCACertificate", message))
+def _unusable(reason: str, message: str) -> ServerRoots:
+    return ServerRoots(NO_CREDENTIAL, Fault(reason, message), Fault("NoValidCACertificate", message))

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pilot.derive import derived
-from pilot.model.condition import Condition, Fault, condition
+from pilot.model.condition import Fault, StatusCondition, condition
 from pilot.model.config.gateway_api.gateway import Gateway
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.credential_key import CredentialKey
@@ -12,7 +12,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.key_material import Flaw
 from pilot.model.kind import GroupKind
 from pilot.model.views.credentials import credential
-from pilot.model.views.gateway_api.addresses import Addresses, find_addresses
+from pilot.model.views.gateway_api.addresses import GatewayAddresses, find_addresses
 from pilot.model.views.gateway_api.classes import gateway_class, is_another_controllers
 from pilot.model.views.gateway_api.gateways import (
     GATEWAY,
@@ -42,26 +42,26 @@ class ListenerStatus(NamedTuple):
     port: int
     kinds: tuple[GroupKind, ...]
     attached: int
-    conditions: tuple[Condition, ...]
+    conditions: tuple[StatusCondition, ...]
 
 
-class GatewayStatus(NamedTuple):
+class CollectedGatewayStatus(NamedTuple):
     """The status of a Gateway or ListenerSet. `addresses` are IP addresses and host names; `sets`: how many ListenerSets are attached."""
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[StatusCondition, ...]
     listeners: tuple[ListenerStatus, ...] = ()
     addresses: tuple[str, ...] = ()
     sets: int = 0
 
 
 @derived
-def class_status(db: Mesh, name: str) -> tuple[Condition, ...] | None:
+def class_status(db: Mesh, name: str) -> tuple[StatusCondition, ...] | None:
     """Returns the conditions of a GatewayClass; None for one that is not this control plane's."""
     if gateway_class(db, name) is None or is_another_controllers(db, name):
         return None
     return (
-        Condition("Accepted", True, "Accepted", "Handled by Istio controller"),
-        Condition("SupportedVersion", True, "SupportedVersion", "Gateway API CRD version is supported"),
+        StatusCondition("Accepted", True, "Accepted", "Handled by Istio controller"),
+        StatusCondition("SupportedVersion", True, "SupportedVersion", "Gateway API CRD version is supported"),
     )
 
 
@@ -75,15 +75,15 @@ def _listener(db: Mesh, owner: ObjectKey, one: BuiltListener) -> ListenerStatus:
 
 
 @derived
-def gateway_status(db: Mesh, key: ObjectKey) -> GatewayStatus | None:
+def gateway_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
     """Returns the status of a Gateway; None for one that is not this control plane's."""
     row, info = kubernetes_gateways.get(db, key), class_of(db, key)
     if row is None or info is None:
         return None
     if not info.programmed:
-        remote = Condition("Programmed", True, "Programmed", "This Gateway is remote; Istio will not program it")
-        accepted = Condition("Accepted", True, "Accepted", "Resource accepted")
-        return GatewayStatus((accepted, remote), (), tuple(a.value for a in row.spec.addresses))
+        remote = StatusCondition("Programmed", True, "Programmed", "This Gateway is remote; Istio will not program it")
+        accepted = StatusCondition("Accepted", True, "Accepted", "Resource accepted")
+        return CollectedGatewayStatus((accepted, remote), (), tuple(a.value for a in row.spec.addresses))
     listed = _listeners(db, GATEWAY, key)
     valid = [one for one, _ in listed if one.valid]
     routers = routers_of(db, key)
@@ -98,21 +98,21 @@ def gateway_status(db: Mesh, key: ObjectKey) -> GatewayStatus | None:
     ]
     if _is_lax(row.spec):
         message = "Gateway is operating in AllowInsecureFallback mode for frontend validation"
-        conditions.append(Condition("InsecureFrontendValidationMode", True, "ConfigurationChanged", message))
-    return GatewayStatus(tuple(conditions), tuple(status for _, status in listed), addresses.shown(info.addresses), len(sets))
+        conditions.append(StatusCondition("InsecureFrontendValidationMode", True, "ConfigurationChanged", message))
+    return CollectedGatewayStatus(tuple(conditions), tuple(status for _, status in listed), addresses.shown(info.addresses), len(sets))
 
 
-def _accepted(fault: Fault | None, valid: int, count: int) -> Condition:
+def _accepted(fault: Fault | None, valid: int, count: int) -> StatusCondition:
     if fault is None and count and not valid:
         fault = Fault("ListenersNotValid", "None of the Gateway's listeners are valid")
     if fault is None and valid < count:
-        return Condition("Accepted", True, "ListenersNotValid", "One or more of the Gateway's listeners are invalid")
+        return StatusCondition("Accepted", True, "ListenersNotValid", "One or more of the Gateway's listeners are invalid")
     return condition("Accepted", fault, "Accepted", "Resource accepted")
 
 
-def _programmed(addresses: Addresses, requested: bool) -> Condition:
+def _programmed(addresses: GatewayAddresses, requested: bool) -> StatusCondition:
     if not requested:
-        return Condition("Programmed", False, "UnsupportedAddress", "Failed to assign to any requested addresses")
+        return StatusCondition("Programmed", False, "UnsupportedAddress", "Failed to assign to any requested addresses")
     if addresses.warnings:
         reason = "AddressNotAssigned" if addresses.usable else "AddressNotUsable"
         why = "; ".join(addresses.warnings)
@@ -120,9 +120,9 @@ def _programmed(addresses: Addresses, requested: bool) -> Condition:
             why = f"Assigned to service(s) {' and '.join(addresses.internal)}, but failed to assign to all requested addresses: {why}"
         else:
             why = f"Failed to assign to any requested addresses: {why}"
-        return Condition("Programmed", False, reason, why)
+        return StatusCondition("Programmed", False, reason, why)
     at = f"Resource programmed, assigned to service(s) {' and '.join(addresses.internal)}" if addresses.internal else "Resource programmed"
-    return Condition("Programmed", True, "Programmed", at)
+    return StatusCondition("Programmed", True, "Programmed", at)
 
 
 def _parameters_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
@@ -160,7 +160,7 @@ def _is_lax(spec: Gateway) -> bool:
 
 
 @derived
-def listener_set_status(db: Mesh, key: ObjectKey) -> GatewayStatus | None:
+def listener_set_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
     """Returns the status of a ListenerSet; None for one whose Gateway is not there, or not this control plane's."""
     row, at = listener_sets.get(db, key), gateway_of_set(db, key)
     gateway = kubernetes_gateways.get(db, at) if at is not None else None
@@ -176,11 +176,13 @@ def listener_set_status(db: Mesh, key: ObjectKey) -> GatewayStatus | None:
     invalid = None if valid else Fault("ListenersNotValid", "None of the ListenerSet's listeners are valid")
     parent = Fault(routers.fault.reason, f"Parent not accepted: {routers.fault.message}") if routers.fault is not None else None
     addresses = find_addresses(db, routers.services, at.namespace, tuple(sorted({one.port for one in valid})))
-    programmed = Condition("Programmed", False, *invalid) if invalid is not None else _programmed(addresses, bool(routers.services))
-    return GatewayStatus((condition("Accepted", parent or invalid, "Accepted", "Resource accepted"), programmed), tuple(s for _, s in listed))
+    programmed = StatusCondition("Programmed", False, *invalid) if invalid is not None else _programmed(addresses, bool(routers.services))
+    return CollectedGatewayStatus(
+        (condition("Accepted", parent or invalid, "Accepted", "Resource accepted"), programmed), tuple(s for _, s in listed)
+    )
 
 
-def _not_allowed(message: str) -> GatewayStatus:
-    return GatewayStatus(tuple(Condition(name, False, "NotAllowed", message) for name in ("Accepted", "Programmed")))
+def _not_allowed(message: str) -> CollectedGatewayStatus:
+    return CollectedGatewayStatus(tuple(StatusCondition(name, False, "NotAllowed", message) for name in ("Accepted", "Programmed")))
 
 

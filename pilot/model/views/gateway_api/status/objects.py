@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from pilot.derive import derived
-from pilot.model.condition import Condition
+from pilot.model.condition import StatusCondition
 from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, NETWORKING, SECURITY, GroupKind
@@ -17,7 +17,7 @@ from pilot.model.views.gateway_api.gateways import GATEWAY, LISTENER_SET
 from pilot.model.views.gateway_api.inference_pools import POOL
 from pilot.model.views.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE, TLS_ROUTE
 from pilot.model.views.gateway_api.route_objects import RouteKey
-from pilot.model.views.gateway_api.status.gateways import GatewayStatus, class_status, gateway_status, listener_set_status
+from pilot.model.views.gateway_api.status.gateways import CollectedGatewayStatus, class_status, gateway_status, listener_set_status
 from pilot.model.views.gateway_api.status.policies import AncestorStatus, backend_status, backend_tls_status, traffic_policy_status
 from pilot.model.views.gateway_api.status.pools import pool_status
 from pilot.model.views.gateway_api.status.routes import ParentStatus, route_status
@@ -69,7 +69,7 @@ class OwnObjects(NamedTuple):
 class ClassStatus(NamedTuple):
     """The status of a GatewayClass."""
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[StatusCondition, ...]
 
 
 class RouteStatus(NamedTuple):
@@ -99,7 +99,7 @@ class BackendStatus(NamedTuple):
 class ObjectConditions(NamedTuple):
     """The conditions of an object of an ambient mesh."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[StatusCondition, ...] = ()
 
 
 class IngressStatus(NamedTuple):
@@ -108,7 +108,7 @@ class IngressStatus(NamedTuple):
     addresses: tuple[str, ...] = ()
 
 
-Status = ClassStatus | GatewayStatus | RouteStatus | PoolStatus | PolicyStatus | BackendStatus | IngressStatus | ObjectConditions
+Status = ClassStatus | CollectedGatewayStatus | RouteStatus | PoolStatus | PolicyStatus | BackendStatus | IngressStatus | ObjectConditions
 
 
 def _class(db: Mesh, key: ObjectKey) -> Status | None:
@@ -150,7 +150,7 @@ _STATUS: Mapping[GroupKind, tuple[KindView[Any], Callable[[Mesh, ObjectKey], Sta
     INGRESS: (ingresses, _ingress),
 }
 KINDS = tuple(_STATUS)
-_CONDITIONS: Mapping[GroupKind, tuple[Listed, Callable[[Mesh, ObjectKey], tuple[Condition, ...] | None]]] = {
+_CONDITIONS: Mapping[GroupKind, tuple[Listed, Callable[[Mesh, ObjectKey], tuple[StatusCondition, ...] | None]]] = {
     SERVICE: (OwnObjects(services), lambda db, key: service_conditions(db, key)),
     SERVICE_ENTRY: (service_entries, lambda db, key: service_entry_conditions(db, key)),
     WORKLOAD_ENTRY: (OwnObjects(workload_entries), lambda db, key: workload_entry_conditions(db, key)),

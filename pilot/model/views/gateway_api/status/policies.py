@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pilot.derive import derived
-from pilot.model.condition import Condition, Fault, condition
+from pilot.model.condition import Fault, StatusCondition, condition
 from pilot.model.config.gateway_api.reference import LocalPolicyTargetReference, ParentReference
 from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
@@ -19,14 +19,14 @@ from pilot.model.views.kinds.backend_tls_policies import backend_tls_policies
 from pilot.model.views.kinds.backend_traffic_policies import backend_traffic_policies
 
 MOST_ANCESTORS, MOST_PARENTS = 16, 32
-_IGNORED = Condition("Accepted", False, "Ignored", "Policy is ignored: it has the annotation istio.io/ignore-policy-attachment")
+_IGNORED = StatusCondition("Accepted", False, "Ignored", "Policy is ignored: it has the annotation istio.io/ignore-policy-attachment")
 
 
 class AncestorStatus(NamedTuple):
     """What a policy is told of one of its targets, or of a Gateway that has routes to targets. `mesh`: of a target, for clients in the mesh."""
 
     ancestor: ParentReference
-    conditions: tuple[Condition, ...]
+    conditions: tuple[StatusCondition, ...]
     mesh: bool = True
 
 
@@ -43,7 +43,7 @@ def backend_tls_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
         return _ignored(row.spec.target_refs, row.annotations)
     resolved = condition("ResolvedRefs", built.resolved, "ResolvedRefs", "Configuration is valid")
     targets = [AncestorStatus(_as_parent(t.ref), (_accepted(t.fault or built.accepted), resolved)) for t in built.targets]
-    gateways: dict[ObjectKey, tuple[Condition, ...]] = {}
+    gateways: dict[ObjectKey, tuple[StatusCondition, ...]] = {}
     for target, told in zip(built.targets, targets, strict=True):
         if target.hosts or target.fault is None or target.fault.reason == "Conflicted":
             backend = ObjectRef(GroupKind(target.ref.group, target.ref.kind), key.namespace, target.ref.name)
@@ -80,7 +80,7 @@ def backend_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...] | Non
     return (itself, *(AncestorStatus(way, told, mesh=False) for way in ways))[:MOST_PARENTS]
 
 
-def _accepted(fault: Fault | None, message: str = "Configuration is valid") -> Condition:
+def _accepted(fault: Fault | None, message: str = "Configuration is valid") -> StatusCondition:
     return condition("Accepted", fault, "Accepted", message)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pilot.derive import Gather, derived, hub
-from pilot.model.condition import Condition, Fault, condition
+from pilot.model.condition import Fault, StatusCondition, condition
 from pilot.model.config.gateway_api.reference import ParentReference
 from pilot.model.inputs import Mesh
 from pilot.model.problem import ObjectRef
-from pilot.model.views.gateway_api.attachments import Attachment, Denial, attachments
+from pilot.model.views.gateway_api.attachments import Denial, ListenerAttachment, attachments
 from pilot.model.views.gateway_api.conversion import converted_destinations, converted_rules
 from pilot.model.views.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE
 from pilot.model.views.gateway_api.route_objects import RouteKey, all_routes
@@ -25,13 +25,13 @@ class ParentStatus(NamedTuple):
     """What a route is told of one of its references."""
 
     parent: ParentReference
-    conditions: tuple[Condition, ...]
+    conditions: tuple[StatusCondition, ...]
 
 
 @derived
 def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
     """Returns the status of a route by parent; references to what is not of this control plane have none."""
-    found: dict[ParentReference, list[Attachment]] = {}
+    found: dict[ParentReference, list[ListenerAttachment]] = {}
     for one in attachments(db, route):
         found.setdefault(one.ref, []).append(one)
     faults = {mesh: _fault(db, route, mesh) for mesh in {one.is_mesh for ones in found.values() for one in ones}}
@@ -46,7 +46,7 @@ def _fault(db: Mesh, route: RouteKey, mesh: bool) -> Fault | None:
     return converted_destinations(db, route, mesh).fault
 
 
-def build_conditions(ones: Iterable[Attachment], fault: Fault | None) -> tuple[Condition, ...]:
+def build_conditions(ones: Iterable[ListenerAttachment], fault: Fault | None) -> tuple[StatusCondition, ...]:
     """Returns the conditions of a reference that means several listeners: it is accepted where one of them takes the route, else what says
     most of why none does is told."""
     attached = list(ones)

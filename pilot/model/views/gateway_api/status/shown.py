@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilot.lib.addresses import is_ip
-from pilot.model.condition import Condition
+from pilot.model.condition import StatusCondition
 from pilot.model.config.gateway_api.reference import ParentReference
 from pilot.model.kind import GroupKind
 from pilot.model.views.gateway_api.gateways import LISTENER_SET
-from pilot.model.views.gateway_api.status.gateways import GatewayStatus, ListenerStatus
+from pilot.model.views.gateway_api.status.gateways import CollectedGatewayStatus, ListenerStatus
 from pilot.model.views.gateway_api.status.objects import (
     BackendStatus,
     ClassStatus,
@@ -37,7 +37,7 @@ def show_status(status: Status, kind: GroupKind, controller: str) -> Plain:
     return _show(status, kind, controller)
 
 
-def show_conditions(conditions: Iterable[Condition]) -> list[Plain]:
+def show_conditions(conditions: Iterable[StatusCondition]) -> list[Plain]:
     """Returns conditions as plain data."""
     return [{"type": c.type, "status": str(c.status), "reason": c.reason, "message": c.message} for c in conditions]
 
@@ -53,7 +53,7 @@ def _(status: ObjectConditions, kind: GroupKind, controller: str) -> Plain:
 
 
 @_show.register
-def _(status: GatewayStatus, kind: GroupKind, controller: str) -> Plain:
+def _(status: CollectedGatewayStatus, kind: GroupKind, controller: str) -> Plain:
     numbered = kind == LISTENER_SET
     shown: Plain = {"conditions": show_conditions(status.conditions), "listeners": [_listener(one, numbered) for one in status.listeners]}
     if kind == LISTENER_SET:

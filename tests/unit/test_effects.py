@@ -100,19 +100,22 @@ OBJECTS: tuple[Plain, ...] = (
     make("AuthorizationPolicy", "one", "{action: CUSTOM, provider: {name: one}, rules: [{}]}"),
     make("AuthorizationPolicy", "two", "{action: CUSTOM, provider: {name: two}, rules: [{}]}"),
     make("RequestAuthentication", "keys", "{jwtRules: [{issuer: us, jwksUri: 'http://api.a.svc.cluster.local/keys'}]}"),
+    make("ServiceExport", "api"),
+    make("ServiceImport", "api", "{ips: [10.99.0.1]}"),
     make("Gateway", "gw", '{selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}'),
 )
 WEST: tuple[Plain, ...] = (
     make("Service", "peers", "{clusterIP: None, ports: [{name: tcp, port: 90}]}"),
     endpoint_slice("peers", at("10.2.0.2", "peers-0"), ports="[{name: tcp, port: 90}]"),
     pod("peers-0", "10.2.0.2", spec="{subdomain: peers}"),
+    make("ServiceExport", "peers"),
 )
 MESH = """extensionProviders:
 - {name: one, envoyExtAuthzHttp: {service: api.a.svc.cluster.local, port: 80}}
 - {name: two, envoyExtAuthzHttp: {service: seven.a.svc.cluster.local, port: 80}}
 """
 NETWORKS = {"networks": {"near": {"endpoints": [{"fromCidr": "10.0.0.0/8"}], "gateways": []}}}
-ENVIRON = {"PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true"}
+ENVIRON = {"PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true", "ENABLE_MCS_SERVICE_DISCOVERY": "true", "ENABLE_MCS_HOST": "true"}
 
 
 def changed(settings: MeshSettings, section: str, name: str) -> MeshSettings:

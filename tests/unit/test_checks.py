@@ -1,5 +1,4 @@
 """Problems between objects: a row for each, with what is wrong and what makes it go."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -93,7 +93,7 @@ class Nearness:
         return self._chosen(mutant, None, SHOWN_SECONDS_ANEW)
 
     def _chosen(self, mutant: Mutant, lines: range | None, at_most: float) -> Job:
-        """Those of the nearest files first, then some of every other file in turn."""
+        """Returns the job with tests of the nearest files first, then some of every other file in turn."""
         files: dict[str, list[str]] = {}
         for test in self._reached.reaching(mutant.path, lines):
             files.setdefault(test.partition("::")[0], []).append(test)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.derive import UNSET, Node
+from pilot.derive import Node
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
 from pilot.kube.follow import FollowedCollection, Follower, Pace
@@ -27,6 +27,7 @@ from pilot.model.inputs import Mesh
 from pilot.model.views.gateway_api.deployments import CONTROLLER_VERSION, VERSION, Deployment, all_gateways, deployment
 from pilot.writers.deployed_objects import DeployedObjects
 from pilot.writers.upkeep import Upkeep
+from pilot.writers.watched_keys import WatchedKeys
 from webhook.gateway.overlay import ASKED_FOR
 from webhook.gateway.render import DATAPLANE_MODE, NAME_LABEL, NETWORK, GatewayToRender, RenderError, render_gateway
 from webhook.inject.config import InjectorConfig
@@ -68,9 +69,7 @@ class Deployments:
         self._upkeep: Upkeep[ObjectKey] = Upkeep("deployment of Gateway", self._settle, pace.backoff, choose)
         self._objects = DeployedObjects(client, controller, self._look_at, pace, choose)
         self._metadata: dict[ObjectKey, Plain] = {}
-        self._nodes: dict[ObjectKey, Node] = {}
-        self._keys: dict[Node, ObjectKey] = {}
-        self._listed: Node | None = None
+        self._watched: WatchedKeys[Deployment | None] = WatchedKeys(db, all_gateways, deployment, self._upkeep.look_at)
         self._following: asyncio.Task[None] | None = None
         self._kubernetes = 0
 
@@ -78,50 +77,32 @@ class Deployments:
 
     def committed(self, hit: Iterable[Node]) -> None:
         """Marks the Gateways that may be deployed otherwise now."""
-        if self._listed is None:
-            return
-        for node in hit:
-            if node is self._listed:
-                self._list()
-            elif node in self._keys:
-                self._look_at(self._keys[node])
+        self._watched.committed(hit)
+        self._follow_gateways()
 
     def changed(self) -> None:
         """Marks all Gateways."""
-        self._upkeep.look_at(list(self._nodes))
+        self._watched.changed()
 
     def _look_at(self, gateway: ObjectKey) -> None:
         self._upkeep.look_at((gateway,))
 
-    def _list(self) -> None:
-        """Takes the new list of Gateways, and marks those that are new."""
-        assert self._listed is not None
-        self._db.refresh(self._listed)
-        listed: set[ObjectKey] = set() if self._listed.value is UNSET else set(self._listed.value)
-        for key in self._nodes.keys() - listed:
-            node = self._nodes.pop(key)
-            del self._keys[node]
-            self._db.unwatch(node)
-        for key in sorted(listed - self._nodes.keys()):
-            node = self._nodes[key] = self._db.watch(deployment, key)
-            self._keys[node] = key
-            self._look_at(key)
-        if listed and self._following is None and self._path():
+    def _follow_gateways(self) -> None:
+        """Follows what is deployed from the first Gateway on."""
+        if self._watched and self._following is None and self._path():
             self._following = asyncio.create_task(self._follow(), name="follow Gateways that are deployed")
 
     # -- its life ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Keeps what is deployed as it should be until it is cancelled. Nothing of it is followed before there is a Gateway."""
-        self._listed = self._db.watch(all_gateways)
         try:
-            self._list()
+            self._watched.start()
+            self._follow_gateways()
             await self._upkeep.run()
         finally:
-            listed, self._listed = self._listed, None
-            for node in (listed, *self._keys):
-                self._db.unwatch(node)
-            self._nodes, self._keys, self._metadata = {}, {}, {}
+            self._watched.stop()
+            self._metadata = {}
             following, self._following = self._following, None
             await end_tasks(following)
 
@@ -150,11 +131,10 @@ class Deployments:
     # -- one Gateway ---------------------------------------------------------------------------------------------------
 
     async def _settle(self, key: ObjectKey) -> None:
-        node, metadata = self._nodes.get(key), self._metadata.get(key)
-        if node is None or metadata is None:
+        metadata = self._metadata.get(key)
+        if key not in self._watched or metadata is None:
             return
-        self._db.refresh(node)
-        wanted: Deployment | None = None if node.value is UNSET else node.value
+        wanted = self._watched.value(key)
         labels: Labels = metadata.get("labels") or {}
         config = self._around.config()
         if wanted is None or config is None or not self._around.ours(labels, key.namespace):
@@ -169,7 +149,7 @@ class Deployments:
             return
         await self._take_over(key, metadata)
         for made in objects:
-            if key not in self._nodes:  # it has gone meanwhile
+            if key not in self._watched:  # it has gone meanwhile
                 return
             if not await self._objects.apply(made):
                 _log.warning("Gateway %s/%s: there is a %s %s that nobody deployed for it", *key, made["kind"], made["metadata"]["name"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pilot.derive import UNSET, Node
+from pilot.derive import Node
 from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
@@ -20,6 +20,7 @@ from pilot.model.views.gateway_api.inference_pools import FIRST_PORT, POOL
 from pilot.model.views.gateway_api.pool_gateways import ShadowService, pool_keys, shadow_service
 from pilot.writers.deployed_objects import APPLY_PATCH
 from pilot.writers.upkeep import Upkeep
+from pilot.writers.watched_keys import WatchedKeys
 
 MANAGER = "istio.io/inference-pool-controller"
 
@@ -45,55 +46,29 @@ class ShadowServices:
     ) -> None:  # fmt: skip
         self._client, self._db, self._path, self._is_ours = client, db, path, is_ours
         self._upkeep: Upkeep[ObjectKey] = Upkeep("Service of InferencePool", self._settle, backoff, choose)
-        self._nodes: dict[ObjectKey, Node] = {}
-        self._keys: dict[Node, ObjectKey] = {}
-        self._listed: Node | None = None
+        self._watched: WatchedKeys[ShadowService | None] = WatchedKeys(db, pool_keys, shadow_service, self._upkeep.look_at)
 
     def committed(self, hit: Iterable[Node]) -> None:
         """Marks the pools whose Services may not be as they should."""
-        if self._listed is None:
-            return
-        for node in hit:
-            if node is self._listed:
-                self._list()
-            elif node in self._keys:
-                self._upkeep.look_at((self._keys[node],))
+        self._watched.committed(hit)
 
     def changed(self) -> None:
         """Marks all pools."""
-        self._upkeep.look_at(list(self._nodes))
-
-    def _list(self) -> None:
-        assert self._listed is not None
-        self._db.refresh(self._listed)
-        listed: set[ObjectKey] = set() if self._listed.value is UNSET else set(self._listed.value)
-        for key in self._nodes.keys() - listed:
-            node = self._nodes.pop(key)
-            del self._keys[node]
-            self._db.unwatch(node)
-        for key in sorted(listed - self._nodes.keys()):
-            node = self._nodes[key] = self._db.watch(shadow_service, key)
-            self._keys[node] = key
-            self._upkeep.look_at((key,))
+        self._watched.changed()
 
     async def run(self) -> None:
         """Keeps the Services as they should be until it is cancelled."""
-        self._listed = self._db.watch(pool_keys)
         try:
-            self._list()
+            self._watched.start()
             await self._upkeep.run()
         finally:
-            listed, self._listed = self._listed, None
-            for node in (listed, *self._keys):
-                self._db.unwatch(node)
-            self._nodes, self._keys = {}, {}
+            self._watched.stop()
 
     async def _settle(self, key: ObjectKey) -> None:
-        node, path, row = self._nodes.get(key), self._path(key), self._db.inference_pools.peek(key)
-        if node is None or not path or row is None or not self._is_ours(row):
+        path, row = self._path(key), self._db.inference_pools.peek(key)
+        if key not in self._watched or not path or row is None or not self._is_ours(row):
             return
-        self._db.refresh(node)
-        wanted: ShadowService | None = None if node.value is UNSET else node.value
+        wanted = self._watched.value(key)
         if wanted is None or wanted.stands:
             return
         try:

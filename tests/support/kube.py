@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import yaml
@@ -13,12 +14,24 @@ from pilot.kube.access import Access
 from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient, RequestPatience
 from pilot.kube.follow import Pace
+from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.apiserver.tokens import ADMIN
 
 QUICK = Pace(Backoff(0.001, 0.02))
 PATIENCE = RequestPatience(connect=1.0, answer=1.0, watch=60.0)
 """A server that stops in the moment of accepting a connection never answers on it."""
+
+
+@contextlib.asynccontextmanager
+async def defined_server() -> AsyncIterator[ApiServer]:
+    """Yields a running API server that knows all kinds."""
+    made = ApiServer()
+    for plain in definitions():
+        made.put(plain)
+    await made.start()
+    yield made
+    await made.stop()
 
 
 class Known:

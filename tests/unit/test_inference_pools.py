@@ -26,10 +26,9 @@ from pilot.model.views.gateway_api.status.pools import pool_status
 from pilot.model.views.gateway_api.status.routes import route_status
 from pilot.model.views.gateway_api.status.shown import show_status
 from pilot.writers.shadow_services import MANAGER, ShadowServices, build_service
-from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.gateway_slots import gateway_object
-from tests.support.kube import QUICK, client_of, until
+from tests.support.kube import QUICK, client_of, defined_server, until
 from tests.support.objects import Plain, at, endpoint_slice, make
 from tests.support.world import World, proxy, rows_of
 
@@ -196,12 +195,8 @@ def test_a_pool_has_a_service_while_a_gateway_has_a_route_to_it() -> None:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    for plain in definitions():
-        made.put(plain)
-    await made.start()
-    yield made
-    await made.stop()
+    async with defined_server() as made:
+        yield made
 
 
 async def test_the_service_is_written_for_the_pool_and_again_when_it_is_taken_away(server: ApiServer) -> None:

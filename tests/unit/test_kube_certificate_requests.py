@@ -22,10 +22,9 @@ from pilot.lib.start_error import StartError
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.settings.security import AuthoritySettings
 from tests.support.apiserver.asked import Asked
-from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.certificates import DAY, IDENTITY, csr, ec_key, root
-from tests.support.kube import client_of, until, write_kubeconfig
+from tests.support.kube import client_of, defined_server, until, write_kubeconfig
 from tests.support.kube_plane import running
 from tests.support.secure import SecureClient, Shown, create_certificate, secure_channel, uris
 from tests.support.signers import REQUESTS, Signers
@@ -38,12 +37,8 @@ USAGES = ["digital signature", "key encipherment", "server auth", "client auth"]
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    for plain in definitions():
-        made.put(plain)
-    await made.start()
-    yield made
-    await made.stop()
+    async with defined_server() as made:
+        yield made
 
 
 async def ask(server: ApiServer, seconds: int = 3600) -> bytes:

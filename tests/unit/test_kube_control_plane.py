@@ -16,10 +16,9 @@ from pilot.app import ControlPlane, StartError
 from pilot.kube.locks import ANNOTATION
 from pilot.model.config.object import RegistryKey
 from pilot.settings.parse import load
-from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.certificates import root, write_plugged_in
-from tests.support.kube import kubeconfig, until, write_kubeconfig
+from tests.support.kube import defined_server, kubeconfig, until, write_kubeconfig
 from tests.support.kube_plane import ADDRESSES, Plane, running
 
 ENTRY = """
@@ -38,12 +37,8 @@ data: {mesh: "trustDomain: from.the.map"}
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    for plain in definitions():
-        made.put(plain)
-    await made.start()
-    yield made
-    await made.stop()
+    async with defined_server() as made:
+        yield made
 
 
 def entry(name: str) -> str:

@@ -24,9 +24,8 @@ from pilot.writers import trust_bundle
 from pilot.writers.auto_addresses import AutoAddresses
 from pilot.writers.root_certificates import RootCertificates
 from pilot.writers.trust_bundle import TrustBundle
-from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
-from tests.support.kube import QUICK, client_of, pace, until
+from tests.support.kube import QUICK, client_of, defined_server, pace, until
 from tests.support.world import rows_of
 
 ROOTS, CRL = "istio-ca-root-cert", "istio-ca-crl"
@@ -34,12 +33,8 @@ ROOTS, CRL = "istio-ca-root-cert", "istio-ca-crl"
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    for plain in definitions():
-        made.put(plain)
-    await made.start()
-    yield made
-    await made.stop()
+    async with defined_server() as made:
+        yield made
 
 
 def namespace(name: str, **labels: str) -> dict[str, Any]:

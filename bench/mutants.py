@@ -3,7 +3,8 @@
 
     python bench/mutants.py [reads] [PACKAGES] [--sample 200] [--minutes 60]
 
-PACKAGES are folders or files below pilot/ (derive, serve, model/views …). First all fast tests run once under coverage.py (`pip install
+PACKAGES are folders or files below pilot/ (derive, serve, model/views …) or beside it (webhook, ca); `model` is what model/views and the
+others that the table names leave of it. First all fast tests run once under coverage.py (`pip install
 coverage`), which says what reaches what; --work keeps that. A mutant is then shown to the tests that reach it, those that import its module
 first, in a fork of a process that has collected them. What runs at import alone is changed in a copy of the tree, and the nearest test
 files run there. PYISTIOD_SEED draws the sample. The word `reads` makes every tracked read of a table by model and translate untracked
@@ -31,19 +32,22 @@ from collections.abc import Sequence
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bench.mutation.changes import Mutant, mutants_of, mutated  # noqa: E402
-from bench.mutation.coverage_map import OUTCOMES, CoverageMap, measure  # noqa: E402
+from bench.mutation.changes import UNCHANGED, Mutant, mutants_of, mutated  # noqa: E402
+from bench.mutation.coverage_map import MEASURED, OUTCOMES, CoverageMap, measure  # noqa: E402
 from bench.mutation.trial import BROKEN, IMPORT_TIME, SURVIVED, Job, write_jobs  # noqa: E402
 
 READS = "reads"
 PACKAGES = (
-    READS, "derive", "serve", "ingest", "model/validate", "model/checks", "model/views", "translate", "settings", "lib", "debug", "cli", "app"
+    READS, "derive", "serve", "ingest", "model/validate", "model/checks", "model/views", "model", "translate", "settings", "lib", "debug", "cli",
+    "app", "kube", "writers", "webhook", "ca", "agent", "install", "operator", "mcp", "controlz", "pprof",
 )  # fmt: skip
 PROMISE = 0.90
 NEAREST = 12  # test files that come first
 SHOWN_SECONDS, SHOWN_SECONDS_ANEW = 60.0, 20.0  # of tests that a mutant is shown to; of those that a change at import is shown to
 ANEW_SECONDS = 300.0  # how long the latter may take
 TOURS = 16  # of edits that look for untracked reads, at most
+
+
 def nearest_tests(path: pathlib.Path, tests: dict[pathlib.Path, set[str]]) -> list[str]:
     """The test files that are closest to a module: those that import it, the fewest imports first, then those of the same package."""
     module = ".".join(path.with_suffix("").parts)
@@ -62,17 +66,22 @@ def imports_of_tests() -> dict[pathlib.Path, set[str]]:
     support = {".".join(p.relative_to(ROOT).with_suffix("").parts): found for p, found in direct.items() if "support" in p.parts}
     whole = {path: found | set().union(*(support.get(m, set()) for m in found)) for path, found in direct.items()}
     fast = {path: found for path, found in whole.items() if path.stem.startswith("test_") and "e2e" not in path.parts}
-    return {path.relative_to(ROOT): {m for m in found if m.startswith("pilot")} for path, found in fast.items()}
+    return {path.relative_to(ROOT): {m for m in found if m.partition(".")[0] in MEASURED} for path, found in fast.items()}
+
+
+def files_of(name: str) -> list[pathlib.Path]:
+    """The files of a package, without those of the packages of the table that are inside of it."""
+    place = next((p for p in (ROOT / "pilot" / name, ROOT / name) if p.exists() or p.with_suffix(".py").exists()), ROOT / "pilot" / name)
+    inner = [place / other.removeprefix(f"{name}/") for other in PACKAGES if other.startswith(f"{name}/")]
+    every = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+    return [p.relative_to(ROOT) for p in every if not p.name.endswith("_pb2.py") and not any(p.is_relative_to(i) for i in inner)]
 
 
 class Package:
-    """The sampled mutants of a folder or file below pilot/, and what became of each."""
+    """The sampled mutants of a package, and what became of each."""
 
     def __init__(self, name: str, choose: random.Random, sample: int) -> None:
-        place = pathlib.Path("pilot") / name
-        one = ROOT / place.with_suffix(".py")
-        files = [p.relative_to(ROOT) for p in ([one] if one.exists() else sorted((ROOT / place).rglob("*.py")))]
-        every = [m for path in files if not path.name.endswith("_pb2.py") for m in mutants_of(path, ROOT)]
+        every = [m for path in files_of(name) for m in mutants_of(path, ROOT)]
         self.name = name
         self.mutants = choose.sample(every, min(sample, len(every)))
 
@@ -89,13 +98,16 @@ class Nearness:
         return self._chosen(mutant, range(mutant.first, mutant.last + 1), SHOWN_SECONDS)
 
     def job_anew(self, mutant: Mutant) -> Job:
-        """The tests that run anything of the mutant's file, for a change at import."""
+        """The tests that run anything of the mutant's file, for a change at import; those of the nearest files, where it has nothing to run."""
         return self._chosen(mutant, None, SHOWN_SECONDS_ANEW)
 
     def _chosen(self, mutant: Mutant, lines: range | None, at_most: float) -> Job:
         """Returns the job with tests of the nearest files first, then some of every other file in turn."""
         files: dict[str, list[str]] = {}
-        for test in self._reached.reaching(mutant.path, lines):
+        reaching = self._reached.reaching(mutant.path, lines)
+        if not reaching and lines is None:
+            reaching = [test for file in nearest_tests(mutant.path, self._imports) for test in self._reached.of_file(file)]
+        for test in reaching:
             files.setdefault(test.partition("::")[0], []).append(test)
         first = [test for file in nearest_tests(mutant.path, self._imports) for test in files.pop(file, ())]
         rest = [test for turn in itertools.zip_longest(*files.values()) for test in turn if test]
@@ -122,8 +134,8 @@ def run_jobs(jobs: Sequence[Job], folder: pathlib.Path, deadline: float) -> dict
         if not results.exists():
             sys.exit(output)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        process.send_signal(signal.SIGINT)  # it ends the trial that it is at
+        process.communicate()
     lines = results.read_text().splitlines() if results.exists() else []
     return {int(number): int(exit_code) for number, _, exit_code in (line.partition(" ") for line in lines)}
 
@@ -151,9 +163,15 @@ def try_package(package: Package, reached: CoverageMap, folder: pathlib.Path, tr
     """How many mutants of a package were tried, and how many caught; survivors are printed."""
     nearness = Nearness(reached)
     jobs = [nearness.job(mutant) for mutant in package.mutants]
+    longest = max(jobs, key=lambda job: job.seconds)
+    jobs.insert(0, longest._replace(mutant=longest.mutant._replace(what=UNCHANGED)))
     tried, caught = 0, 0
     for number, exit_code in run_jobs(jobs, folder, deadline).items():
         job = jobs[number]
+        if job.mutant.what == UNCHANGED:
+            if exit_code != SURVIVED:
+                sys.exit("tests fail without a change: what they catch says nothing")
+            continue
         if exit_code == BROKEN:
             sys.exit(f"cannot be tried: {job.mutant}")
         found, shown = exit_code != SURVIVED, f"{len(job.tests)} tests"
@@ -192,7 +210,7 @@ def try_reads() -> tuple[int, int]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("packages", nargs="*", default=[], help="folders or files below pilot/, and `reads`")
+    parser.add_argument("packages", nargs="*", default=[], help="folders or files below pilot/ or beside it, and `reads`")
     parser.add_argument("--sample", type=int, default=200, help="mutants a package")
     parser.add_argument("--minutes", type=float, default=600, help="stop then, with what was tried")
     parser.add_argument("--work", type=pathlib.Path, help="a folder that keeps which tests reach which lines, for more runs of the same tree")

@@ -12,6 +12,7 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
 DROPPED = "statement dropped"
+UNCHANGED = "nothing changed"  # no mutant, but a trial of the tests themselves
 
 Change = Callable[[ast.AST], None]
 

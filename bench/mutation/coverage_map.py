@@ -48,9 +48,13 @@ class CoverageMap:
         tests = {test for context in contexts for test in self._tests(context)}
         return sorted(tests, key=lambda test: (self.seconds[test], test))
 
+    def of_file(self, file: str) -> list[str]:
+        """The tests of a file, whatever they reach."""
+        return self._of_file.get(file, [])
+
     def _tests(self, context: str) -> list[str]:
         if context.endswith(WHOLE):
-            return self._of_file.get(context.removesuffix(WHOLE), [])
+            return self.of_file(context.removesuffix(WHOLE))
         return [context] if context in self.seconds else []
 
 
@@ -74,6 +78,12 @@ class _Recorder:
         self._coverage = coverage.Coverage(data_file=str(folder / DATA), source=[str(ROOT / name) for name in MEASURED], config_file=False)
         self._outcomes: dict[str, Outcome] = {}
         self._coverage.start()
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Tests that say a longer timeout of their own are too slow for a trial."""
+        slow = [item for item in items if item.get_closest_marker("timeout")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, None, None]:

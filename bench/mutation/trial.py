@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bench.mutation.changes import Mutant, mutated
+from bench.mutation.changes import UNCHANGED, Mutant, mutated
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SURVIVED, CAUGHT, BROKEN, IMPORT_TIME = 0, 1, 2, 3  # how a fork exits; broken: the trial itself failed
@@ -111,12 +111,14 @@ class Trials:
             os._exit(self._try(functions, job, items))
         deadline = time.monotonic() + max(MIN_SECONDS, PATIENCE * job.seconds)
         exit_code = None
-        while exit_code is None and time.monotonic() < deadline:
-            done, status = os.waitpid(child, os.WNOHANG)
-            exit_code = os.waitstatus_to_exitcode(status) if done else None
-            time.sleep(0.005)
-        with contextlib.suppress(ProcessLookupError):  # what the tests started, too
-            os.killpg(child, signal.SIGKILL)
+        try:
+            while exit_code is None and time.monotonic() < deadline:
+                done, status = os.waitpid(child, os.WNOHANG)
+                exit_code = os.waitstatus_to_exitcode(status) if done else None
+                time.sleep(0.005)
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # what the tests started, too
+                os.killpg(child, signal.SIGKILL)
         if exit_code is None:
             os.waitpid(child, 0)
         return CAUGHT if exit_code is None else exit_code
@@ -127,7 +129,7 @@ class Trials:
             os.setsid()
             for stream in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-            if not functions.change(job.mutant):
+            if job.mutant.what != UNCHANGED and not functions.change(job.mutant):
                 return IMPORT_TIME
         except Exception:
             return BROKEN

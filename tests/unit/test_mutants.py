@@ -57,3 +57,15 @@ def test_jobs_are_read_as_they_were_written(tmp_path: pathlib.Path) -> None:
     jobs = [trial.Job(Mutant(pathlib.Path("m.py"), 3, 1, 2, "Lt → LtE"), ["test_m.py::test_f"], 0.5)]
     trial.write_jobs(tmp_path / "jobs.json", jobs)
     assert trial.read_jobs(tmp_path / "jobs.json") == jobs
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("webhook", "webhook/workloads.py"), ("model", "pilot/model/facets.py"), ("ca", "ca/signer.py")]
+)
+def test_a_package_is_below_pilot_or_beside_it(name: str, file: str) -> None:
+    assert pathlib.Path(file) in mutants.files_of(name)
+
+
+def test_a_package_is_without_those_inside_of_it_that_are_measured_themselves() -> None:
+    assert not {str(p) for p in mutants.files_of("model") if p.parts[2] in ("views", "validate", "checks")}
+    assert mutants.files_of("model/views")

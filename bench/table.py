@@ -74,9 +74,9 @@ class Server:
     """One control plane on folders of files, as `--configDir` names them, on core 0."""
 
     def __init__(self, folders: list[str], log: pathlib.Path, command: str) -> None:
-        self.grpc, self.http = free_port(), free_port()
+        self.grpc, self.http, self.monitoring = free_port(), free_port(), free_port()
         arguments = ["taskset", "-c", "0", command, "discovery", "--ctrlz_port", "0", *(f"--configDir={f}" for f in folders)]
-        ports = {"grpcAddr": self.grpc, "httpAddr": self.http, "secureGRPCAddr": free_port(), "httpsAddr": free_port(), "monitoringAddr": free_port()}
+        ports = {"grpcAddr": self.grpc, "httpAddr": self.http, "secureGRPCAddr": free_port(), "httpsAddr": free_port(), "monitoringAddr": self.monitoring}
         for flag, port in ports.items():
             arguments += [f"--{flag}", f"127.0.0.1:{port}"]
         started = time.monotonic()

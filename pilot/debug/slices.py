@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,6 +21,12 @@ async def all_of(items: Iterable[T]) -> list[T]:
 async def those_of(items: Iterable[T | None]) -> list[T]:
     """Returns all items but None, in the same way."""
     return [item async for item in _in_turns(items) if item is not None]
+
+
+async def for_each(items: Iterable[T], act: Callable[[T], object]) -> None:
+    """Calls `act` with each item, in the same way."""
+    async for item in _in_turns(items):
+        act(item)
 
 
 async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:

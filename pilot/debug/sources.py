@@ -38,7 +38,7 @@ class WatchedType(Protocol):
 
 class ConnectedProxy(Protocol):
     """One stream. `id` is `<proxy id>-<number>`, `proxy_key` the key of its row in `Mesh.proxies`, `connected_at` Unix seconds,
-    `watches` by type URL."""
+    `watches` by type URL. `activity` is another number whenever something was sent or received since."""
 
     @property
     def id(self) -> str: ...
@@ -52,6 +52,8 @@ class ConnectedProxy(Protocol):
     def connected_at(self) -> float: ...
     @property
     def watches(self) -> Mapping[str, WatchedType]: ...
+    @property
+    def activity(self) -> int: ...
 
 
 class Fleet(Protocol):

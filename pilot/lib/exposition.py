@@ -5,14 +5,17 @@ made for istiod rely on the names, and scripts on the numbers. Format: https://p
 """
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from typing import NamedTuple
 
 from prometheus_client import Metric
-from prometheus_client.samples import Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+KEPT = 10_000
+"""Series of which the text without the value is kept."""
 
 
 def format_float(value: float) -> str:
@@ -45,25 +48,31 @@ def _own_name(metric: Metric) -> str:
 def _family(name: str, metric: Metric) -> str:
     kind = "gauge" if metric.type == "info" else "untyped" if metric.type == "unknown" else metric.type
     lines = [f"# HELP {name} {_escape(metric.documentation)}", f"# TYPE {name} {kind}"]
-    samples = sorted((s for s in metric.samples if not s.name.endswith("_created")), key=_place)
-    lines += [_sample(name if kind == "counter" else s.name, s) for s in samples]
+    shown = []
+    for sample in metric.samples:
+        if not sample.name.endswith("_created"):
+            place, text = _series(name if kind == "counter" else sample.name, tuple(sample.labels.items()))
+            shown.append((place, text + format_float(sample.value)))
+    lines += [text for _, text in sorted(shown)]
     return "\n".join(lines) + "\n"
 
 
-def _sample(name: str, sample: Sample) -> str:
-    labels = ",".join(f'{key}="{_label(key, value)}"' for key, value in _ordered(sample.labels))
-    return f"{name}{'{' + labels + '}' if labels else ''} {format_float(sample.value)}"
+class _Place(NamedTuple):
+    """What series are sorted by: their labels; in a histogram the buckets by their bounds, then the sum, then the count."""
+
+    labels: tuple[tuple[str, str], ...]
+    part: int
+    bound: float
 
 
-def _place(sample: Sample) -> tuple[list[tuple[str, str]], int]:
-    """Returns the key that series are sorted by: their labels; in a histogram the buckets, then the sum, then the count."""
-    labels = [label for label in sorted(sample.labels.items()) if label[0] != "le"]
-    return labels, 2 if sample.name.endswith("_count") else 1 if sample.name.endswith("_sum") else 0
-
-
-def _ordered(labels: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Returns the labels in alphabetical order; a bucket's bound comes last."""
-    return sorted(labels.items(), key=lambda label: (label[0] == "le", label[0]))
+@functools.lru_cache(KEPT)
+def _series(name: str, labels: tuple[tuple[str, str], ...]) -> tuple[_Place, str]:
+    """Returns the place of a series in its family, and the beginning of its line. They are kept: the same series are read time and again."""
+    ordered = sorted(labels, key=lambda label: (label[0] == "le", label[0]))  # a bucket's bound comes last
+    shown = ",".join(f'{key}="{_label(key, value)}"' for key, value in ordered)
+    part = 2 if name.endswith("_count") else 1 if name.endswith("_sum") else 0
+    bound = float(dict(labels).get("le", 0.0))
+    return _Place(tuple(label for label in ordered if label[0] != "le"), part, bound), f"{name}{'{' + shown + '}' if shown else ''} "
 
 
 def _label(key: str, value: str) -> str:

@@ -19,7 +19,8 @@ Update = Literal["config", "eds", "svc", "svcdelete"]
 Event = Literal["add", "update", "updatesame", "delete"]
 
 class Metrics:
-    """All metrics of one control plane. Times are seconds, sizes bytes, types full type URLs."""
+    """All metrics of one control plane. Times are seconds, sizes bytes, types full type URLs. `responses` and `response_bytes` are of all that was
+    sent."""
 
     def __init__(self, build: BuildInfo | None = None, now: Callable[[], float] = time.monotonic) -> None:
         build = build or build_info()
@@ -27,6 +28,7 @@ class Metrics:
         self._at = self._series.at
         self._largest_request = -1
         self._queues = False
+        self.responses = self.response_bytes = 0
         self.kubernetes, self.calls = KubernetesMetrics(self._series), CallMetrics(self._series)
         RuntimeMetrics(self._series)
         started = now()
@@ -139,6 +141,8 @@ class Metrics:
         self._at("pilot_xds_push_time", name).observe(took)
         self._at("pilot_xds_config_size_bytes", type_url).observe(size)
         self._at("pilot_xds_send_time").observe(writing)
+        self.responses += 1
+        self.response_bytes += size
 
     def send_failed(self, type_url: str) -> None:
         """A response could not be sent, not because the peer went away."""
@@ -269,10 +273,9 @@ class Metrics:
 
     # -- exposition ----------------------------------------------------------------------------------------------------
 
-    def total(self, name: str, part: str = "") -> float:
-        """Returns the sum of a metric over its labels, 0.0 before the first observation; `part` is "_total" of a counter, "_sum" or "_count" of a
-        histogram."""
-        return self._series.total(name, part)
+    def value(self, name: str) -> float:
+        """Returns the value of a gauge without labels, 0.0 before it is set."""
+        return self._series.value(name)
 
     def exposition(self) -> bytes:
         """Returns everything observed so far, as text (`pilot.lib.exposition.CONTENT_TYPE`)."""

@@ -3,17 +3,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 
 from pilot.lib.process_status import process_status
 from pilot.lib.series import Series
 
+TASKS_SECONDS = 30.0
+"""Tasks are counted again after so many seconds: with thousands of streams that takes longer than everything else here."""
 
 class RuntimeMetrics:
     """Is asked whenever the metrics are read. What is allocated and freed again between two readings is not known: the totals are lower bounds."""
 
     def __init__(self, series: Series) -> None:
         self._at = series.at
-        self._heap = self._objects = 0
+        self._heap = self._objects = self._tasks = 0
+        self._tasks_until = 0.0
         series.before_reading(self._tell)
 
     def _tell(self) -> None:
@@ -31,10 +35,12 @@ class RuntimeMetrics:
         self._heap, self._objects = heap, objects
         threads = status.get("Threads", 1)
         self._at("go_threads").set(threads)
-        self._at("go_goroutines").set(threads + _tasks())
+        if (now := time.monotonic()) >= self._tasks_until:
+            self._tasks, self._tasks_until = _count_tasks(), now + TASKS_SECONDS
+        self._at("go_goroutines").set(threads + self._tasks)
 
 
-def _tasks() -> int:
+def _count_tasks() -> int:
     """Returns the number of tasks of the running event loop; 0 where none runs."""
     try:
         return len(asyncio.all_tasks())

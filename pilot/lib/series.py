@@ -38,13 +38,10 @@ class Series:
             tell()
         return render(self._registry.collect(), self._exact)
 
-    def total(self, name: str, part: str = "") -> float:
-        """Returns the sum of a metric over its labels, 0.0 before the first observation; `part` is "_total" of a counter, "_sum" or "_count" of a
-        histogram."""
+    def value(self, name: str) -> float:
+        """Returns the value of a gauge without labels, 0.0 before its first observation."""
         family = self._families.get(name)
-        samples = (sample for found in family.collect() for sample in found.samples) if family is not None else ()
-        wanted = name.removesuffix("_total") + part
-        return float(sum(sample.value for sample in samples if sample.name == wanted))
+        return float(next(iter(family.collect())).samples[0].value) if family is not None else 0.0
 
     def at(self, *series: str) -> Any:
         """Returns the series of a name and its label values, in the catalogue's order; it is created with its first use.

@@ -239,6 +239,7 @@ class Ads:
                 self._discovery.lifecycle.reported(connection.proxy, not request.HasField("error_detail"), request.error_detail.message)
             return
         received = connection.session.receive(request)
+        connection.activity += 1
         self._discovery.asked(connection, request.type_url)
         if request.type_url == SECRET:
             self._pusher.secrets.asked(connection)

@@ -37,7 +37,7 @@ class Connection:
     monotonic, or None; `changed` is set then. It is `busy` while it is looked at and written. Once `finished`, nothing more is written. `end`
     makes the stream end when what is being written is out, `abort` at once. `said` are messages that are to be written before anything else.
     `answered` are the nonces of the last answers to questions.
-    `events` are the numbers of those that concern it and have not been looked at yet.
+    `events` are the numbers of those that concern it and have not been looked at yet. `activity` counts what was sent and received.
     """
 
     def __init__(self, number: int, proxy_key: str, proxy: Proxy, address: str, connected_at: float, session: Session) -> None:
@@ -46,6 +46,7 @@ class Connection:
         self.changed = asyncio.Event()
         self.dirty_since: float | None = None
         self.busy = self.finished = False
+        self.activity = 0
         self.reasons: Mapping[str, int] = {}
         self.events: tuple[int, ...] = ()
         self._under_way: tuple[int, ...] = ()
@@ -77,7 +78,8 @@ class Connection:
         self.abort()
 
     def wrote(self, type_url: str, revision: int) -> None:
-        """Notes the revision of the database that a response of a type is of."""
+        """Notes that a response of a type is on its way, and the revision of the database that it is of."""
+        self.activity += 1
         self._revisions[type_url] = revision, self.taken_revision(type_url)
 
     def took(self, type_url: str) -> None:

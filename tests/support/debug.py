@@ -38,6 +38,7 @@ class FakeConnection:
     watches: Mapping[str, FakeWatch] = dataclasses.field(
         default_factory=lambda: {BY_SHORT_NAME[name]: FakeWatch() for name in ("cds", "lds", "eds", "rds")}
     )
+    activity: int = 0
 
 
 class FakeFleet:

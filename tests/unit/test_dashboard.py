@@ -14,8 +14,9 @@ from ca.pem import certificate_pem
 from pilot.debug import application as debug_application
 from pilot.debug.application import application
 from pilot.debug.dashboard import certificates, routes, stream
-from pilot.debug.dashboard.fleet import difference, look_at
-from pilot.debug.dashboard.mesh import WHOLE, look_around, show_picture, take_picture
+from pilot.debug.dashboard.fleet import ProxyRows, look_at
+from pilot.debug.dashboard.mesh import WHOLE, look_around, show_picture
+from pilot.debug.dashboard.picture import KeptPicture
 from pilot.debug.dashboard.stream import EventStream
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -25,7 +26,7 @@ from tests.support import certificates as issued
 from tests.support.debug import FakeConnection, FakeFleet, FakeWatch, sources
 from tests.support.listeners import service
 from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
-from tests.support.world import World, proxy
+from tests.support.world import World, proxy, rows_of
 
 HOST = "web.a.svc.cluster.local"
 WEB_POD = pod("web-0", "10.0.0.1", labels="{app: web}")
@@ -45,7 +46,7 @@ def route(gateways: str) -> Plain:
 
 
 async def shown(made: World, *asked: str, problems: tuple[Problem, ...] = (), connected: tuple[FakeConnection, ...] = ()) -> dict[str, Any]:
-    picture = await take_picture(made.mesh)
+    picture = await KeptPicture(made.mesh).look()
     found = show_picture(picture, look_around(sources(made.mesh, *connected, problems=problems)), frozenset(asked))
     as_told: dict[str, Any] = json.loads(msgspec.json.encode(found))
     return as_told
@@ -120,13 +121,13 @@ def connection(name: str, **watches: FakeWatch) -> FakeConnection:
     ],
 )
 def test_a_proxy_is_synced_waiting_or_refusing(watch: FakeWatch, state: str, error: str) -> None:
-    row, sent = look_at(connection("web-0.a", cds=watch))
+    row, sent, _ = look_at(connection("web-0.a", cds=watch))
     assert (row.name, row.namespace, row.state, row.error, sent) == ("web-0", "a", state, error, watch.sent_at)
 
 
 def test_a_proxy_waits_since_the_oldest_response_that_it_has_not_taken() -> None:
     watches = {"cds": FakeWatch(sent_at=5.0), "lds": FakeWatch(nonce_sent="n2", sent_at=4.0), "rds": FakeWatch(nonce_sent="n2", sent_at=3.0)}
-    row, sent = look_at(connection("web-0.a", **watches))
+    row, sent, _ = look_at(connection("web-0.a", **watches))
     assert (row.waits_since, sent) == (3.0, 5.0)
     again = look_at(connection("web-0.a", **watches), row)
     assert again.row is row
@@ -134,10 +135,30 @@ def test_a_proxy_waits_since_the_oldest_response_that_it_has_not_taken() -> None
     assert look_at(connection("web-0.a", **watches), row).row == row._replace(waits_since=4.0)
 
 
-def test_only_what_changed_is_told() -> None:
-    a, b = (look_at(connection(name, cds=FakeWatch())).row for name in ("a.x", "b.x"))
-    changed = a._replace(error="e")
-    assert difference({a.id: a, b.id: b}, {a.id: changed}) == ([changed], [b.id])
+async def test_only_what_changed_is_told() -> None:
+    a, b, c = (connection(name, cds=FakeWatch()) for name in ("a.x", "b.x", "c.x"))
+    fleet = FakeFleet(a, b)
+    rows = ProxyRows(fleet)
+    assert [row.name for row in (await rows.look()).changed] == ["a", "b"]
+    a.watches[BY_SHORT_NAME["cds"]].nonce_sent = "n2"
+    a.activity += 1
+    fleet.connected = [a, c]
+    found = await rows.look()
+    assert ([(row.name, row.state) for row in found.changed], found.gone, rows.waiting) == ([("a", "waiting"), ("c", "synced")], ["b.x-1"], 1)
+    assert [row["id"] for row in rows.plain()] == ["a.x-1", "c.x-1"]
+    fleet.connected = []
+    assert (await rows.look()).gone == ["a.x-1", "c.x-1"]
+    assert rows.waiting == 0
+
+
+async def test_a_proxy_with_which_nothing_was_exchanged_is_not_looked_at() -> None:
+    quiet = connection("a.x", cds=FakeWatch())
+    rows = ProxyRows(FakeFleet(quiet))
+    await rows.look()
+    quiet.watches = {}
+    assert (await rows.look()).changed == []
+    quiet.activity += 1
+    assert await rows.look() == ([], [], 1)
 
 
 def test_certificates_of_secrets_are_there_without_their_keys() -> None:
@@ -168,11 +189,12 @@ def told_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_proxy_that_has_taken_a_response_between_two_looks_was_reached() -> None:
     made = world(WEB)
     watch = FakeWatch()
-    seen = sources(made.mesh, connection("web-0.a", cds=watch))
-    tells = EventStream(seen)
+    reading = connection("web-0.a", cds=watch)
+    tells = EventStream(sources(made.mesh, reading))
     events = tells.events()
     await anext(events)
     watch.sent_at += 1
+    reading.activity += 1
     for reached in (1, 0):
         await tells.tell()
         _, told = event(await anext(events))
@@ -198,6 +220,53 @@ async def test_events_begin_with_the_state_and_go_on_with_what_changed() -> None
     assert kind == "change"
     assert not {"proxies", "problems", "revision"} & told.keys()
     await events.aclose()
+
+
+async def test_a_picture_is_told_of_when_it_is_another_one() -> None:
+    made = world(WEB, WEB_POD, SLICE)
+    tells = EventStream(sources(made.mesh))
+    events = tells.events()
+    await anext(events)
+
+    async def told() -> dict[str, Any]:
+        await tells.tell()
+        return event(await anext(events))[1]
+
+    rule = make("DestinationRule", "r", "{host: web, trafficPolicy: {connectionPool: {tcp: {maxConnections: 1}}}}", "a")
+    for change, shows in ((rule, False), (IDLE, True), (route("[mesh]"), True), (policy("p", "{}", "DENY"), True)):
+        made.apply_objects(change)
+        found = await told()
+        assert (found["revision"], "picture" in found) == (made.mesh.revision, shows)
+        fresh = await KeptPicture(made.mesh).look()
+        kept = await tells.picture.look()
+        assert (sorted(kept.services), kept.gateways, sorted(kept.links)) == (sorted(fresh.services), fresh.gateways, sorted(fresh.links))
+    await events.aclose()
+
+
+async def test_a_kept_picture_follows_what_comes_and_goes() -> None:
+    made = world(WEB, route("[mesh]"))
+    kept = KeptPicture(made.mesh)
+    kept.keep()
+    assert [len(part) for part in await kept.look()] == [1, 0, 1]
+    gateway = make("Gateway", "g", "{servers: [{hosts: ['*'], port: {name: http, number: 80, protocol: HTTP}}]}", "a")
+    made.apply_objects(IDLE, gateway)
+    assert [len(part) for part in await kept.look()] == [2, 1, 1]
+    made.set({key: None for key in rows_of([WEB, route("[mesh]")])})
+    found = await kept.look()
+    assert ([facts.host for facts in found.services], found.links) == (["idle.a.svc.cluster.local"], [])
+
+
+async def test_nothing_of_a_picture_stays_when_nobody_looks() -> None:
+    made = world(WEB, WEB_POD, SLICE, route("[mesh]"))
+    tells = EventStream(sources(made.mesh))
+    events = tells.events()
+    made.mesh.collect()
+    before = len(made.mesh)
+    await anext(events)
+    assert len(made.mesh) > before
+    await events.aclose()
+    made.mesh.collect()
+    assert len(made.mesh) == before
 
 
 async def test_a_second_page_takes_nothing_from_the_first() -> None:

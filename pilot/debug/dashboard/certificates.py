@@ -31,7 +31,7 @@ class Material(NamedTuple):
 
 def of_authority(metrics: Metrics) -> list[Validity]:
     """Returns the root and the chain that workloads' certificates are signed by, where this process signs them."""
-    return [Validity(name, 0.0, at) for name, metric in _OF_AUTHORITY.items() if (at := metrics.total(metric))]
+    return [Validity(name, 0.0, at) for name, metric in _OF_AUTHORITY.items() if (at := metrics.value(metric))]
 
 
 def material(db: Mesh) -> list[Material]:

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
+from pilot.derive import derived
 from pilot.lib.labels import cut
 from pilot.lib.spiffe import parse_identity
 from pilot.model.config.authorization_policy import AuthorizationPolicy, Source
@@ -19,10 +19,9 @@ from pilot.model.problem import ObjectRef
 from pilot.model.service import ServiceRef
 from pilot.model.views.endpoints import endpoints
 from pilot.model.views.kinds.authorization_policies import authorization_policies
-from pilot.model.views.kinds.gateways import gateways
 from pilot.model.views.kinds.virtual_services import virtual_services
 from pilot.model.views.policies import AUTHORIZATION_POLICY, policy_keys, policy_label_keys
-from pilot.model.views.services import service, service_refs
+from pilot.model.views.services import service
 from pilot.model.views.virtual_services import qualified
 
 WHOLE = 150
@@ -60,15 +59,8 @@ class Picture(NamedTuple):
     """All of the mesh at one moment."""
 
     services: list[ServiceFacts]
-    gateways: list[ObjectKey]
+    gateways: tuple[ObjectKey, ...]
     links: list[Link]
-
-
-async def take_picture(db: Mesh) -> Picture:
-    """Returns the mesh of now; others get their turns while it is looked at."""
-    services = [facts for facts in await all_of(_services(db)) if facts is not None]
-    links = [link for found in await all_of(_links(db)) for link in found]
-    return Picture(services, list(gateways.all_keys(db)), links)
 
 
 class Around(NamedTuple):
@@ -130,13 +122,9 @@ def _place(facts: ServiceFacts, shown: dict[str, dict[str, Any]]) -> str:
     return f"service {facts.host}" if shown[facts.namespace]["services"] else f"namespace {facts.namespace}"
 
 
-def _services(db: Mesh) -> Iterator[ServiceFacts | None]:
-    """Yields the facts of every service; None in the place of one that is being declared in two ways."""
-    for ref in service_refs(db):
-        yield _facts(db, ref)
-
-
-def _facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
+@derived
+def service_facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
+    """Returns the facts of a service; None while it is being declared in two ways."""
     found = service(db, ref)
     if found is None:
         return None
@@ -178,17 +166,21 @@ def _named(source: Source, own: str) -> Iterator[tuple[str, str]]:
             yield identity.namespace, identity.service_account
 
 
-def _links(db: Mesh) -> Iterator[list[Link]]:
-    """Yields the links of each VirtualService."""
-    for key in virtual_services.all_keys(db):
-        row = qualified(db, key)
-        yield _links_of(row) if row is not None else []
+@derived
+def route_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    """Returns the keys of all VirtualServices, and of what routes became."""
+    return virtual_services.all_keys(db)
 
 
-def _links_of(row: Object[VirtualService]) -> list[Link]:
+@derived
+def links_of_route(db: Mesh, key: ObjectKey) -> tuple[Link, ...]:
+    """Returns the links of a VirtualService."""
+    row = qualified(db, key)
+    if row is None:
+        return ()
     by, spec = f"{row.namespace}/{row.name}", row.spec
     routed = [d.destination for rules in (spec.http, spec.tls, spec.tcp) for rule in rules for d in rule.route if d.destination is not None]
     targets = dict.fromkeys(destination.host for destination in routed)
     sources = [f"gateway {gateway}" for gateway in spec.gateways if gateway != _MESH]
     sources += spec.hosts if not spec.gateways or _MESH in spec.gateways else ()
-    return [Link(source, target, by) for source in sources for target in targets]
+    return tuple(Link(source, target, by) for source in sources for target in targets)

@@ -4,13 +4,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib.resources
-import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
 from aiohttp import web
 
-from pilot.debug.dashboard.mesh import Picture, look_around, show_picture, take_picture
+from pilot.debug.dashboard.mesh import look_around, show_picture
 from pilot.debug.dashboard.stream import EventStream
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
@@ -24,9 +23,6 @@ _HEADERS = {
     "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
 }
-REST = 50
-"""A look at the whole mesh is followed by a rest of so many times the time that it took."""
-
 Access = Callable[[web.Request, str], Awaitable[Sources]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -37,10 +33,6 @@ class Dashboard:
     def __init__(self, sources: Sources, access: Access) -> None:
         self._sources, self._access = sources, access
         self._stream = EventStream(sources)
-        self._looking = asyncio.Lock()
-        self._picture: Picture | None = None
-        self._revision: int | None = None
-        self._not_before = 0.0
 
     def add_to(self, app: web.Application) -> None:
         """Adds the page, its files and what it asks for."""
@@ -66,12 +58,7 @@ class Dashboard:
 
     async def _mesh(self, request: web.Request) -> web.StreamResponse:
         """Answers with the picture; `namespace`, which may be repeated, names those whose services are to be in it."""
-        async with self._looking:
-            if self._picture is None or (self._revision != self._sources.db.revision and time.monotonic() >= self._not_before):
-                started, self._revision = time.monotonic(), self._sources.db.revision
-                self._picture = await take_picture(self._sources.db)
-                self._not_before = time.monotonic() + REST * (time.monotonic() - started)
-            picture = self._picture
+        picture = await self._stream.picture.look()
         asked, around = frozenset(request.query.getall("namespace", [])), look_around(self._sources)
         body = await asyncio.to_thread(lambda: msgspec.json.encode(show_picture(picture, around, asked)))
         return web.Response(body=body, content_type="application/json", headers=_HEADERS)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.debug.dashboard import certificates
-from pilot.debug.dashboard.fleet import ProxyRow, difference, look_at
-from pilot.debug.slices import all_of
+from pilot.debug.dashboard.fleet import Difference, ProxyRows
+from pilot.debug.dashboard.picture import KeptPicture
 from pilot.debug.sources import Sources
 from pilot.lib.log import scope
 from pilot.model.problem import plain_problem
@@ -28,8 +28,8 @@ _log = scope("default")
 class PushCounts(NamedTuple):
     """What has been counted until a moment: responses, their bytes, and the seconds of CPU of the process."""
 
-    responses: float
-    bytes: float
+    responses: int
+    bytes: int
     cpu: float
 
 
@@ -41,8 +41,8 @@ class EventStream:
         self._pages: set[asyncio.Queue[bytes]] = set()
         self._looking = asyncio.Lock()
         self._ticking: asyncio.Task[None] | None = None
-        self._rows: dict[str, ProxyRow] = {}
-        self._sent: dict[str, float] = {}
+        self.picture = KeptPicture(sources.db)
+        self._rows = ProxyRows(sources.fleet)
         self._counts = PushCounts(0, 0, 0)
         self._problems: list[dict[str, Any]] = []
         self._revision: Any = None
@@ -53,6 +53,7 @@ class EventStream:
         try:
             async with self._looking:
                 if not self._pages:
+                    self.picture.keep()
                     await self._look()
                 self._pages.add(queue)
                 state = _event("state", await self._state())
@@ -66,6 +67,8 @@ class EventStream:
             if not self._pages and self._ticking is not None:
                 self._ticking.cancel()
                 self._ticking = None
+            if not self._pages:
+                self.picture.let_go()
 
     async def tell(self) -> None:
         """Tells every page what changed since the last time. A page that has not read the last `SLOWEST` events is let go."""
@@ -99,19 +102,17 @@ class EventStream:
         valid = [*certificates.of_authority(self._sources.metrics), *held]
         return {
             "time": time.time(), "build": str(self._sources.build), "pod": self._sources.pod, "revision": self._sources.db.revision,
-            "proxies": [row.plain() for row in self._rows.values()], "problems": self._problems,
+            "proxies": self._rows.plain(), "problems": self._problems,
             "certificates": [certificate._asdict() for certificate in valid],
         }  # fmt: skip
 
     async def _change(self) -> dict[str, Any]:
-        before, sent, counts, problems, revision = self._rows, self._sent, self._counts, self._problems, self._revision
-        await self._look()
-        changed, gone = difference(before, self._rows)
+        counts, problems, revision, picture = self._counts, self._problems, self._revision, self.picture.number
+        changed, gone, reached = await self._look()
         told: dict[str, Any] = {
             "time": time.time(), "memory": _memory(), "cpu": self._counts.cpu - counts.cpu,
             "responses": self._counts.responses - counts.responses, "bytes": self._counts.bytes - counts.bytes,
-            "waiting": sum(row.state == "waiting" for row in self._rows.values()),
-            "reached": sum(sent.get(key, at) != at for key, at in self._sent.items()),
+            "waiting": self._rows.waiting, "reached": reached,
         }  # fmt: skip
         if changed or gone:
             told |= {"proxies": [row.plain() for row in changed], "gone": gone}
@@ -119,19 +120,18 @@ class EventStream:
             told["problems"] = self._problems
         if self._revision != revision:
             told["revision"] = self._revision
+        if self.picture.number != picture:
+            told["picture"] = self.picture.number
         return told
 
-    async def _look(self) -> None:
-        metrics = self._sources.metrics
-        before = self._rows
-        seen = await all_of(look_at(connection, before.get(connection.id)) for connection in self._sources.fleet.connections())
-        self._rows = {found.row.id: found.row for found in seen}
-        self._sent = {found.row.id: found.sent for found in seen}
-        sent, size = metrics.total("pilot_xds_pushes", "_total"), metrics.total("pilot_xds_config_size_bytes", "_sum")
-        self._counts = PushCounts(sent, size, time.process_time())
+    async def _look(self) -> Difference:
+        found, metrics = await self._rows.look(), self._sources.metrics
+        await self.picture.look()
+        self._counts = PushCounts(metrics.responses, metrics.response_bytes, time.process_time())
         if self._revision != self._sources.db.revision or len(self._problems) < PROBLEMS:
             self._problems = [plain_problem(p) for _, p in zip(range(PROBLEMS), self._sources.problems(), strict=False)]
         self._revision = self._sources.db.revision
+        return found
 
 
 def _memory() -> int:

@@ -75,8 +75,10 @@ function toggle(namespace) {
 }
 
 function takeProxies(rows, gone = []) {
+  const before = state.proxies.size, added = rows.filter((row) => !state.proxies.has(row.id)).length;
   rows.forEach((row) => state.proxies.set(row.id, row));
   gone.forEach((id) => state.proxies.delete(id));
+  return added > 0 || state.proxies.size < before;
 }
 
 function listen() {
@@ -94,9 +96,10 @@ function listen() {
     const told = JSON.parse(event.data);
     remember(state, told);
     draw("plots");
-    if (told.proxies) { takeProxies(told.proxies, told.gone); draw("facts", "proxies"); }
+    let stale = told.picture !== undefined || told.problems !== undefined;
+    if (told.proxies) { stale = takeProxies(told.proxies, told.gone) || stale; draw("facts", "proxies"); }
     if (told.problems) { state.problems = told.problems; draw("facts", "problems"); }
-    if (told.revision !== undefined || told.problems) fetchMesh();
+    if (stale) fetchMesh();
   });
   events.onerror = () => { by("live").textContent = "Not connected: it is tried again"; };
 }

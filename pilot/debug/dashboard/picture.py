@@ -1,0 +1,107 @@
+"""The picture of the mesh follows what changes while a page is open: a change costs the services and routes that it reaches."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from typing import Any, Generic, TypeVar
+
+from pilot.debug.dashboard.mesh import Picture, links_of_route, route_keys, service_facts
+from pilot.debug.slices import for_each
+from pilot.derive import UNSET, Derived, Node
+from pilot.model.inputs import Mesh
+from pilot.model.views.kinds.gateways import gateways
+from pilot.model.views.services import service_refs
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class _WatchedItems(Generic[K, T]):
+    """The values of `each` for every key of `listing`, watched between the first `refresh` and `stop`."""
+
+    def __init__(self, db: Mesh, listing: Derived[[], tuple[K, ...]], each: Derived[[K], T]) -> None:
+        self._db, self._listing, self._each = db, listing, each
+        self._listed: Node | None = None
+        self._nodes: dict[K, Node] = {}
+        self._revision = -1
+
+    def values(self) -> list[T]:
+        """Returns the values as of the last refresh, in no order; what could not be had is left out."""
+        return [node.value for node in self._nodes.values() if node.value is not UNSET]
+
+    async def refresh(self) -> bool:
+        """Brings the values up to date, in slices; returns whether any may be another one than after the last refresh."""
+        db, seen, now = self._db, self._revision, self._db.revision
+        if self._listed is None:
+            self._listed = db.watch(self._listing)
+        db.refresh(self._listed)
+        changed = self._listed.changed_at > seen
+        if changed and self._listed.value is not UNSET:
+            await self._list(self._listed.value)
+        await for_each([node for node in self._nodes.values() if node.stale], db.refresh)
+        self._revision = now
+        return changed or any(node.changed_at > seen for node in self._nodes.values())
+
+    def stop(self) -> None:
+        for node in (*self._nodes.values(), *((self._listed,) if self._listed is not None else ())):
+            self._db.unwatch(node)
+        self._nodes, self._listed, self._revision = {}, None, -1
+
+    async def _list(self, keys: tuple[K, ...]) -> None:
+        for gone in self._nodes.keys() - set(keys):
+            self._db.unwatch(self._nodes.pop(gone))
+        await for_each([key for key in keys if key not in self._nodes], self._add)
+
+    def _add(self, key: K) -> None:
+        self._nodes[key] = self._db.watch(self._each, key)
+
+
+class KeptPicture:
+    """The picture of one mesh. It is kept between `keep` and `let_go`; without, each look at it takes a whole one."""
+
+    def __init__(self, db: Mesh) -> None:
+        self._db = db
+        self._services, self._links = _WatchedItems(db, service_refs, service_facts), _WatchedItems(db, route_keys, links_of_route)
+        self._picture = Picture([], (), [])
+        self._revision = -1
+        self._kept = False
+        self._looking = asyncio.Lock()
+        self.number = 0
+        """Is another one whenever the picture is."""
+
+    def keep(self) -> None:
+        """Keeps the picture from the next look on."""
+        self._kept = True
+
+    def let_go(self) -> None:
+        """Keeps nothing any more; what is being looked at is let go after it."""
+        self._kept = False
+        if not self._looking.locked():
+            self._stop()
+
+    async def look(self) -> Picture:
+        """Returns the picture of now; others get their turns while it is made."""
+        async with self._looking:
+            try:
+                if self._revision != self._db.revision:
+                    await self._refresh()
+                return self._picture
+            finally:
+                if not self._kept:
+                    self._stop()
+
+    async def _refresh(self) -> None:
+        revision = self._db.revision
+        changed = [await items.refresh() for items in (self._services, self._links)]
+        listed = gateways.all_keys(self._db)
+        if any(changed) or listed != self._picture.gateways:
+            links = [link for found in self._links.values() for link in found]
+            services = [facts for facts in self._services.values() if facts is not None]
+            self._picture = Picture(services, listed, links)
+            self.number += 1
+        self._revision = revision
+
+    def _stop(self) -> None:
+        self._services.stop()
+        self._links.stop()
+        self._picture, self._revision = Picture([], (), []), -1

@@ -76,7 +76,8 @@ class Server:
     def __init__(self, folders: list[str], log: pathlib.Path, command: str) -> None:
         self.grpc, self.http, self.monitoring = free_port(), free_port(), free_port()
         arguments = ["taskset", "-c", "0", command, "discovery", "--ctrlz_port", "0", *(f"--configDir={f}" for f in folders)]
-        ports = {"grpcAddr": self.grpc, "httpAddr": self.http, "secureGRPCAddr": free_port(), "httpsAddr": free_port(), "monitoringAddr": self.monitoring}
+        ports = {"grpcAddr": self.grpc, "httpAddr": self.http, "monitoringAddr": self.monitoring, "secureGRPCAddr": free_port()}
+        ports["httpsAddr"] = free_port()
         for flag, port in ports.items():
             arguments += [f"--{flag}", f"127.0.0.1:{port}"]
         started = time.monotonic()

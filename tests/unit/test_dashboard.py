@@ -251,7 +251,7 @@ async def test_a_kept_picture_follows_what_comes_and_goes() -> None:
     gateway = make("Gateway", "g", "{servers: [{hosts: ['*'], port: {name: http, number: 80, protocol: HTTP}}]}", "a")
     made.apply_objects(IDLE, gateway)
     assert [len(part) for part in await kept.look()] == [2, 1, 1]
-    made.set({key: None for key in rows_of([WEB, route("[mesh]")])})
+    made.set(dict.fromkeys(rows_of([WEB, route("[mesh]")])))
     found = await kept.look()
     assert ([facts.host for facts in found.services], found.links) == (["idle.a.svc.cluster.local"], [])
 

@@ -11,7 +11,6 @@ from pilot.lib.labels import cut
 from pilot.lib.spiffe import parse_identity
 from pilot.model.config.authorization_policy import AuthorizationPolicy, Source
 from pilot.model.config.object import Object, ObjectKey
-from pilot.model.config.virtual_service import VirtualService
 from pilot.model.endpoint import EndpointHealth
 from pilot.model.facets import PolicySubjectKey
 from pilot.model.inputs import Mesh

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pilot.debug.dashboard.mesh import Picture, links_of_route, route_keys, service_facts
 from pilot.debug.slices import for_each

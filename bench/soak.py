@@ -5,12 +5,15 @@
 
 In every round the mesh lives through random edits (objects, mesh config, networks, proxies that leave and come back), and is compared with a
 fresh start in the middle and at its end, which is where it began: there the number of nodes in the graph must be what it was, and memory,
-once warm (a sixth of the time), may not grow by more than a tenth. Prints a line a round and a verdict; exits 1 where a promise is broken.
+once warm (a sixth of the time), may not grow by more than a tenth; no derivation may fail. Prints a line a round, behind it which derivations have
+other numbers of nodes than at first, and a verdict; exits 1 where a promise is broken.
 """
 from __future__ import annotations
 
 import argparse
 import asyncio
+import collections
+import json
 import os
 import pathlib
 import random
@@ -32,13 +35,15 @@ PAUSES = (0.0, 0.0, 0.05, 0.3)  # shorter and longer than the debounce
 
 
 class Round(NamedTuple):
-    """`wrong`: differences from a fresh start; `nodes`, `megabytes` and `responses` (of the whole run) at its end."""
+    """`wrong`: differences from a fresh start; `nodes`, `failures` of derivations, `megabytes` and `responses` (the last two and the failures of the
+    whole run) at its end."""
 
     minute: float
     edits: int
     checkpoints: int
     wrong: list[str]
     nodes: int
+    failures: int
     megabytes: float
     responses: int
 
@@ -53,6 +58,13 @@ async def back_to(mesh: RealMesh, nodes: int) -> int:
 
 async def node_count(mesh: RealMesh) -> int:
     return int(await asyncio.to_thread(mesh.plane.metric, "pyistiod_graph_nodes"))
+
+
+async def nodes_by_derivation(mesh: RealMesh) -> collections.Counter[str]:
+    found: collections.Counter[str] = collections.Counter()
+    for entry in json.loads(await asyncio.to_thread(mesh.plane.get, "/debug/krtz")):
+        found[entry["name"]] += entry["state"]["outputs"]["count"]
+    return found
 
 
 async def settled_nodes(mesh: RealMesh) -> int:
@@ -84,10 +96,16 @@ async def play(mesh: RealMesh, choose: random.Random, edits: int) -> list[str]:
     return wrong + [f"back at the base: {w}" for w in await mesh.disagreement()]
 
 
+def _changes(before: collections.Counter[str], now: collections.Counter[str]) -> str:
+    return ", ".join(f"{name}: {before[name]} to {now[name]}" for name in sorted(before.keys() | now.keys()) if before[name] != now[name])
+
+
 def verdict(rounds: list[Round], nodes: int, warm_minutes: float) -> list[str]:
     """The promises that were broken."""
     broken = [f"round {number}: {w}" for number, r in enumerate(rounds, 1) for w in r.wrong[:20]]
     broken += [f"round {number}: {r.nodes} nodes in the graph, {nodes} at first" for number, r in enumerate(rounds, 1) if r.nodes != nodes]
+    if rounds[-1].failures:
+        broken.append(f"derivations failed {rounds[-1].failures} times: the log says which")
     warm = [r.megabytes for r in rounds if r.minute >= warm_minutes]
     if warm and max(warm) > GROWTH * warm[0]:
         broken.append(f"memory grew from {warm[0]:.0f} to {max(warm):.0f} MB")
@@ -102,17 +120,21 @@ async def soak(work: pathlib.Path, choose: random.Random, minutes: float, edits:
         await mesh.start()
         first = await mesh.disagreement()
         nodes = await settled_nodes(mesh)
+        by_derivation = await nodes_by_derivation(mesh)
         print(f"{len(mesh.fleet.followers)} streams, {held(list(mesh.fleet.content().values()))} resources, {nodes} nodes", *first, flush=True)
-        print("| round | minute | edits | checkpoints | wrong | nodes | MB | responses |\n|---|---|---|---|---|---|---|---|", flush=True)
+        print("| round | minute | edits | checkpoints | wrong | nodes | failures | MB | responses |\n" + "|---" * 9 + "|", flush=True)
         started = time.monotonic()
         while not rounds or (time.monotonic() - started) / 60 < minutes:
             wrong = await play(mesh, choose, edits)
             found = await back_to(mesh, nodes)
             minute = (time.monotonic() - started) / 60
-            r = Round(minute, edits, 2, wrong, found, resident_megabytes(mesh.plane.child.pid), mesh.fleet.responses)
+            failures = int(await asyncio.to_thread(mesh.plane.metric, "pilot_derivation_failures"))
+            r = Round(minute, edits, 2, wrong, found, failures, resident_megabytes(mesh.plane.child.pid), mesh.fleet.responses)
             rounds.append(r)
-            cells = [len(rounds), f"{r.minute:.1f}", r.edits, r.checkpoints, len(r.wrong), r.nodes, f"{r.megabytes:.0f}", r.responses]
+            cells = [len(rounds), f"{r.minute:.1f}", r.edits, r.checkpoints, len(r.wrong), r.nodes, r.failures, f"{r.megabytes:.0f}", r.responses]
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+            if found != nodes:
+                print(_changes(by_derivation, await nodes_by_derivation(mesh)), flush=True)
         return [f"at the start: {w}" for w in first] + verdict(rounds, nodes, minutes / 6)
     finally:
         await mesh.stop()

@@ -197,7 +197,7 @@ class Connection:
         old, groups = self._feeds.get(type_url), self._groups_of(type_url)
         if old is not None and old.groups == groups:
             return old
-        new = feeds.open(groups, self) if groups is not None else None
+        new = feeds.open(type_url, groups, self) if groups is not None else None
         if new is not None:
             self._feeds[type_url] = new
         else:

@@ -29,10 +29,10 @@ class Feed(Generic[R]):
     `seen` is the state as it was read last; where `stale`, `state` may be another one.
     """
 
-    __slots__ = ("_db", "_snapshots", "groups", "readers", "seen", "stale", "watched")
+    __slots__ = ("_db", "_snapshots", "groups", "readers", "seen", "stale", "type_url", "watched")
 
-    def __init__(self, db: Database, groups: tuple[Group, ...], watched: tuple[Watched, ...]) -> None:
-        self._db, self.groups, self.watched = db, groups, watched
+    def __init__(self, db: Database, type_url: str, groups: tuple[Group, ...], watched: tuple[Watched, ...]) -> None:
+        self._db, self.type_url, self.groups, self.watched = db, type_url, groups, watched
         self.readers: dict[R, None] = {}
         self.stale = True
         self.seen: TypeState | None = None
@@ -70,15 +70,15 @@ class Feeds(Generic[R]):
     def __init__(self, db: Database) -> None:
         self.hits = self.misses = 0
         self._db = db
-        self._feeds: dict[tuple[Group, ...], Feed[R]] = {}
+        self._feeds: dict[tuple[str, tuple[Group, ...]], Feed[R]] = {}
         self._groups: dict[Group, Watched] = {}
         self._by_node: dict[Node, Watched] = {}
 
-    def open(self, groups: tuple[Group, ...], reader: R) -> Feed[R]:
-        """Returns the feed of some groups, with one more reader."""
-        feed = self._feeds.get(groups)
+    def open(self, type_url: str, groups: tuple[Group, ...], reader: R) -> Feed[R]:
+        """Returns the feed of a type that has some groups, with one more reader. Types of which there is nothing have no groups, each for itself."""
+        feed = self._feeds.get((type_url, groups))
         if feed is None:
-            feed = self._feeds[groups] = Feed(self._db, groups, tuple(self._watch(group) for group in groups))
+            feed = self._feeds[type_url, groups] = Feed(self._db, type_url, groups, tuple(self._watch(group) for group in groups))
             for watched in feed.watched:
                 watched.feeds[feed] = None
         feed.readers[reader] = None
@@ -89,7 +89,7 @@ class Feeds(Generic[R]):
         feed.readers.pop(reader, None)
         if feed.readers:
             return
-        del self._feeds[feed.groups]
+        del self._feeds[feed.type_url, feed.groups]
         for group, watched in zip(feed.groups, feed.watched, strict=True):
             watched.feeds.pop(feed, None)
             if not watched.feeds:

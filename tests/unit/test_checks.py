@@ -11,8 +11,10 @@ from pilot.ingest.mesh_config import decode_mesh_networks
 from pilot.model.problem import Problem
 from tests.support.checks import problems_of
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
+from tests.support.mesh_edits import rows_at
+from tests.support.mesh_slots import SLOTS
 from tests.support.objects import at, endpoint_slice, make, pod, world
-from tests.support.world import proxy, rows_of
+from tests.support.world import World, proxy, rows_of
 
 Plain = Mapping[str, Any]
 API = "api.a.svc.cluster.local"
@@ -52,6 +54,10 @@ def entry(spec: str, name: str = "e", day: int = 3) -> Plain:
 
 def sidecar(spec: str, name: str = "s", day: int = 3) -> Plain:
     return make("Sidecar", name, spec, day=day)
+
+
+def extension(spec: str) -> Plain:
+    return make("TrafficExtension", "t", f"{{lua: {{inlineCode: 'x = 1'}}, {spec}}}", day=3)
 
 
 def peer(spec: str, name: str = "p", day: int = 3, namespace: str = "a") -> Plain:
@@ -413,6 +419,18 @@ ROWS = [
         (pod("web-0", "10.1.0.2", "far", labels="{app: web}"),),
     ),
     Row(
+        "selector-without-workloads",
+        "spec.selector",
+        (extension("selector: {matchLabels: {app: web}}"),),
+        (pod("web-0", "10.1.0.2", labels="{app: web}"),),
+    ),
+    Row(
+        "target-not-found",
+        "spec.targetRefs[0].name",
+        (extension("targetRefs: [{kind: Service, name: late}]"),),
+        (extension("priority: 1"),),
+    ),
+    Row(
         "service-not-found",
         "extensionProviders[3]",
         (),
@@ -438,6 +456,16 @@ def test_a_problem_is_there_until_it_is_mended(row: Row) -> None:
     if row.mended:
         made.set(rows_of(row.mended))
         assert problems_of(made) == ()
+
+
+@pytest.mark.parametrize("slot", range(len(SLOTS)), ids=lambda slot: SLOTS[slot].name)
+def test_no_object_is_one_that_cannot_be_checked(slot: int) -> None:
+    for variant in range(len(SLOTS[slot].variants)):
+        if SLOTS[slot].kind == "object":
+            made = World()
+            made.set(rows_at(slot, variant))
+            problems_of(made)
+            assert made.mesh.failures == 0
 
 
 def test_a_gateway_of_a_network_that_is_no_service() -> None:

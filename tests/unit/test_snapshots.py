@@ -95,8 +95,8 @@ class TestFeeds:
         return [feed.groups for feed in self.feeds.reached(self.db.commit([(self.db.mesh, name, contents)]))]
 
     def test_readers_share_a_feed_and_feeds_share_a_group(self) -> None:
-        one, two = self.feeds.open((A,), "one"), self.feeds.open((A,), "two")
-        both = self.feeds.open((A, B), "one")
+        one, two = self.feeds.open("cds", (A,), "one"), self.feeds.open("cds", (A,), "two")
+        both = self.feeds.open("cds", (A, B), "one")
         assert one is two
         assert list(one.readers) == ["one", "two"]
         assert self.set("a", x="1") == [(A,), (A, B)]
@@ -106,7 +106,7 @@ class TestFeeds:
         assert self.set("b", y="1") == [(A, B)]
 
     def test_an_equal_result_is_the_same_view(self) -> None:
-        feed = self.feeds.open((A,), "one")
+        feed = self.feeds.open("cds", (A,), "one")
         self.set("a", x="1")
         view = feed.state
         self.set("a", x="1")
@@ -116,7 +116,7 @@ class TestFeeds:
 
     def test_what_failed_keeps_its_last_good_value_and_is_none_before_it_has_one(self) -> None:
         self.set("a", x="fail")
-        feed = self.feeds.open((A, B), "one")
+        feed = self.feeds.open("cds", (A, B), "one")
         assert feed.state is None
         self.set("a", x="1")
         view = feed.state
@@ -126,10 +126,17 @@ class TestFeeds:
 
     def test_what_nobody_reads_is_let_go(self) -> None:
         nodes = len(self.db)
-        one, both = self.feeds.open((A,), "one"), self.feeds.open((A, B), "one")
+        one, both = self.feeds.open("cds", (A,), "one"), self.feeds.open("cds", (A, B), "one")
         self.feeds.close(one, "one")
         assert self.set("a", x="1") == [(A, B)]
         self.feeds.close(both, "one")
         assert self.set("a", x="2") == []
         self.db.collect()
         assert (len(self.feeds), len(self.db)) == (0, nodes)
+
+    def test_types_of_which_there_is_nothing_are_told_apart(self) -> None:
+        clusters, listeners = self.feeds.open("cds", (), "one"), self.feeds.open("lds", (), "one")
+        self.feeds.close(clusters, "one")
+        assert list(listeners.readers) == ["one"]
+        self.feeds.close(listeners, "one")
+        assert len(self.feeds) == 0

@@ -5,7 +5,7 @@ from typing import Any
 
 from pilot.derive import derived
 from pilot.model.checks.check import Check, told
-from pilot.model.checks.policy import check_attachment
+from pilot.model.checks.policy import check_attachment, check_selected, check_targets
 from pilot.model.config.object import Object, ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, Problems, below, warning
@@ -40,7 +40,8 @@ def traffic_extension_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     if found is None:
         return ()
     named = found.spec.wasm.image_pull_secret if found.spec.wasm is not None else ""
-    return told(found, below("spec", (*check_attachment(db, found), *below("wasm", _check_secret(db, found, named)))))
+    attached = (*check_selected(db, found), *check_targets(db, found.namespace, None, found.spec.target_refs))
+    return told(found, below("spec", (*attached, *below("wasm", _check_secret(db, found, named)))))
 
 
 def _check_secret(db: Mesh, o: Object[Any], named: str) -> Problems:

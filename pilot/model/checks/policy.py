@@ -76,11 +76,16 @@ def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, 
 
 def check_attachment(db: Mesh, o: Object[Any]) -> Problems:
     """Yields a problem for each thing that a policy is for and that is not there, with paths in its spec."""
-    yield from below("selector", _check_selected(db, o))
+    yield from check_selected(db, o)
     yield from check_targets(db, o.namespace, o.spec.target_ref, o.spec.target_refs)
 
 
-def _check_selected(db: Mesh, o: Object[Any]) -> Problems:
+def check_selected(db: Mesh, o: Object[Any]) -> Problems:
+    """Yields a problem where nothing has the labels that a policy is for, with a path in its spec."""
+    yield from below("selector", _check_labels(db, o))
+
+
+def _check_labels(db: Mesh, o: Object[Any]) -> Problems:
     labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
     if o.namespace != root_namespace(db):
         yield from check_selector(db, o.namespace, labels)

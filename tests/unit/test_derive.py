@@ -157,6 +157,24 @@ def test_what_is_freed_in_steps_may_be_read_and_changed_in_between() -> None:
     assert sentence(db, "n00002") == "n00002 is +"
 
 
+def test_an_item_that_a_gather_no_longer_lists_is_freed() -> None:
+    db = World()
+    node = db.watch(numbers)
+    db.set("n00001", None)
+    db.refresh(node)
+    assert node.value == {"n00000": 0, "n00002": 2}
+    assert db.collect() == 2  # the item and its row
+
+
+def test_a_node_is_once_among_the_readers_of_what_it_reads_again() -> None:
+    db = World()
+    node = db.watch(sentence, "n00001")
+    for value in (-1, 1, -1):
+        db.set("n00001", value)
+        db.refresh(node)
+        assert [list(source.readers) for source in node.deps] == [[node]]
+
+
 @hub
 def total(db: World) -> int:
     return sum(number(db, key) or 0 for key in db.numbers.all_keys())

@@ -184,6 +184,28 @@ def test_derived_rows_that_come_out_equal_reach_nobody() -> None:
     assert rows_of_pairs(db) == rows
 
 
+def test_a_row_that_another_source_has_as_well_reaches_nobody_when_the_first_loses_it() -> None:
+    db = World()
+    nodes = watch_all(db)
+    db.set(db.pairs, "p0", (("spare", 0.0), ("b0", 0)))  # an equal row, but another object
+    refresh(db, nodes)
+    assert nodes["p0/l"] not in db.set(db.pairs, "p0", None)
+    assert nodes["p0/l"].value == words.get(db, "p0/l") == ("spare", 0)
+
+
+def test_rows_are_held_against_those_before_also_where_others_came_between() -> None:
+    db = World()
+    nodes = watch_all(db)
+    rows = next(node for node in db.live_nodes() if str(node.fn) == "derived words")
+    before = rows.value
+    db.set(db.pairs, "p1", (("c1", 1), ("b1", 1)))
+    db.set(db.pairs, "p2", (("a2", 3), ("b2", 2)))
+    refresh(db, nodes)
+    reached = {node.args for node in words.touch_changed(db, before, rows.value)}
+    assert reached == {("p1/l",), ("initial", "a"), ("initial", "c"), ("initial",)}  # that of p2/l has no node
+    assert {node.args for node in words.touch_changed(db, rows.value, rows.value)} == set()
+
+
 def test_the_cost_of_one_derived_row_is_not_that_of_all_readers() -> None:
     db = World(500)
     runs: list[str] = []

@@ -8,7 +8,7 @@ from pilot.derive.explain import explain, find_origin
 class Shop(Database):
     def __init__(self) -> None:
         super().__init__()
-        self.goods: Table[str, int] = Table(self, "Good")
+        self.goods: Table[str, int] = Table(self, "Good", price=lambda _, price: [price])
         self.rates: Table[str, int] = Table(self, "Rate")
 
 
@@ -58,6 +58,16 @@ def test_rows_and_their_ways() -> None:
 def test_it_stops_at_hubs_and_names_them() -> None:
     db = shop()
     assert [str(node.fn) for node in explain(db, db.watch(price, "tea")).lists] == ["every_good"]
+
+
+def test_a_list_of_keys_that_is_read_itself_is_named_too() -> None:
+    db = shop()
+
+    @derived
+    def first_of_a_price(db: Shop) -> str | None:
+        return next(iter(db.goods.keys("price", 9)), None)
+
+    assert [str(node.fn) for node in explain(db, db.watch(first_of_a_price)).lists] == ["Good by"]
 
 
 def test_absent_rows_are_left_out() -> None:

@@ -15,6 +15,7 @@ give the push candidates of a commit without visiting what did not change.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -162,7 +163,7 @@ class Database:
         self._nodes = _Nodes()
         self._reads: dict[Node, None] | None = None  # by the derivation that runs now, in order
         self._orphans: list[Node] = []
-        self._parked: dict[Node, None] = {}
+        self._parked: OrderedDict[Node, None] = OrderedDict()  # what one of them reads stands behind it
         self._failed: dict[Node, Exception] | None = None  # in a commit, which may run a node before all of its inputs are up to date
         self._cyclic = False  # counting readers cannot free a cycle
 
@@ -377,10 +378,13 @@ class Database:
 
     def collect_some(self, most: float) -> bool:
         """Frees nodes that nothing watched reaches, in at most so many steps; returns whether that were too few. What goes around in circles is
-        freed in the last one."""
+        freed in the last one.
+
+        A node goes before what it reads: one that is still there may be read between two calls, and then verifies what it reads.
+        """
         left = self._park_orphans(most)
         while self._parked and left > 0:
-            node, _ = self._parked.popitem()
+            node, _ = self._parked.popitem(last=False)
             del self._nodes[node.fn][node.args]
             left -= 1
         if self._orphans or self._parked:

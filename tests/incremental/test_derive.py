@@ -163,6 +163,8 @@ def run_sequence(seed: int) -> None:
         fresh = scratch(world)
         for root in ROOTS:
             fn, viewer = root
+            if choose.random() < 0.1:  # a part of a sweep: others have their turns before the next one
+                world.collect_some(choose.randint(1, 8))
             if choose.random() < 0.2:
                 if root in watched:
                     world.unwatch(watched.pop(root))

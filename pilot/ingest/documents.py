@@ -1,7 +1,7 @@
 """The text of a file → its documents as plain data, with the lines that they start at.
 
-YAML 1.1 as Kubernetes reads it, built from libyaml's events, which costs half of what yaml.CSafeLoader does: timestamps stay
-text, keys become text as in JSON, a number with colons is no number.
+YAML 1.1 as Kubernetes reads it: timestamps stay text, keys become text as in JSON, a number with colons is no number. What is written simply is
+read line by line (`block_yaml`), everything else from libyaml's events, which costs half of what yaml.CSafeLoader does.
 """
 from __future__ import annotations
 
@@ -12,23 +12,16 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from pilot.ingest.block_yaml import Refused, Words, read_block
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.lines import Outline
+from pilot.ingest.scalars import key_text, resolve
 
 MAX_NODES = 1_000_000
 """Values of one document, with what its aliases repeat: more is a mistake, or an attack."""
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
-_WORDS: dict[str, Any] = dict.fromkeys(("", "~", "null", "Null", "NULL")) | dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
-for _value, _words in ((True, ("yes", "true", "on")), (False, ("no", "false", "off"))):
-    _WORDS |= {form: _value for word in _words for form in (word, word.capitalize(), word.upper())}
-for _sign, _infinity in (("", float("inf")), ("+", float("inf")), ("-", float("-inf"))):
-    _WORDS |= {_sign + form: _infinity for form in (".inf", ".Inf", ".INF")}
-_NUMERIC = frozenset("0123456789+-.")
-_INT = re.compile(r"[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)", re.ASCII)
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_HUGE = 1 << 1024  # no floating point number either; and those of thousands of digits cannot be printed
 _LARGE = 1 << 20  # bytes
 _MERGE = object()
 
@@ -62,11 +55,37 @@ def read_documents(data: bytes, path: str) -> list[Document]:
     """Returns every document that holds anything; SyntaxFault where one of them cannot be parsed."""
     if path.endswith(".json"):
         return read_json(data)
-    return [document for chunk in split(data) for document in read_chunk(chunk)]
+    words = new_words()
+    return [document for chunk in split(data) for document in read_chunk(chunk, words)]
 
 
-def read_chunk(chunk: Chunk) -> list[Document]:
+def new_words() -> Words:
+    """Returns what remembers the words of one file."""
+    return Words(_read_value)
+
+
+def _read_value(text: str) -> Any:
+    """Returns what stands behind a key on its line. Raises Refused where that is not a whole value."""
+    try:
+        found = list(_Builder(text.encode(), 0).documents())
+    except (SyntaxFault, yaml.YAMLError, RecursionError) as fault:
+        raise Refused from fault
+    if len(found) != 1 or found[0].repeated:
+        raise Refused
+    return found[0].plain
+
+
+def read_chunk(chunk: Chunk, words: Words) -> list[Document]:
     """Returns the documents of a piece of a YAML text that hold anything; SyntaxFault where one of them cannot be parsed."""
+    try:
+        plain, line = read_block(chunk.text, words)
+    except Refused:
+        return parse_chunk(chunk)
+    return [Document(plain, chunk.lines + line, outline=Outline(*chunk))] if line else []
+
+
+def parse_chunk(chunk: Chunk) -> list[Document]:
+    """Returns what `read_chunk` does, by libyaml."""
     data, lines = chunk
     outline = Outline(data, lines)
     try:
@@ -189,11 +208,9 @@ class _Builder:
         if type(event) is yaml.ScalarEvent and event.value == "<<" and event.implicit[0]:
             return _MERGE
         key = self._node(event)
-        if isinstance(key, str):
-            return key
         if isinstance(key, dict | list):
             raise SyntaxFault("a key must be a single value", self._line(event))
-        return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
+        return key_text(key)
 
     def _merged(self, value: Any, event: Any) -> list[dict[str, Any]]:
         found = value if isinstance(value, list) else [value]
@@ -204,26 +221,9 @@ class _Builder:
     def _scalar(self, event: Any) -> Any:
         tag, text = event.tag, event.value
         if tag is None:
-            return _resolve(text) if event.implicit[0] else text
+            return resolve(text) if event.implicit[0] else text
         if tag in ("!", _CORE + "str"):
             return text
         if tag in (_CORE + "null", _CORE + "bool", _CORE + "int", _CORE + "float"):
-            return _resolve(text)
+            return resolve(text)
         raise SyntaxFault(f"unknown tag {tag}", self._line(event))
-
-
-def _resolve(text: str) -> Any:
-    """Returns what a plain scalar means."""
-    if text in _WORDS:
-        return _WORDS[text]
-    if text[0] not in _NUMERIC:
-        return text
-    if _INT.fullmatch(text):
-        digits = text.replace("_", "")
-        sign, bare = (-1, digits[1:]) if digits[0] == "-" else (1, digits.removeprefix("+"))
-        try:
-            number = sign * (int(bare, 8) if len(bare) > 1 and bare[0] == "0" and bare.isdecimal() else int(bare, 0))
-        except ValueError:  # 08, 0x_, and numbers of thousands of digits
-            return text
-        return number if abs(number) < _HUGE else text
-    return float(text.replace("_", "")) if _FLOAT.fullmatch(text) else text

@@ -7,11 +7,13 @@ from typing import Any
 
 import yaml
 
+from pilot.ingest.block_yaml import Places, Refused, read_block
+
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULLS = ("", "~", "null", "Null", "NULL")
-Lines = dict[str, tuple[int, Any]] | None
-"""Line and inside of each key of a mapping, and of each item of a list by its index; None for a single value."""
+Lines = dict[str, tuple[int, Any]] | list[tuple[int, Any]] | None
+"""Line and inside of each key of a mapping, or of each item of a list; None for a single value."""
 
 
 class Outline:
@@ -32,7 +34,7 @@ class Outline:
         line = start
         inside = self._root(document) if path else None
         for key, name in _PART.findall(path):
-            found = inside.get(key or name) if inside is not None else None
+            found = _find(inside, key or name)
             if found is None:
                 break
             line, inside = self._lines + found[0], found[1]
@@ -41,13 +43,29 @@ class Outline:
     def _root(self, document: int) -> Lines:
         if self._roots is None:
             try:
-                self._roots = list(_documents(self._data))
+                self._roots = _read(self._data)
             except (yaml.YAMLError, RecursionError):  # JSON that is no YAML, or nested too deeply
                 self._roots = []
         return self._roots[document] if document < len(self._roots) else None
 
 
-def _documents(data: bytes) -> Iterator[Lines]:
+def _find(inside: Lines, part: str) -> tuple[int, Any] | None:
+    """Returns line and inside of a part of a path."""
+    if isinstance(inside, list):
+        return inside[int(part)] if part.isascii() and part.isdecimal() and int(part) < len(inside) else None
+    return inside.get(part) if inside is not None else None
+
+
+def _read(data: bytes) -> list[Lines]:
+    """Returns the lines of every document that holds anything."""
+    try:
+        root, line = read_block(data, Places())
+    except Refused:
+        return list(parse(data))
+    return [root] if line else []
+
+
+def parse(data: bytes) -> Iterator[Lines]:
     """Yields the lines of every document that holds anything."""
     events = yaml.parse(data, Loader=_PARSER)
     for event in events:
@@ -84,11 +102,11 @@ def _keys(events: Any, anchors: dict[str, Lines]) -> Lines:
 
 
 def _items(events: Any, anchors: dict[str, Lines]) -> Lines:
-    found: dict[str, tuple[int, Any]] = {}
+    found: list[tuple[int, Any]] = []
     for event in events:
         if type(event) is yaml.SequenceEndEvent:
             break
-        found[str(len(found))] = _line(event), _inside(event, events, anchors)
+        found.append((_line(event), _inside(event, events, anchors)))
     return found
 
 

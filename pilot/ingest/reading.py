@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pilot.ingest.block_yaml import Words
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
-from pilot.ingest.documents import Document, read_chunk, read_json
+from pilot.ingest.documents import Document, new_words, read_chunk, read_json
 from pilot.ingest.folder import shown
 from pilot.model.catalogue import Catalogue
 from pilot.model.problem import ObjectRef, Problem, Severity
@@ -32,16 +33,16 @@ class Reader:
         """Returns what the documents of a file gave, in order. SyntaxFault where one of them cannot be parsed."""
         if path.endswith(".json"):
             return [self._decode(path, document) for document in read_json(data)]
-        chunks = list(split(data))
+        chunks, words = list(split(data)), new_words()
         if len(chunks) < 2:  # a file of one object is read as a whole or not at all
             self.forget(path)
-            return [decoded for chunk in chunks for decoded in self._decode_chunk(path, chunk)]
+            return [decoded for chunk in chunks for decoded in self._decode_chunk(path, chunk, words)]
         last, reading = self._last.get(path), Reading()
         found: list[Decoded] = []
         for chunk in chunks:
             digest = hashlib.blake2b(chunk.text, digest_size=16).digest()
             known = last.pieces.get(digest) if last is not None else None
-            decoded = self._decode_chunk(path, chunk) if known is None else _moved(known[1], chunk.lines - known[0])
+            decoded = self._decode_chunk(path, chunk, words) if known is None else _moved(known[1], chunk.lines - known[0])
             reading.pieces[digest] = chunk.lines, decoded
             found += decoded
         self._last[path] = reading
@@ -51,8 +52,8 @@ class Reader:
         """Keeps nothing of a file any more."""
         self._last.pop(path, None)
 
-    def _decode_chunk(self, path: str, chunk: Chunk) -> list[Decoded]:
-        return [self._decode(path, document) for document in read_chunk(chunk)]
+    def _decode_chunk(self, path: str, chunk: Chunk, words: Words) -> list[Decoded]:
+        return [self._decode(path, document) for document in read_chunk(chunk, words)]
 
     def _decode(self, path: str, document: Document) -> Decoded:
         decoded = decode_document(document.plain, shown(path), document.line_of, self._origin, self._catalogue)

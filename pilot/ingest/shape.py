@@ -69,10 +69,18 @@ def _type_info(kind: Hashable) -> mi.Type:
         return mi.type_info(kind)
 
 
+@functools.cache
+def _fields(struct: type) -> dict[str, mi.Type]:
+    """Returns the types of the fields of a struct by their JSON names, without `| None`."""
+    info = _type_info(struct)
+    assert isinstance(info, mi.StructType)
+    return {field.encode_name: _present(field.type) for field in info.fields}
+
+
 def _prune(value: Any, kind: mi.Type, any_spelling: bool) -> Any:
     kind = _present(kind)
     if isinstance(kind, mi.StructType) and isinstance(value, dict):
-        fields = {field.encode_name: field.type for field in kind.fields}
+        fields = _fields(kind.cls)
         names = {field.name: field.encode_name for field in kind.fields} if any_spelling else {}
         found = ((names.get(k, k), v) for k, v in value.items() if v is not None)
         return {k: _prune(v, fields[k], any_spelling) if k in fields else v for k, v in found}
@@ -119,7 +127,7 @@ def _check(value: Any, kind: mi.Type) -> Iterator[Problem]:
 
 
 def _check_struct(value: dict[Any, Any], kind: mi.StructType) -> Iterator[Problem]:
-    fields = {field.encode_name: field.type for field in kind.fields}
+    fields = _fields(kind.cls)
     for key, item in value.items():
         if (known := fields.get(key)) is not None:
             if item is not None:

@@ -18,7 +18,7 @@ from pilot.ingest import file_source, reading
 from pilot.ingest.batch import Batch
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.decode import decode_document
-from pilot.ingest.documents import SyntaxFault, read_chunk, read_documents
+from pilot.ingest.documents import SyntaxFault, parse_chunk, read_documents
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.folder import UNKNOWN, Signature, known_part, shown, sign
 from pilot.ingest.ledger import Ledger
@@ -208,10 +208,10 @@ def test_a_file_of_just_the_limit_is_read(tmp_path: pathlib.Path) -> None:
 def test_whatever_one_file_raises_is_its_own_problem(fault: Exception, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = reading.read_chunk
 
-    def fail(chunk: Any) -> Any:
+    def fail(chunk: Any, words: Any) -> Any:
         if b"bad" in chunk.text:
             raise fault
-        return real(chunk)
+        return real(chunk, words)
 
     monkeypatch.setattr(reading, "read_chunk", fail)
     for name in ("bad", "good"):
@@ -403,7 +403,7 @@ def test_a_text_in_pieces_is_what_it_is_as_a_whole(seed: int) -> None:
         text = "\n".join(chance.choice(PARTS) for _ in range(chance.randint(1, 9))).encode()
         chunks = list(split(text))
         assert b"".join(chunk.text for chunk in chunks) == text
-        whole = outcome(read_chunk, Chunk(text, 0))
+        whole = outcome(parse_chunk, Chunk(text, 0))
         assert outcome(read_documents, text, "a.yaml") == whole, f"PYISTIOD_SEED={seed}: {text!r}"
         faults += whole == "fault"
         pieces += len(chunks) > 1

@@ -223,4 +223,4 @@ def lacking(payloads: list[Payload], subscription: Subscription) -> list[Payload
 
 def warms_of(changes: Sequence[SnapshotChange]) -> frozenset[str]:
     """Returns the names of the endpoints that Envoy waits for after the changes."""
-    return NONE.union(*[change.warms for change in changes]) if changes else NONE
+    return NONE.union(*(change.warms for change in changes))

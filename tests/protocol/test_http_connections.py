@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
+from pilot.serve import http
 from pilot.serve.address import Address
 from pilot.serve.http import listen
 from pilot.serve.http_connections import ConnectionPatience, Connections
@@ -177,3 +178,11 @@ async def test_a_thousand_connections_and_nonsense_leave_a_port_as_it_was() -> N
             open_writer.close()
     finally:
         await runner.cleanup()
+
+
+async def test_a_port_that_listens_looks_after_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Connections(ConnectionPatience(look=1e9))
+    monkeypatch.setattr(http, "Connections", lambda: made)
+    runner = await listen(web.Application(), Address("127.0.0.1", 0))
+    assert made.look() == 0
+    await runner.cleanup()

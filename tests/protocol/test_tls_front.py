@@ -4,6 +4,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import os
+import pathlib
 import socket
 import ssl
 import struct
@@ -230,6 +232,17 @@ async def test_versions_of_tls(ciphers: tuple[str, ...], oldest: str, compliance
         it.front.use(context(parse_rules(ciphers, oldest, compliance)))
         assert await version(it.port) == expected
         assert await version(it.port, ssl.TLSVersion.TLSv1_2) == (None if oldest == "TLSV1_3" else "TLSv1.2")
+
+
+def test_ciphers_up_to_tls_1_2_are_those_that_were_said() -> None:
+    made = context(parse_rules(("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256"), "", ""))
+    assert [c["name"] for c in made.get_ciphers() if c["protocol"] != "TLSv1.3"] == ["ECDHE-ECDSA-AES256-GCM-SHA384"]
+
+
+def test_no_file_with_a_key_stays_open() -> None:
+    kept = context(parse_rules((), "", ""))
+    opened = [os.readlink(file) for file in pathlib.Path("/proc/self/fd").iterdir() if file.is_symlink()]
+    assert not [file for file in opened if "memfd:certificate" in file], kept
 
 
 async def version(port: int, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED) -> str | None:

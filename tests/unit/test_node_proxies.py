@@ -17,11 +17,11 @@ ZTUNNEL = ("system:serviceaccount:istio-system:ztunnel", "zt-1", "u1")
 
 
 async def review(token: str, audiences: Sequence[str]) -> Review:
-    """A token says whose it is: user, pod and uid."""
+    """A token says whose it is: user, pods (with a + between) and uid."""
     if "," not in token:
         raise IdentityError("not accepted")
     user, name, uid = token.split(",")
-    extra = {POD + "name": (name,), POD + "uid": (uid,)} if name else {}
+    extra = {POD + "name": tuple(name.split("+")), POD + "uid": (uid,)} if name else {}
     return Review(user, (GROUP,), extra)
 
 
@@ -48,6 +48,10 @@ def caller(*token: str, cluster: str = "") -> Caller:
 async def test_a_proxy_may_have_the_certificate_of_what_runs_on_its_node() -> None:
     await proxies(proxy_pod(), web()).check(caller(), WEB)
     await proxies(proxy_pod(), web(phase="Pending")).check(caller(cluster="Kubernetes"), WEB)
+
+
+async def test_of_several_pods_that_a_token_names_the_first_counts() -> None:
+    await proxies(proxy_pod(), web()).check(caller(ZTUNNEL[0], "zt-1+zt-2", "u1"), WEB)
 
 
 @pytest.mark.parametrize(("objects", "token", "asked"), [

@@ -17,13 +17,14 @@ from tests.support.kube import until, write_kubeconfig
 from tests.support.kube_plane import Plane, running
 from tests.support.objects import Plain, make, pod
 
-GATEWAY = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}], listeners: [{name: http, port: 80, protocol: HTTP}]"
+LISTENERS = "[{name: http, port: 80, protocol: HTTP}, {name: other, port: 81, protocol: HTTP}]"
+GATEWAY = f"gatewayClassName: istio, addresses: [{{type: Hostname, value: front}}], listeners: {LISTENERS}"
 NODE = "router~10.1.0.1~f-0.a~a.svc.cluster.local"
 
 
-def route(name: str, path: str = "/") -> Plain:
+def route(name: str, path: str = "/", listener: str = "http") -> Plain:
     rules = f"rules: [{{matches: [{{path: {{value: {path}}}}}], backendRefs: [{{name: web, port: 80}}]}}]"
-    return gateway_object("HTTPRoute", name, f"parentRefs: [{{name: gw}}], hostnames: [{name}.com], {rules}", "a")
+    return gateway_object("HTTPRoute", name, f"parentRefs: [{{name: gw, sectionName: {listener}}}], hostnames: [{name}.com], {rules}", "a")
 
 
 @pytest.fixture
@@ -32,11 +33,12 @@ async def server() -> AsyncIterator[ApiServer]:
     objects = (
         make("Namespace", "a"),
         make("Service", "web", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}"),
-        make("Service", "front", "{clusterIP: 10.96.0.2, selector: {app: f}, ports: [{name: http, port: 80}]}"),
+        make("Service", "front", "{clusterIP: 10.96.0.2, selector: {app: f}, ports: [{name: http, port: 80}, {name: other, port: 81}]}"),
         pod("f-0", "10.1.0.1", labels="{app: f}"),
         gateway_object("Gateway", "gw", GATEWAY, "a"),
         route("one"),
         route("two"),
+        route("three", listener="other"),
     )
     for plain in (*definitions(), *objects):
         made.put(plain)
@@ -52,7 +54,7 @@ class Router:
         self.client, self.nonce = client, ""
 
     async def begin(self) -> None:
-        await self.client.ask("rds", "http.80")
+        await self.client.ask("rds", "http.80", "http.81")
         await self.take()
 
     async def take(self) -> None:
@@ -102,8 +104,15 @@ async def test_a_route_whose_change_was_refused_says_so_until_it_is_taken(server
 
 async def test_of_a_first_response_everything_may_be_meant_that_it_follows_from(server: ApiServer, tmp_path: pathlib.Path) -> None:
     async with routing(server, tmp_path) as (_, router):
-        await router.refuse("http.80: nothing of it")
+        await router.refuse("nothing of it")
         await until(lambda: bool(refusal(server, "one")) and bool(refusal(server, "two")))
+
+
+async def test_only_what_the_message_names_is_meant(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    async with routing(server, tmp_path) as (_, router):
+        await router.refuse("http.81: nothing of it")
+        await until(lambda: bool(refusal(server, "three")))
+        assert refusal(server, "one") == refusal(server, "two") == ""
 
 
 async def test_a_proxy_that_goes_refuses_nothing_any_more(server: ApiServer, tmp_path: pathlib.Path) -> None:

@@ -1,6 +1,7 @@
 """Which tests execute which lines of the product, from one run of the tests under coverage.py with a context a test."""
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pathlib
@@ -77,6 +78,7 @@ class _Recorder:
         self._folder = folder
         self._coverage = coverage.Coverage(data_file=str(folder / DATA), source=[str(ROOT / name) for name in MEASURED], config_file=False)
         self._outcomes: dict[str, Outcome] = {}
+        self._caches: list[Any] = []
         self._coverage.start()
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -84,9 +86,12 @@ class _Recorder:
         slow = [item for item in items if item.get_closest_marker("timeout")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
+        self._caches = [thing for thing in gc.get_objects() if hasattr(type(thing), "cache_clear") and thing.__module__.startswith(MEASURED)]
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, None, None]:
+        for cached in self._caches:  # in the fork of a trial nothing is cached yet
+            cached.cache_clear()
         self._coverage.switch_context(item.nodeid)
         yield
         self._coverage.switch_context("")

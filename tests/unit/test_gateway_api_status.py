@@ -88,6 +88,7 @@ GATEWAYS = [  # spec, condition of the Gateway: type, whether it holds, reason
     (f"{one(HTTP)}, tls: {{backend: {{clientCertificateRef: {{name: cert, namespace: b}}}}}}", "ResolvedRefs", False, "RefNotPermitted"),
     (https(CERT, frontend(ROOTS, ", mode: AllowInsecureFallback")), "InsecureFrontendValidationMode", True, "ConfigurationChanged"),
     ("gatewayClassName: istio-remote, listeners: [" + HTTP + "]", "Programmed", True, "Programmed"),
+    ("gatewayClassName: istio-remote, listeners: [" + HTTP + "]", "Accepted", True, "Accepted"),
 ]  # fmt: skip
 LISTENERS = [  # spec, condition of its last listener
     (one(HTTP), "Accepted", True, "Accepted"),
@@ -270,6 +271,28 @@ def test_a_policy_that_is_to_be_ignored_says_so() -> None:
     made = world(tls, traffic)
     assert told(backend_tls_status(made.mesh, KEY)[0].conditions, "Accepted") == (False, "Ignored")
     assert told(traffic_policy_status(made.mesh, KEY)[0].conditions, "Accepted") == (False, "Ignored")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("", "Configuration is valid"),
+        (", sessionPersistence: {}", "Configuration is valid, but Istio does not support the following fields: sessionPersistence"),
+    ],
+)
+def test_a_policy_that_says_what_is_not_obeyed_is_told_so(more: str, message: str) -> None:
+    spec = f"targetRefs: [{{group: '', kind: Service, name: web}}]{more}"
+    made = world(gateway_object("XBackendTrafficPolicy", "x", spec, "a", api="gateway.networking.x-k8s.io/v1alpha1"))
+    assert [c.message for c in traffic_policy_status(made.mesh, KEY)[0].conditions if c.type == "Accepted"] == [message]
+
+
+@pytest.mark.parametrize(
+    ("parent", "message"), [(", sectionName: http", "Route was valid"), ("", "Route was valid, bound to 2 parents")]
+)
+def test_a_route_is_told_how_many_listeners_took_it(parent: str, message: str) -> None:
+    made = world(gateway_object("Gateway", "gw", GOOD, "a"), gateway_object("HTTPRoute", "x", at_gateway(parent), "a"))
+    found = route_status(made.mesh, RouteKey(GroupKind(GATEWAY_API, "HTTPRoute"), *KEY))
+    assert [c.message for c in found[0].conditions if c.type == "Accepted"] == [message]
 
 
 @pytest.mark.parametrize(("name", "ours"), [("istio", True), ("istio-remote", True), ("mine", True), ("other", False), ("ghost", False)])

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from pilot.ingest.batch import Commit, Event
-from pilot.ingest.events import count_events
+from pilot.ingest.events import count_events, count_updates
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.metrics import Metrics
 from pilot.model.catalogue import CATALOGUE
@@ -20,3 +20,11 @@ def test_events_by_kind() -> None:
         'pilot_k8s_reg_events{event="add",type="EndpointSlice"} 1',
         'pilot_k8s_reg_events{event="update",type="Services"} 3',
     ]
+
+
+def test_a_service_that_goes_is_counted_apart() -> None:
+    metrics = Metrics(BuildInfo())
+    edits = [("services", "a", object()), ("services", "b", None), ("services", "c", None), ("virtual_services", "d", None)]
+    count_updates(metrics, CATALOGUE, Commit([], edits, 1, 0.0, 0.0, {}, 0.0))
+    found = {line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_inbound_updates")}
+    assert found == {f'pilot_inbound_updates{{type="{kind}"}} {count}' for kind, count in (("svc", 1), ("svcdelete", 2), ("config", 1))}

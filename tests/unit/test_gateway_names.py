@@ -37,6 +37,10 @@ def reply_to(query: bytes, *records: bytes, flags: int = 0x8180) -> bytes:
 V4, V6 = bytes((192, 0, 2, 1)), bytes.fromhex("20010db8000000000000000000000001")
 
 
+def test_a_question_asks_for_one_name_with_recursion() -> None:
+    assert build_query(7, "a.bc.", A) == bytes.fromhex("0007 0100 0001 0000 0000 0000") + b"\x01a\x02bc\0" + bytes.fromhex("0001 0001")
+
+
 def test_addresses_are_read_past_aliases_and_hold_as_long_as_the_shortest_record() -> None:
     query = build_query(7, HOST, A)
     alias = record(5, b"\x03lb1\xc0\x0f", 45)

@@ -57,9 +57,10 @@ async def test_an_issuer_tells_where_its_keys_are(server: KeyServer) -> None:
     assert server.asked == [DISCOVERY, "/keys"]
 
 
-async def test_redirects_are_followed_a_few_times(server: KeyServer) -> None:
-    server.answers["/moved"] = web.Response(status=302, headers={"Location": "/keys"})
-    server.answers["/loop"] = web.Response(status=302, headers={"Location": "/loop"})
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirects_are_followed_a_few_times(server: KeyServer, status: int) -> None:
+    server.answers["/moved"] = web.Response(status=status, headers={"Location": "/keys"})
+    server.answers["/loop"] = web.Response(status=status, headers={"Location": "/loop"})
     assert await fetched(at(server.url("/moved"))) == KEYS
     assert "redirects" in await refused(at(server.url("/loop")))
     assert len(server.asked) < 10

@@ -35,6 +35,9 @@ def test_a_token_of_each_kind_of_key_is_verified() -> None:
     public = {"kty": "OKP", "crv": "Ed25519", "kid": "three", "x": base64url(edwards.public_key().public_bytes_raw())}
     unsigned = compact({"alg": "EdDSA", "kid": "three"}, CLAIMS).rpartition(".")[0]
     assert verify_token(f"{unsigned}.{base64url(edwards.sign(unsigned.encode()))}", keys(public), NOW) == CLAIMS
+    for other in (edwards.sign(b"something else"), ed25519.Ed25519PrivateKey.generate().sign(unsigned.encode()), b"x"):
+        with pytest.raises(TokenError, match="signature"):
+            verify_token(f"{unsigned}.{base64url(other)}", keys(public), NOW)
     unsigned = compact({"alg": "PS384", "kid": "one"}, CLAIMS).rpartition(".")[0]
     digest = hashes.SHA384()
     signature = rsa_key().sign(unsigned.encode(), padding.PSS(padding.MGF1(digest), digest.digest_size), digest)

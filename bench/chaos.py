@@ -208,6 +208,10 @@ async def wrong_node_ids(mesh: RealMesh, scale: float) -> list[str]:
     return wrong
 
 
+TURNED_AWAY = (asyncio.InvalidStateError, grpc.RpcError)
+"""What a request raises whose stream has been ended already."""
+
+
 async def requests_beyond_limits(mesh: RealMesh, scale: float) -> list[str]:
     """Names, types and sizes that no proxy has."""
     wrong = []
@@ -216,11 +220,11 @@ async def requests_beyond_limits(mesh: RealMesh, scale: float) -> list[str]:
         await many.ask(CDS)
         await many.take()
         names = [f"outbound|80||nobody-{n}.example.com" for n in range(int(100_000 * scale))]
-        with contextlib.suppress(asyncio.InvalidStateError):  # it may have been turned away already
+        with contextlib.suppress(*TURNED_AWAY):
             for start in range(0, len(names), 40_000):
                 await many.ask(EDS, *names[: start + 40_000], node=False)
         types = Attacker(opened[1], 2)
-        with contextlib.suppress(asyncio.InvalidStateError):
+        with contextlib.suppress(*TURNED_AWAY):
             for number in range(max(50, int(3000 * scale))):
                 await types.ask(f"type.googleapis.com/x.y.Z{number}", node=number == 0)
         large = Attacker(opened[2], 3)

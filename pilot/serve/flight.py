@@ -5,12 +5,15 @@ This is bookkeeping without a clock: `look` is told how much time has passed. do
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
 from pilot.serve.line import Line
 from pilot.settings.process import ServeSettings
+
+_TAKERS = 10_000
+"""Peers that are remembered to have taken something."""
 
 
 class FlightLimits(NamedTuple):
@@ -61,7 +64,8 @@ class Flight:
 
     A large one needs room among those that move. After `patience` it counts as stalled and leaves that room to others; where the stalled
     ones are too many, those that take nothing are given up. A peer holds at most half of either room, peers take turns, and
-    streams that have acknowledged something do not stand behind newcomers.
+    streams that have acknowledged something do not stand behind newcomers. Nor do newcomers of a peer that has taken a large response, and has not
+    been given up since, stand behind those of peers of which nothing is known.
     """
 
     def __init__(self, limits: FlightLimits) -> None:
@@ -72,8 +76,10 @@ class Flight:
         self._given_up: list[Write] = []
         self._stuck: list[Write] | None = None  # as this look has found them, once it had to
         self._known: Line[Write] = Line()
+        self._of_takers: Line[Write] = Line()
         self._new: Line[Write] = Line()
-        self._known_next = True
+        self._known_next = self._of_takers_next = True
+        self._takers: OrderedDict[str, None] = OrderedDict()  # the peers that have taken something, the last of them last
         self._typical = 0.0
 
     def __len__(self) -> int:
@@ -83,7 +89,7 @@ class Flight:
     @property
     def waiting(self) -> int:
         """Returns how many wait for room."""
-        return len(self._known) + len(self._new)
+        return len(self._known) + len(self._of_takers) + len(self._new)
 
     @property
     def patience(self) -> float:
@@ -102,7 +108,7 @@ class Flight:
     async def wait(self, write: Write, is_known: bool) -> None:
         """Begins a write when it is its turn. `is_known` says that its stream has acknowledged something."""
         write.turn = asyncio.get_running_loop().create_future()
-        line = self._known if is_known else self._new
+        line = self._known if is_known else self._of_takers if write.peer in self._takers else self._new
         line.add(write.peer, write)
         self._release()
         try:
@@ -119,7 +125,14 @@ class Flight:
         self._forget(write)
         if taken and self._is_large(write):
             self._typical += (self.time - write.began - self._typical) / 8
+            self._trust(write.peer)
         self._release()
+
+    def _trust(self, peer: str) -> None:
+        self._takers[peer] = None
+        self._takers.move_to_end(peer)
+        if len(self._takers) > _TAKERS:
+            self._takers.popitem(last=False)
 
     def _begin(self, write: Write) -> None:
         write.began = self.time
@@ -148,14 +161,18 @@ class Flight:
                 write.turn.set_result(None)
 
     def _next(self) -> Write | None:
-        """Returns the write whose turn is next, None if nobody who waits fits. Known streams and newcomers alternate where both wait."""
-        for line in (self._known, self._new) if self._known_next else (self._new, self._known):
+        """Returns the write whose turn is next, None if nobody who waits fits. Known streams and newcomers alternate where both wait, and so do
+        newcomers of both kinds."""
+        new = (self._of_takers, self._new) if self._of_takers_next else (self._new, self._of_takers)
+        for line in (self._known, *new) if self._known_next else (*new, self._known):
             write = line.peek(self.moving.has_share)
             if write is not None:
                 if not self.moving.fits(write):
                     return None  # nor do smaller ones pass it, for it would never find room then
                 line.take(write.peer, write)
                 self._known_next = line is not self._known
+                if line is not self._known:
+                    self._of_takers_next = line is self._new
                 return write
         return None
 
@@ -219,6 +236,7 @@ class Flight:
 
     def _give_up(self, write: Write) -> None:
         self._forget(write)
+        self._takers.pop(write.peer, None)
         self._given_up.append(write)
 
 

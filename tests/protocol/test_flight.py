@@ -255,6 +255,32 @@ async def test_newcomers_get_their_turn_while_known_ones_wait() -> None:
     assert [name[0] for name in order] == ["f", "k", "n", "k", "n", "k"]
 
 
+async def test_newcomers_of_who_has_taken_something_do_not_wait_for_all_others() -> None:
+    proxies = Proxies()
+    await proxies.begin("old", peer="taker")
+    proxies.end("old")
+    await proxies.begin("a", "b", "c", "d", "e", "f")
+    await proxies.begin("new1", "new2", "new3", peer="taker")
+    assert proxies.going == "a b"
+    proxies.end("a")
+    assert proxies.going == "b new1"
+    proxies.end("b", "new1")
+    assert proxies.going == "c new3"  # the two kinds alternate, and the oldest and the newest of each
+
+
+async def test_who_was_given_up_is_trusted_no_more() -> None:
+    proxies = Proxies()
+    await proxies.begin("old", peer="taker")
+    proxies.end("old")
+    await proxies.begin("stuck", peer="taker")
+    proxies.pass_time(LIMITS.timeout + 1)
+    assert proxies.given_up == ["stuck"]
+    await proxies.begin("a", "b", "c", "d")
+    await proxies.begin("new", peer="taker")
+    proxies.end("a")
+    assert proxies.going == "b c"
+
+
 async def test_who_goes_while_it_waits_holds_up_nobody() -> None:
     proxies = Proxies()
     await proxies.begin(*"abcd")

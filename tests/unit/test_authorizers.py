@@ -20,6 +20,12 @@ def providers(*entries: str) -> str:
     return f"{{extensionProviders: [{', '.join(f'{{{entry}}}' for entry in entries)}]}}"
 
 
+@pytest.mark.parametrize("status", [100, 200, 208, 226, 300, 305, 307, 308, 400, 417, 421, 424, 426, 428, 429, 431, 500, 508, 510, 511])
+def test_a_status_on_error_is_one_that_envoy_knows(status: int) -> None:
+    entry = f"name: judge, {GRPC}".replace("}", f", statusOnError: '{status}'}}")
+    assert isinstance(authorizer(world(JUDGE, mesh_config=providers(entry)).mesh, "judge"), Authorizer)
+
+
 @pytest.mark.parametrize("kind", [GRPC, HTTP], ids=["grpc", "http"])
 def test_an_authorizer_is_a_service_of_the_mesh(kind: str) -> None:
     found = authorizer(world(JUDGE, mesh_config=providers(f"name: judge, {kind}")).mesh, "judge")

@@ -478,6 +478,12 @@ def test_a_gateway_of_a_network_that_is_no_service() -> None:
     assert problems_of(made) == ()
 
 
+def test_a_credential_that_cannot_be_used_is_named() -> None:
+    made = world(*BASE)
+    made.set(rows_of((gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"), data_secret("cert", {"tls.crt": CERTIFICATE.chain, "tls.key": b"x"}))))
+    assert "of Secret edge/cert " in next(p.message for p in problems_of(made) if p.code == "credential-unusable")
+
+
 def test_servers_that_conflict_are_told_where_a_router_has_both() -> None:
     made = world(*BASE, gw(), gw(port="{number: 80, name: tcp, protocol: TCP}", name="other"))
     assert problems_of(made) == ()

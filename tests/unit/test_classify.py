@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.lib.duration import Duration
-from pilot.model.facets import FeaturesFacet, SpanTagsFacet
+from pilot.model.facets import FeaturesFacet, SecretServersFacet, SpanTagsFacet
 from pilot.model.views.classify import features_of, listening_facet, outbound_facet, outbound_listeners_facet, span_tags_facet
+from pilot.model.views.gateways import service_ports
 from pilot.model.views.policies import policy_label_keys
 from pilot.translate.profile import plan
 from pilot.translate.tracing.spans import Spans, build_spans
@@ -22,6 +23,18 @@ LABELS = {"app": "web", "version": "v1", "team": "red"}
 def connected(*objects: Any, kind: str = "sidecar", ips: tuple[str, ...] = ("10.9.0.1",), **metadata: Any) -> tuple[World, str]:
     made = world(*objects)
     return made, made.connect(replace(proxy(kind, "web-0", "a", ips[0], LABELS, **metadata), ips=ips))
+
+
+@pytest.mark.parametrize("said", [{}, {"credential": "true"}, {"file-credential": "true"}, {"credential": "false"}])
+def test_servers_of_secrets_that_a_proxy_says_it_has(said: dict[str, str]) -> None:
+    made, node = connected(**said)
+    expected = SecretServersFacet(credentials=said.get("credential") == "true", files="file-credential" in said)
+    assert outbound_facet(made.mesh, node).secret_servers == expected
+
+
+def test_ports_of_the_services_of_a_router_say_which_are_udp() -> None:
+    made, node = connected(service("web", "[{name: https, port: 443}, {name: quic, port: 443, protocol: UDP}]"), WEB_POD, kind="router", ips=("10.1.0.1",))
+    assert [(target.number, target.udp) for target in service_ports(made.mesh, node)] == [(443, False), (443, True)]
 
 
 def test_labels_that_nobody_asks_for_are_not_kept() -> None:

@@ -126,6 +126,14 @@ def test_what_a_build_does_not_have_is_a_notice_for_all_of_its_proxies_together(
     assert "proxies in a do not have istio.stats" in found[0].message
 
 
+def test_a_span_that_is_not_passed_on_needs_a_proxy_that_knows_the_field() -> None:
+    made = world(COLLECTOR, telemetry(f"{SPANS[:-2]}, disableContextPropagation: true}}]"), mesh_config=MESH)
+    made.connect(replace(proxy("sidecar", "new-0", "a", "10.1.0.1"), version="1.30.0"))
+    assert problems_of(made) == ()
+    made.connect(replace(proxy("sidecar", "old-0", "a", "10.1.0.2"), version="1.20.0"))
+    assert [(p.code, p.path) for p in problems_of(made)] == [("left-out", "spec.tracing[0]")]
+
+
 def test_headers_from_variables_that_the_control_plane_does_not_have() -> None:
     mesh = MESH.replace("port: 9411}}\n- {name: file", "port: 9411, headers: [{name: x-token, envName: TOKEN}]}}\n- {name: file")
     made = world(COLLECTOR, mesh_config=mesh)

@@ -480,7 +480,7 @@ def test_a_gateway_of_a_network_that_is_no_service() -> None:
 
 def test_a_credential_that_cannot_be_used_is_named() -> None:
     made = world(*BASE)
-    made.set(rows_of((gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"), data_secret("cert", {"tls.crt": CERTIFICATE.chain, "tls.key": b"x"}))))
+    made.set(rows_of((gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"), tls_secret("cert", CERTIFICATE, tls_ocsp__staple=b"x"))))
     assert "of Secret edge/cert " in next(p.message for p in problems_of(made) if p.code == "credential-unusable")
 
 

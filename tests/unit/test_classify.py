@@ -33,7 +33,8 @@ def test_servers_of_secrets_that_a_proxy_says_it_has(said: dict[str, str]) -> No
 
 
 def test_ports_of_the_services_of_a_router_say_which_are_udp() -> None:
-    made, node = connected(service("web", "[{name: https, port: 443}, {name: quic, port: 443, protocol: UDP}]"), WEB_POD, kind="router", ips=("10.1.0.1",))
+    both = service("web", "[{name: https, port: 443}, {name: quic, port: 443, protocol: UDP}]")
+    made, node = connected(both, WEB_POD, kind="router", ips=("10.1.0.1",))
     assert [(target.number, target.udp) for target in service_ports(made.mesh, node)] == [(443, False), (443, True)]
 
 

@@ -48,7 +48,15 @@ AMBIENT: list[Slot] = [
     PROXY,
     SIDECAR,
     cluster_wide("GatewayClass", "istio-waypoint", API, "controllerName: istio.io/mesh-controller"),
-    one_of(gateway("service", FROM_ALL), gateway("all", FROM_ALL), gateway("none", FROM_ALL), gateway("all", "{name: mesh, port: 15008, protocol: HBONE}")),
+    one_of(*(make("GatewayClass", "foreign", "{controllerName: example.com/other}", "", apiVersion=API, labels=f"{{istio.io/waypoint-for: {traffic}}}") for traffic in ("all", "none"))),
+    one_of(
+        gateway("service", FROM_ALL),
+        gateway("all", FROM_ALL),
+        gateway("none", FROM_ALL),
+        gateway("all", "{name: mesh, port: 15008, protocol: HBONE}"),
+        gateway_object("Gateway", "wp", f"gatewayClassName: istio-waypoint, listeners: [{FROM_ALL}]", "a", annotations={"gateway.istio.io/name-override": "cart"}),
+        gateway_object("Gateway", "wp", f"gatewayClassName: foreign, listeners: [{FROM_ALL}]", "a", status={"addresses": [{"value": "10.96.0.40"}]}),
+    ),
     one_of(
         make("Service", "wp", f"{{clusterIP: 10.96.0.40, clusterIPs: [10.96.0.40], selector: {{{NAME}: wp}}, ports: [{{name: mesh, port: 15008}}]}}", "a", labels=LABELS),
         make("Service", "wp", f"{{clusterIP: 10.96.0.41, clusterIPs: [10.96.0.41], selector: {{{NAME}: wp}}, ports: [{{name: mesh, port: 15008}}]}}", "a", labels=LABELS),

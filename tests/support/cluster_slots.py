@@ -50,6 +50,8 @@ KUBERNETES = [
         *service("web", "a", "None", BOTH),
         *service("web", "a", "10.96.0.1", BOTH, labels="{istio.io/persistent-session: c}"),
         *service("web", "a", "10.96.0.1", f"externalIPs: [9.9.9.8], {BOTH}", day=3),
+        make("Service", "web", f"{{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1], selector: {{app: web, version: v1}}, {BOTH}}}"),
+        *service("web", "a", "10.96.0.1", BOTH, labels="{scope: global}"),
     ),
     one_of(
         *service("api", "b", "10.96.0.2", BOTH, HTTP, "internalTrafficPolicy: Local, " + BOTH, "trafficDistribution: PreferClose, " + HTTP, day=2),
@@ -83,7 +85,12 @@ KUBERNETES = [
         )
     ),
     one_of(make("Service", "listed", "{clusterIP: 10.96.0.11, clusterIPs: [10.96.0.11], ports: [{name: http, port: 80}]}", "c")),
-    one_of(*(endpoint_slice("listed", at("10.1.0.8", "stray-0", namespace="c"), namespace="c", ports=f"[{{name: http, port: {port}}}]") for port in (8080, 8081))),
+    one_of(
+        *(
+            endpoint_slice("listed", at("10.1.0.8", named, namespace="c"), namespace="c", ports=f"[{{name: http, port: {port}}}]")
+            for named, port in (("stray-0", 8080), ("stray-0", 8081), ("other-0", 8080))
+        )
+    ),
     slices("web", "a", WEB_AT),
     slices("api", "b", API_AT),
     slices("db", "b", (at("10.1.0.3", "none-0", namespace="b"),)),

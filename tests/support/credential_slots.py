@@ -43,6 +43,10 @@ CREDENTIALS: list[Slot] = [
     access("Kubernetes", "edge", "default"),
     access("Kubernetes", "a", "default"),
     access(WEST, "edge", "default"),
+    *(
+        one_of(*(data_secret("pull", {".dockerconfigjson": text}, namespace, "kubernetes.io/dockerconfigjson") for text in (b"{}", b'{"auths": {}}')))
+        for namespace in ("a", "istio-system")
+    ),
     roots("own", AUTHORITY, PARTNER),
     roots("external", PARTNER, Authority("external")),
 ]

@@ -74,7 +74,16 @@ GATEWAYS = [
                 f"{OWN}, {SETS}, listeners: [{NARROW}, {SQL}, {NAMES}, {SAFE}, {ALIKE}]",
                 f"{OWN}, {SETS}, listeners: [{ANY}, {SQL}, {NAMES}, {SAFE}], {VERIFIED}",
                 f"{ADDRESS}, {CHOSEN_SETS}, listeners: [{ANY}, {SQL}, {NAMES}]",
+                f"{OWN}, listeners: [{ANY}, {NARROW}, {SQL}, {NAMES}]",
+                f"{OWN.replace('front', 'web.a.svc.cluster.local')}, {SETS}, listeners: [{ANY}]",
             )
+        ),
+        *(
+            gateway_object(
+                "Gateway", "front", f"gatewayClassName: istio-remote, addresses: [{{value: {address}}}], listeners: [{{name: h, port: 15008, protocol: HBONE}}]",
+                labels={"topology.istio.io/network": "net2"},
+            )
+            for address in ("9.9.7.2", "9.9.7.3")
         ),
         gateway_object(
             "Gateway", "front", "gatewayClassName: istio-remote, addresses: [{value: 9.9.7.1}], listeners: [{name: n, port: 15443, protocol: TLS, tls: {mode: Passthrough}}]",
@@ -85,6 +94,13 @@ GATEWAYS = [
         "ListenerSet", "more", "edge",
         f"parentRef: {{{HERE}}}, listeners: [{{name: more, port: 80, protocol: HTTP, hostname: more.example.com, {ALL}}}]",
         f"parentRef: {{{HERE}}}, listeners: [{{name: more, port: 80, protocol: HTTP, {ALL}}}, {tls('safe', '{name: c}', 'x.example.com')}]",
+        f"parentRef: {{name: elsewhere, namespace: edge}}, listeners: [{{name: more, port: 80, protocol: HTTP, hostname: more.example.com, {ALL}}}]",
+    ),
+    one_of(
+        *(
+            gateway_object("ListenerSet", "less", f"parentRef: {{{HERE}}}, listeners: [{{name: less, port: 80, protocol: HTTP, hostname: more.example.com, {ALL}}}]", day=day)
+            for day in (3, 1)
+        )
     ),
     each(
         "HTTPRoute", "web", "a",
@@ -120,8 +136,8 @@ GATEWAYS = [
     *(
         each("ReferenceGrant", "allow", namespace, *(f"from: [{{group: {API[:-3]}, kind: {by}, namespace: {other}}}], to: [{{group: '', kind: {to}}}]" for by, other, to in granted), api=f"{API[:-3]}/v1beta1")
         for namespace, granted in (
-            ("b", (("HTTPRoute", "a", "Service"), ("HTTPRoute", "c", "Service"))),
-            ("a", (("Gateway", "edge", "Secret"), ("TLSRoute", "b", "Service"))),
+            ("b", (("HTTPRoute", "a", "Service"), ("HTTPRoute", "c", "Service"), ("HTTPRoute", "a", "Service, name: other"))),
+            ("a", (("Gateway", "edge", "Secret"), ("TLSRoute", "b", "Service"), ("Gateway", "edge", "Secret, name: other"))),
         )
     ),
     each(
@@ -131,12 +147,18 @@ GATEWAYS = [
         "targetRefs: [{group: '', kind: Service, name: db}], validation: {wellKnownCACertificates: System, hostname: y.com}",
     ),
     each(
+        "BackendTLSPolicy", "late", "b",
+        "targetRefs: [{group: '', kind: Service, name: api}], validation: {wellKnownCACertificates: System, hostname: late.com}",
+        "targetRefs: [{group: networking.istio.io, kind: ServiceEntry, name: more}], validation: {wellKnownCACertificates: System, hostname: late.com}",
+        day=2,
+    ),
+    each(
         "BackendTLSPolicy", "front", "edge",
         "targetRefs: [{group: '', kind: Service, name: front, sectionName: http}], validation: {caCertificateRefs: [{group: '', kind: ConfigMap, name: c}], hostname: z.com}",
     ),
     each(
         "XBackendTrafficPolicy", "api", "b",
-        *(f"targetRefs: [{{group: '', kind: Service, name: {name}}}], retryConstraint: {{budget: {{percent: 40}}}}" for name in ("api", "db")),
+        *(f"targetRefs: [{{group: '', kind: Service, name: {name}}}], retryConstraint: {{budget: {{percent: {share}}}}}" for name, share in (("api", 40), ("db", 40), ("api", 60))),
         api="gateway.networking.x-k8s.io/v1alpha1",
     ),
     each("UDPRoute", "dns", "b", f"parentRefs: [{{{HERE}}}], rules: [{{backendRefs: [{{name: db, port: 53}}]}}]", api=f"{API[:-3]}/v1alpha2"),

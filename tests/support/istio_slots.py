@@ -59,6 +59,7 @@ ISTIO = [
     each("DestinationRule", "later", "b", *RULES, day=4),
     each("DestinationRule", "root", "istio-system", *RULES, *WILDCARDS),
     each("DestinationRule", "wide", "a", *WILDCARDS, day=6),
+    each("DestinationRule", "shown", "a", "host: x.example.com, exportTo: [b], trafficPolicy: {connectionPool: {tcp: {maxConnections: 2}}}", "host: x.example.com, exportTo: [c]", day=3),
     each("DestinationRule", "head", "a", "host: head, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: h}}}", "host: web, subsets: [{name: v2, labels: {version: v2}}]"),
     each(
         "VirtualService", "api", "b",
@@ -149,6 +150,7 @@ ISTIO = [
             *(f"mtls: {{mode: {mode}}}" for mode in ("STRICT", "PERMISSIVE", "DISABLE")),
             "selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: DISABLE}}",
             "selector: {matchLabels: {app: api}}, mtls: {mode: DISABLE}",
+            *(f"selector: {{matchLabels: {{app: web}}}}, mtls: {{mode: {mode}}}" for mode in ("STRICT", "PERMISSIVE")),
             day=day,
         )
         for day, namespace in enumerate(("a", "b", "istio-system"), 1)
@@ -179,7 +181,7 @@ ISTIO = [
         each(
             "WasmPlugin", "w", namespace,
             "url: 'oci://r.example.com/w:1', phase: AUTHN, pluginConfig: {a: 1}",
-            "url: 'oci://r.example.com/w:1', imagePullSecret: c, failStrategy: FAIL_OPEN, match: [{mode: SERVER, ports: [{number: 8080}, {number: 80}]}]",
+            "url: 'oci://r.example.com/w:1', imagePullSecret: pull, failStrategy: FAIL_OPEN, match: [{mode: SERVER, ports: [{number: 8080}, {number: 80}]}]",
             "url: 'file:///w.wasm', type: NETWORK, phase: AUTHZ, priority: 3, selector: {matchLabels: {app: web}}",
             "url: 'file:///w.wasm', type: NETWORK, match: [{mode: CLIENT}, {mode: SERVER, ports: [{number: 9000}]}]",
             "url: 'https://w.example.com', selector: {matchLabels: {istio: ingress}}, match: [{ports: [{number: 80}]}]",

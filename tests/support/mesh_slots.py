@@ -41,6 +41,7 @@ MESH = Slot(
         "{defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: 3}}, outlierDetection: {consecutive5xxErrors: 9}}}",
         "{discoverySelectors: [{matchLabels: {istio-injection: enabled}}]}",
         "{ingressControllerMode: 'OFF'}",
+        "{serviceScopeConfigs: [{scope: GLOBAL, servicesSelector: {matchLabels: {scope: global}}}]}",
     ),
     0.4,
 )

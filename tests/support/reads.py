@@ -7,6 +7,7 @@ would have noticed is then tried with the reads of that site untracked, from the
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ EXPLAINED = {
     "pilot/model/views/workloads.py _registry_labels Pod.get": "labels and address of a Pod are its workload's, which is read too",
 }
 """Sites of which no edit is missed without a trace, by name, and why."""
-TRIES = 12  # steps at which a site is shown to the proxies, before it counts as unnoticed
+TRIES = 40  # steps at which a site is shown to the proxies, before it counts as unnoticed
 
 
 class Site(NamedTuple):
@@ -212,8 +213,12 @@ class Survey:
 
 
 def spread(items: Sequence[Occasion], count: int) -> Sequence[Occasion]:
-    """At most so many, from all over the list."""
-    return items[:: -(-len(items) // count)]
+    """At most so many, of every slot and variant some."""
+    alike: dict[tuple[tuple[int, int], ...], list[Occasion]] = {}
+    for item in items:
+        alike.setdefault(tuple((slot, item.step.state[slot]) for slot in item.step.slots), []).append(item)
+    turns = itertools.zip_longest(*alike.values())
+    return [item for turn in turns for item in turn if item is not None][:count]
 
 
 def _goes_wrong(sites: Sites, chance: Occasion) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.debug.statuses import statusz
 from pilot.model.checks.status import status_problems
 from pilot.model.condition import StatusCondition
 from pilot.model.config.object import ObjectKey
@@ -20,6 +21,7 @@ from pilot.model.views.gateway_api.status.policies import backend_tls_status, tr
 from pilot.model.views.gateway_api.status.routes import route_status
 from pilot.model.views.gateway_api.status.shown import show_status
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
+from tests.support.debug import sources
 from tests.support.gateway_slots import gateway_object
 from tests.support.objects import Plain, at, endpoint_slice, make
 from tests.support.world import World, rows_of
@@ -334,6 +336,20 @@ def test_what_a_status_says_is_wrong_is_a_problem_with_its_place() -> None:
     made = world(gateway_object("Gateway", "gw", GOOD, "a"), route)
     found = {(p.code, p.path) for p in status_problems(made.mesh, ObjectRef(HTTP_ROUTE, *KEY))}
     assert found == {("no-matching-parent", "spec.parentRefs[1]"), ("backend-not-found", "spec.rules")}
+
+
+def test_statuses_are_shown_of_a_namespace_and_of_a_kind() -> None:
+    routes = [gateway_object("HTTPRoute", name, at_gateway(), namespace) for name, namespace in (("x", "a"), ("y", "b"))]
+    made = world(gateway_object("Gateway", "gw", GOOD, "a"), *routes)
+
+    def shown(**query: str) -> set[str]:
+        return {found["name"] for found in statusz(sources(made.mesh), query) if found["kind"] != "GatewayClass"}
+
+    assert shown() == {"gw", "x", "y"}
+    assert shown(namespace="a") == {"gw", "x"}
+    assert shown(kind="httproute") == {"x", "y"}
+    assert shown(namespace="a", kind="HTTPRoute") == {"x"}
+    assert shown(namespace="c") == set()
 
 
 def test_every_object_that_may_have_a_status_is_listed_and_shown() -> None:

@@ -116,10 +116,19 @@ class Ads:
                 await self._serve(context, parse, connection, request)
             finally:
                 del self.connections[connection]
-                self._discovery.closed(connection)
-                _log.info('ADS: "%s" %s terminated', address, connection.id)
+                self._close(connection)
         finally:
             self._discovery.lifecycle.closed(proxy)
+
+    def _close(self, connection: Connection) -> None:
+        """Forgets a stream that has ended. Nobody else would tell of a bug of ours there."""
+        try:
+            self._discovery.closed(connection)
+        except Exception:
+            self._metrics.internal_error()
+            _log.error('ADS: "%s" %s cannot be forgotten', connection.address, connection.id, exc_info=True)
+        else:
+            _log.info('ADS: "%s" %s terminated', connection.address, connection.id)
 
     async def _register(self, context: Any, proxy: Proxy, address: str) -> None:
         """Returns when what follows from the stream has been done; ends it where that cannot be."""

@@ -219,6 +219,17 @@ async def test_a_bug_in_serving_ends_one_stream_alone(monkeypatch: pytest.Monkey
         assert server.metric("pilot_total_xds_internal_errors 1")
 
 
+async def test_a_bug_at_the_end_of_a_stream_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as server:
+        server.set("cds", a="1")
+        monkeypatch.setattr(server.discovery, "closed", lambda _: 1 / 0)
+        async with Client(server) as client:
+            await client.ask("cds")
+            await client.gets("cds", "a")
+        await server.eventually(lambda: server.metric("pilot_total_xds_internal_errors 1"))
+
+
+
 def watching(server: Server, *kinds: str) -> Connection:
     """Returns a connection without a stream, which has asked for all of some types and is to be sent a resource of each."""
     session = DeltaSession(server.discovery.name_sets)

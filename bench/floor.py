@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""What gRPC alone costs: a server that only repeats what the control plane sent, for the fleet of a load shape.
+
+    python bench/floor.py --load FOLDER [--shapes S2,S3] [--repeats 5]
+
+FOLDER holds the load programs (mesh.py, fleet.py, load.py). Every proxy connects to the control plane once, and what it is sent is kept. Then
+the same fleet comes to a bare asyncio server of grpcio on the same core, with the same options, which answers the first request of each type
+with the kept bytes, and does nothing else: it derives, remembers, counts and logs nothing. Printed are the CPU-seconds of both, from the first
+connection to the last response: when the fleet comes first (cold) and when it comes back (reconnect), medians of the repeats.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import os
+import pathlib
+import pickle
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import grpc
+import uvloop
+from envoy.service.discovery.v3 import discovery_pb2
+from table import Server, free_port
+
+from pilot.cli.pilot_discovery import GRPC_EXPERIMENTS
+from pilot.serve.server import make_server
+from pilot.settings.process import ServeSettings
+
+SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+Sent = dict[str, dict[str, list[bytes]]]
+"""What each proxy was sent: by node id and type URL."""
+
+
+def serve(kept: pathlib.Path, port: int) -> None:
+    """Answers with what is in a file until it is killed."""
+    answers: Sent = pickle.loads(kept.read_bytes())
+    parse = discovery_pb2.DeltaDiscoveryRequest.FromString
+
+    async def stream(_: Any, context: Any) -> None:
+        mine: dict[str, list[bytes]] = {}
+        while raw := await context.read():  # its end is falsy
+            request = parse(raw)
+            if request.HasField("node"):
+                mine = dict(answers[request.node.id])
+            for message in mine.pop(request.type_url, ()):
+                await context.write(message)
+
+    async def run() -> None:
+        methods = {"DeltaAggregatedResources": grpc.stream_stream_rpc_method_handler(stream)}
+        server = make_server(ServeSettings(), [grpc.method_handlers_generic_handler(SERVICE, methods)])
+        server.add_insecure_port(f"127.0.0.1:{port}")
+        await server.start()
+        await server.wait_for_termination()
+
+    uvloop.run(run())
+
+
+class Fleet:
+    """The proxies of a shape, at one address; they can keep what they are sent."""
+
+    def __init__(self, load: pathlib.Path, name: str) -> None:
+        self._fleets, programs = importlib.import_module("fleet"), importlib.import_module("mesh")
+        shape = programs.SHAPES[name]
+        pods = programs.pods(shape)
+        self.nodes = [programs.node(pods[number % len(pods)]) for number in range(shape.proxies)]
+
+    async def connect(self, port: int, process: Any, sent: Sent | None = None) -> float:
+        """Connects everybody until all have everything, and lets them go; returns what that cost the process."""
+        fleet = self._fleets.Fleet(f"127.0.0.1:{port}", self.nodes, "delta")
+        if sent is not None:
+            for client in fleet.clients:
+                self._keep(client, sent)
+        before = process.cpu()
+        await fleet.connect()
+        await fleet.ready(120)
+        cost: float = process.cpu() - before
+        await fleet.close()
+        await asyncio.sleep(1)
+        return cost
+
+    @staticmethod
+    def _keep(client: Any, sent: Sent) -> None:
+        mine, receive = sent.setdefault(client.node.id, {}), client._receive
+
+        def keep(message: bytes) -> None:
+            mine.setdefault(discovery_pb2.DeltaDiscoveryResponse.FromString(message).type_url, []).append(message)
+            receive(message)
+
+        client._receive = keep
+
+
+async def measure(name: str, options: argparse.Namespace, work: pathlib.Path) -> None:
+    load = importlib.import_module("load")
+    folder, fleet, costs = work / name, Fleet(options.load, name), dict[str, list[float]]()
+    subprocess.run([sys.executable, str(options.load / "load.py"), "--shape", name, "--config-dir", str(folder), "--write-only"], check=True)
+    sent: Sent = {}
+    for number in range(options.repeats + 1):
+        server = Server([str(folder)], work / "log", options.command)
+        try:
+            process = load.Process(server.process.pid)
+            if not number:  # what is kept slows the fleet: this round is not measured
+                await fleet.connect(server.grpc, process, sent)
+                continue
+            costs.setdefault("control plane cold", []).append(await fleet.connect(server.grpc, process))
+            costs.setdefault("control plane reconnect", []).append(await fleet.connect(server.grpc, process))
+        finally:
+            await asyncio.to_thread(server.stop)
+    kept = work / "sent"
+    shared: dict[bytes, bytes] = {}
+    for mine in sent.values():
+        mine.update({url: [shared.setdefault(message, message) for message in found] for url, found in mine.items()})
+    kept.write_bytes(pickle.dumps(sent))
+    port = free_port()
+    environment = {**os.environ, "GRPC_EXPERIMENTS": GRPC_EXPERIMENTS}
+    bare = subprocess.Popen(["taskset", "-c", "0", sys.executable, __file__, "--serve", str(kept), "--port", str(port)], env=environment)
+    try:
+        while True:
+            with contextlib.suppress(OSError):
+                (await asyncio.open_connection("127.0.0.1", port))[1].close()
+                break
+            time.sleep(0.1)
+        process = load.Process(bare.pid)
+        for number in range(options.repeats + 1):
+            cost = await fleet.connect(port, process)
+            if number:  # the first warms up
+                costs.setdefault("bare server", []).append(cost)
+    finally:
+        bare.kill()
+        bare.wait()
+    size = sum(len(m) for mine in sent.values() for found in mine.values() for m in found)
+    messages = sum(len(found) for mine in sent.values() for found in mine.values())
+    print(f"{name}: {len(sent)} proxies, {messages} responses, {size / 1e6:.0f} MB")
+    for what, found in costs.items():
+        print(f"| {name} | {what} | {statistics.median(found):.2f} | {min(found):.2f}-{max(found):.2f} |", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--load", type=lambda p: pathlib.Path(p).resolve(), help="folder of the load programs")
+    parser.add_argument("--shapes", default="S2,S3")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--serve", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    search = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")])
+    parser.add_argument("--command", default=shutil.which("pilot-discovery", path=search))
+    options = parser.parse_args()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if options.serve is not None:
+        serve(options.serve, options.port)
+        return 0
+    sys.path.insert(0, str(options.load))
+    os.sched_setaffinity(0, {1})  # the servers are on core 0
+    with tempfile.TemporaryDirectory(prefix="bench-") as work:
+        for name in options.shapes.split(","):
+            asyncio.run(measure(name, options, pathlib.Path(work)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

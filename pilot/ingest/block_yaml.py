@@ -31,7 +31,7 @@ _AT_ONCE = 1 << 16
 _REMEMBERED = 5_000
 
 
-class Refused(Exception):
+class NotSimple(Exception):
     """The text is not written in this simple way."""
 
 
@@ -66,7 +66,7 @@ class Words:
             return [self.value(item, 0) for item in _ITEMS.findall(found[1] or "")]
         value = self._complex_value(text) if text[0] in "[{\"'" else None
         if not isinstance(value, str if text[0] in "\"'" else dict | list):
-            raise Refused
+            raise NotSimple
         return value
 
     def key(self, text: str) -> str:
@@ -109,14 +109,14 @@ class Places:
 
 
 def _lines(text: str) -> Iterator[tuple[int, _Line]]:
-    """Yields the lines with their numbers, a block of text as the rest of its first line, behind a line break. Raises Refused."""
+    """Yields the lines with their numbers, a block of text as the rest of its first line, behind a line break. Raises NotSimple."""
     number = begin = 0
     block: _TextBlock | None = None
     while begin < len(text):
         end = text.find("\n", begin + _AT_ONCE) + 1 or len(text)
         part = text[begin:end]
         if not part.replace("\n", "").isprintable():  # tabs, other line breaks, a byte order mark, what is no text
-            raise Refused
+            raise NotSimple
         found = _LINE.findall(part)
         found.pop()  # nothing, at the very end
         for line in found:
@@ -150,7 +150,7 @@ class _TextBlock:
         blank = not (line[1] or line[2] or line[3])
         if not self._indent:
             if blank and indent:
-                raise Refused
+                raise NotSimple
             if not blank and indent <= self._outside:
                 return False
             self._indent = indent
@@ -182,24 +182,24 @@ class _Nesting:
     def open(self, column: int, made: Any) -> None:
         self._around.append((self.column, self.top))
         if len(self._around) > _DEEPEST:
-            raise Refused
+            raise NotSimple
         self.column, self.top = column, made
 
     def close(self, column: int, is_item: bool) -> None:
-        """Goes back to what has lines at a column. Raises Refused where nothing has."""
+        """Goes back to what has lines at a column. Raises NotSimple where nothing has."""
         while self.column > column or (self.column == column and not is_item and type(self.top) is list):
             self.column, self.top = self._around.pop()
         if self.column != column or (type(self.top) is list) is not is_item:
-            raise Refused
+            raise NotSimple
 
 
 def read_block(data: bytes, into: Words | Places) -> tuple[Any, int]:
     """Returns what a text of one document holds, made of what `into` makes of its values, and the line that it begins at, from 1; None and 0
-    where it holds nothing. Raises Refused."""
+    where it holds nothing. Raises NotSimple."""
     try:
         text = data.decode()
     except UnicodeDecodeError as fault:
-        raise Refused from fault
+        raise NotSimple from fault
     nesting = _Nesting()
     root: Any = None
     start = waits_since = 0
@@ -208,7 +208,7 @@ def read_block(data: bytes, into: Words | Places) -> tuple[Any, int]:
         if not (dash or key):
             if not rest or rest[0] == "#" or (number == 1 and not indent and _BEGIN.fullmatch(rest)):
                 continue
-            raise Refused
+            raise NotSimple
         column, top = len(indent), nesting.top
         if waiting is not None and (column > nesting.column or (column == nesting.column and dash)):
             made: Any = [] if dash else {}
@@ -216,7 +216,7 @@ def read_block(data: bytes, into: Words | Places) -> tuple[Any, int]:
             nesting.open(column, made)
         elif top is None:
             if column:
-                raise Refused
+                raise NotSimple
             root, start = [] if dash else {}, number
             nesting.open(0, root)
         elif column != nesting.column or (type(top) is list) is not bool(dash):
@@ -225,7 +225,7 @@ def read_block(data: bytes, into: Words | Places) -> tuple[Any, int]:
         if dash:
             if not key:
                 if not rest or rest[0] == "#":
-                    raise Refused
+                    raise NotSimple
                 top.append(into.value(rest, number))
                 continue
             item: dict[str, Any] = {}
@@ -234,7 +234,7 @@ def read_block(data: bytes, into: Words | Places) -> tuple[Any, int]:
             top = item
         name = into.key(key)
         if name in top:
-            raise Refused
+            raise NotSimple
         if rest and rest[0] != "#":
             top[name] = into.value(rest, number)
         else:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from pilot.ingest.block_yaml import Refused, Words, read_block
+from pilot.ingest.block_yaml import NotSimple, Words, read_block
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.lines import Outline
 from pilot.ingest.scalars import key_text, resolve
@@ -65,13 +65,13 @@ def new_words() -> Words:
 
 
 def _read_value(text: str) -> Any:
-    """Returns what stands behind a key on its line. Raises Refused where that is not a whole value."""
+    """Returns what stands behind a key on its line. Raises NotSimple where that is not a whole value."""
     try:
         found = list(_Builder(text.encode(), 0).documents())
     except (SyntaxFault, yaml.YAMLError, RecursionError) as fault:
-        raise Refused from fault
+        raise NotSimple from fault
     if len(found) != 1 or found[0].repeated:
-        raise Refused
+        raise NotSimple
     return found[0].plain
 
 
@@ -79,7 +79,7 @@ def read_chunk(chunk: Chunk, words: Words) -> list[Document]:
     """Returns the documents of a piece of a YAML text that hold anything; SyntaxFault where one of them cannot be parsed."""
     try:
         plain, line = read_block(chunk.text, words)
-    except Refused:
+    except NotSimple:
         return parse_chunk(chunk)
     return [Document(plain, chunk.lines + line, outline=Outline(*chunk))] if line else []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from pilot.ingest.block_yaml import Places, Refused, read_block
+from pilot.ingest.block_yaml import NotSimple, Places, read_block
 
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -60,7 +60,7 @@ def _read(data: bytes) -> list[Lines]:
     """Returns the lines of every document that holds anything."""
     try:
         root, line = read_block(data, Places())
-    except Refused:
+    except NotSimple:
         return list(parse(data))
     return [root] if line else []
 

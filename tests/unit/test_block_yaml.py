@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pilot.ingest import lines
-from pilot.ingest.block_yaml import Places, Refused, read_block
+from pilot.ingest.block_yaml import NotSimple, Places, read_block
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.documents import SyntaxFault, new_words, parse_chunk
 
@@ -88,7 +88,7 @@ def agrees(text: bytes) -> bool:
     try:
         plain, line = read_block(text, new_words())
         places, _ = read_block(text, Places())
-    except Refused:
+    except NotSimple:
         return False
     try:
         want: Any = [(repr(d.plain), d.line, d.repeated) for d in parse_chunk(Chunk(text, 0))]
@@ -133,14 +133,14 @@ def test_a_large_text_is_read_in_parts() -> None:
     "- a\nb: 1\n", "a: 1\n- b\n", "-\n  a: 1\n", "  a: 1\n", "\ufeffa: 1\n", "a: \u2028\n", "a: \0\n", "a: {b: 1, b: 2}\n", "a: \"b\": c\n",
 ])  # fmt: skip
 def test_everything_else_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(NotSimple):
         read_block(text.encode(), new_words())
 
 
 def test_what_is_no_text_and_what_is_too_deep_are_refused() -> None:
     deep = "".join("  " * level + "a:\n" for level in range(200))
     for data in (b"a: \xff\n", "a: 1\n".encode("utf-16"), deep.encode()):
-        with pytest.raises(Refused):
+        with pytest.raises(NotSimple):
             read_block(data, new_words())
 
 

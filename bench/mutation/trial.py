@@ -93,6 +93,7 @@ class Trials:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if (threads := len(list(pathlib.Path("/proc/self/task").iterdir()))) > 1:
             raise pytest.UsageError(f"{threads} threads after collection: a fork would lack all but one")
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which ends the run; one in the background would not hear it
         items = {item.nodeid: item for item in session.items}
         functions = Functions()
         gc.freeze()

@@ -61,6 +61,7 @@ async def test_registryz(ask: Ask) -> None:
     assert (attributes["Type"], attributes["ObjectName"], attributes["ClusterExternalAddresses"]) == ("ClusterIP", "", {"Addresses": None})
     assert (attributes["ServiceRegistry"], attributes["Name"], attributes["Namespace"]) == ("Kubernetes", "tea", "shop")
     assert (attributes["Labels"], attributes["LabelSelectors"], attributes["ExportTo"]) == ({"team": "leaves"}, {"app": "tea"}, None)
+    assert attributes["Visibility"] == 0
     assert (tea["Resolution"], tea["MeshExternal"]) == (0, False)
     assert cups["ports"][0]["protocol"] == "TCP"
 

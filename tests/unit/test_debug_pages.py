@@ -9,6 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.debug import application as application_module
+from pilot.debug import index
 from pilot.debug.application import application
 from pilot.debug.pages import sections
 from pilot.debug.sources import Sources
@@ -34,6 +35,12 @@ async def test_metrics_compressed(client: TestClient[web.Request, web.Applicatio
     async with client.get("/metrics", headers={"Accept-Encoding": "deflate, gzip"}, auto_decompress=False) as response:
         assert response.headers["Content-Encoding"] == "gzip"
         assert b"pilot_info{" in gzip.decompress(await response.read())
+
+
+async def test_the_index_says_where_it_shows_a_part_of_the_proxies(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "<p>The first" not in await ask("/debug")
+    monkeypatch.setattr(index, "_SHOWN_PROXIES", 1)
+    assert "<p>The first 1 of 2.</p>" in await ask("/debug")
 
 
 async def test_the_index_names_every_page_and_proxy(ask: Ask) -> None:

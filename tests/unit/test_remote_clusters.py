@@ -108,6 +108,8 @@ async def test_clusters_join_and_leave(servers: list[ApiServer]) -> None:
     it.secret("one", west=it.west)
     async with reading(it):
         assert it.services() == {"west/a"}
+        synced = 'istiod_remote_cluster_sync_status{cluster="west",cluster_type="remote",status="synced"} 1'
+        await until(lambda: it.metric(synced))
         it.secret("two", east=it.east, Kubernetes=it.own)
         await until(lambda: it.services() == {"west/a", "east/b"})
         assert it.metric('istiod_managed_clusters{cluster_type="remote"} 2')

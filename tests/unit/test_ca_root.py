@@ -188,6 +188,7 @@ def test_a_root_is_kept_and_its_key_is_the_owners_alone(tmp_path: pathlib.Path) 
     assert kept is not None
     assert (kept.certificate, key_pem(kept.key)) == (signer.certificate, key_pem(signer.key))
     assert stat.S_IMODE((tmp_path / "ca" / "ca-key.pem").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "ca").stat().st_mode) == 0o700
     assert sorted(path.name for path in (tmp_path / "ca").iterdir()) == ["ca-cert.pem", "ca-key.pem"]
 
 

@@ -12,14 +12,19 @@ from pilot.model.config.destination_rule import Distribute, Failover, LocalityLo
 from pilot.model.endpoint import Endpoint, EndpointHealth, Locality
 from pilot.model.facets import OutboundFacet, ReachFacet, ScopeFacet
 from pilot.model.proxy import NodeType
+from pilot.model.service import ServiceRef
 from pilot.model.views.clusterset import Bounds
 from pilot.model.views.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality
 from pilot.model.views.networks import NetworkGateway, NetworkGateways, build_network_gateways
+from pilot.model.views.services import service
 from pilot.translate.endpoint.balance import Balance, build_balance
 from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment, build_groups
+from pilot.translate.endpoint.inputs import presentation
 from pilot.translate.endpoint.lb_endpoint import Member, Presentation, fill_lb_endpoint
 from pilot.translate.endpoint.policy import EndpointPolicy
 from pilot.translate.endpoint.vantage import VantageKey, build_vantage, distance
+from tests.support.objects import make
+from tests.support.world import World
 
 NO_GATEWAYS = NetworkGateways()
 SHOW = Presentation(draining_label="istio.io/draining")
@@ -89,6 +94,16 @@ def test_what_settings_change() -> None:
     other = {"address": {"socketAddress": {"address": "fd00::1", "portValue": 80}}}
     assert shown(both, dual_stack=True)["endpoint"]["additionalAddresses"] == [other]
     assert "additionalAddresses" not in shown(both)["endpoint"]
+
+
+@pytest.mark.parametrize(("asked", "canonical", "namespace"), [("true", ("ext", "v3"), "a"), ("false", ("", ""), "")])
+def test_endpoints_of_a_service_outside_have_its_name_where_asked_for(asked: str, canonical: tuple[str, str], namespace: str) -> None:
+    made = World(environ={"LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES": asked})
+    spec = "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}"
+    made.apply_objects(make("ServiceEntry", "ext", spec, labels="{version: v3}"))
+    found = service(made.mesh, ServiceRef("x.example.com", "a"))
+    assert found is not None
+    assert (presentation(made.mesh, found).canonical, presentation(made.mesh, found).namespace) == (canonical, namespace)
 
 
 def test_a_socket_and_a_status_that_nobody_knows() -> None:

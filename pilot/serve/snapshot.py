@@ -26,7 +26,7 @@ class SnapshotChange:
         self.payload, self.removed = Payload(resources), tuple(removed)
         self.warms = frozenset(r.warms for r in self.payload.resources if r.warms)
         self._names: frozenset[str] | None = None
-        self._wanted: weakref.WeakKeyDictionary[Names, Matches] = weakref.WeakKeyDictionary()
+        self._wanted: weakref.WeakKeyDictionary[Names, Matches] | None = None  # there are thousands, few of which are asked
 
     @property
     def names(self) -> frozenset[str]:
@@ -37,6 +37,8 @@ class SnapshotChange:
 
     def wanted_by(self, names: Names) -> Matches:
         """Returns the part that concerns a set of names."""
+        if self._wanted is None:
+            self._wanted = weakref.WeakKeyDictionary()
         found = self._wanted.get(names)
         if found is None:
             resources = [r for r in self.payload.resources if r.name in names.all]
@@ -55,7 +57,7 @@ class Snapshot:
         for resource in resources:
             self.by_name.setdefault(resource.name, resource)
         self._batch: Payload | None = None
-        self._changes: weakref.WeakKeyDictionary[Snapshot, SnapshotChange] = weakref.WeakKeyDictionary()
+        self._changes: weakref.WeakKeyDictionary[Snapshot, SnapshotChange] | None = None
 
     @property
     def payload(self) -> Payload:
@@ -66,6 +68,8 @@ class Snapshot:
 
     def since(self, old: Snapshot) -> SnapshotChange:
         """Returns the change from `old` to this."""
+        if self._changes is None:
+            self._changes = weakref.WeakKeyDictionary()
         found = self._changes.get(old)
         if found is None:
             found = self._changes[old] = change_of(old.by_name, self.by_name)
@@ -90,7 +94,7 @@ class TypeState:
     def __init__(self, groups: Hashable, snapshots: tuple[Snapshot, ...]) -> None:
         self.groups = groups
         self.snapshots = snapshots if _are_disjoint(snapshots) else (Snapshot(r for s in snapshots for r in s.by_name.values()),)
-        self._matches: weakref.WeakKeyDictionary[Names, Matches] = weakref.WeakKeyDictionary()
+        self._matches: weakref.WeakKeyDictionary[Names, Matches] | None = None
         self._last: tuple[weakref.ref[TypeState], tuple[SnapshotChange, ...]] | None = None
 
     def get(self, name: str) -> Resource | None:
@@ -101,6 +105,8 @@ class TypeState:
 
     def select(self, names: Names) -> Matches:
         """Returns the resources of a set of names, in this state's order."""
+        if self._matches is None:
+            self._matches = weakref.WeakKeyDictionary()
         found = self._matches.get(names)
         if found is None:
             found = self._matches[names] = self.pick(names.all)

@@ -17,10 +17,12 @@ async def test_after_a_round_of_random_edits_every_proxy_has_what_a_fresh_start_
 
 
 def test_a_broken_promise_is_told() -> None:
-    def one(minute: float, wrong: list[str], nodes: int = 100, megabytes: float = 100.0) -> Round:
-        return Round(minute, 40, 2, wrong, nodes, megabytes, 1)
+    def one(minute: float, wrong: list[str], nodes: int = 100, megabytes: float = 100.0, failures: int = 0) -> Round:
+        return Round(minute, 40, 2, wrong, nodes, failures, megabytes, 1)
 
     assert verdict([one(1, []), one(11, [], megabytes=200), one(20, [], megabytes=219)], 100, 10) == []
     assert verdict([one(11, []), one(20, [], megabytes=111)], 100, 10) == ["memory grew from 100 to 111 MB"]
     assert verdict([one(1, []), one(2, [], nodes=101)], 100, 10) == ["round 2: 101 nodes in the graph, 100 at first"]
     assert verdict([one(1, ["after edits: x"])], 100, 10) == ["round 1: after edits: x"]
+    told = ["2 failures of derivations and streams: the log says which"]
+    assert verdict([one(1, []), one(2, [], failures=2)], 100, 10) == told

@@ -3,16 +3,18 @@
 
     python bench/watching.py --load FOLDER [--shapes S2,S3] [--rounds 4] [--seconds 30]
 
-FOLDER holds the load programs (mesh.py, fleet.py, load.py). One server on one core is given the same work again and again, in turns without
-and with somebody who watches: all proxies come back, and then configuration is edited once a second, an endpoint, a VirtualService and a
-DestinationRule one after the other. The page is stood in for by what it asks: its events, and the mesh when the picture is another one.
-Printed are medians of the CPU-seconds of both parts and of their sum; the exit status is 1 where the sum is more than three percent higher.
+FOLDER holds the load programs (mesh.py, fleet.py, load.py). A server on one core is started again and again, in turns without and with
+somebody who watches, and given what the load table plays: all proxies connect, all come back, and then configuration is edited once a second,
+an endpoint, a VirtualService and a DestinationRule one after the other. The page is stood in for by what it asks: its events, and the mesh
+when the picture or the list of proxies is another one. Printed are medians of the CPU-seconds of each part and of their sum; the exit status
+is 1 where the sum is more than three percent higher.
 """
 from __future__ import annotations
 
 import argparse
 import asyncio
 import contextlib
+import json
 import os
 import pathlib
 import resource
@@ -28,7 +30,7 @@ from typical_cost import Mesh, Plane, turns
 
 SCRAPE_SECONDS, PICTURE_SECONDS = 5.0, 3.0
 EVENTS = ("endpoint", "virtualservice", "destinationrule")
-PARTS = ("reconnect", "edits", "sum")
+PARTS = ("cold", "reconnect", "edits", "sum")
 PROMISED = 0.03
 
 
@@ -41,11 +43,16 @@ async def scrape(session: aiohttp.ClientSession, base: str) -> None:
 
 async def open_page(session: aiohttp.ClientSession, base: str) -> None:
     """Reads the events of the page, and asks for the mesh as the page does: where its picture or its proxies are others, not too often."""
-    due = 0.0
+    due, stale, known = 0.0, True, set[str]()
     async with session.get(f"{base}/debug/dashboard/events", timeout=aiohttp.ClientTimeout(total=None)) as events:
         async for line in events.content:
-            if line.startswith(b"data:") and (b'"picture":' in line or b'"proxies":' in line) and time.monotonic() >= due:
-                due = time.monotonic() + PICTURE_SECONDS
+            if line.startswith(b"data:"):
+                told = json.loads(line[5:])
+                before = set(known)
+                known = known.union(row["id"] for row in told.get("proxies", ())).difference(told.get("gone", ()))
+                stale = stale or known != before or not told.keys().isdisjoint(("picture", "problems"))
+            if stale and time.monotonic() >= due:
+                stale, due = False, time.monotonic() + PICTURE_SECONDS
                 async with session.get(f"{base}/debug/dashboard/mesh") as answer:
                     await answer.read()
 
@@ -65,35 +72,36 @@ async def watching(base: str) -> AsyncIterator[None]:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def work(of: Mesh, plane: Plane, watched: bool, seconds: int, serial: int) -> tuple[float, float]:
-    """Returns the CPU-seconds of all proxies that come back, and of some seconds of edits."""
-    async with watching(f"http://127.0.0.1:{plane.server.monitoring}") if watched else contextlib.nullcontext():
-        await asyncio.sleep(3)
-        back = await plane.connect()
-        await asyncio.sleep(2)
-        before = plane.process.cpu()
-        for number in range(seconds):
-            due = time.monotonic() + 1
-            await plane.sink.apply(of.event(EVENTS[number % len(EVENTS)], serial + number)[0])
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-        await plane.fleet.quiet(1)
-        return back, plane.process.cpu() - before
+async def work(of: Mesh, folder: pathlib.Path, options: argparse.Namespace, watched: bool, serial: int) -> list[float]:
+    """Returns the CPU-seconds of each part, and of all of them."""
+    plane = Plane(of, folder, options.command)
+    try:
+        async with watching(f"http://127.0.0.1:{plane.server.monitoring}") if watched else contextlib.nullcontext():
+            await asyncio.sleep(3)
+            costs = [await plane.connect()]
+            await asyncio.sleep(2)
+            costs.append(await plane.connect())
+            await asyncio.sleep(2)
+            before = plane.process.cpu()
+            for number in range(options.seconds):
+                due = time.monotonic() + 1
+                await plane.sink.apply(of.event(EVENTS[number % len(EVENTS)], serial + number)[0])
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+            await plane.fleet.quiet(1)
+            costs.append(plane.process.cpu() - before)
+    finally:
+        await plane.close()
+    return [*costs, sum(costs)]
 
 
 async def measure(of: Mesh, options: argparse.Namespace) -> bool:
     """Prints what was found of a shape; returns whether it is what is promised."""
-    plane = Plane(of, of.write(False), options.command)
-    found: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
-    try:
-        await plane.connect()
-        for number in range(2 * options.rounds + 1):
-            for watched in (turns(number // 2)[number % 2],) if number else (False,):
-                back, edits = await work(of, plane, watched, options.seconds, 1000 * number)
-                if number:  # the first warms up
-                    found[watched].append((back, edits, back + edits))
-                    print(f"{of.name} {'watched' if watched else 'alone'}: {back:.2f} + {edits:.2f} s", flush=True)
-    finally:
-        await plane.close()
+    folder, found = of.write(False), dict[bool, list[list[float]]]()
+    for number in range(options.rounds):
+        for watched in turns(number):
+            costs = await work(of, folder, options, watched, 1000 * (2 * number + watched))
+            found.setdefault(watched, []).append(costs)
+            print(f"{of.name} {'watched' if watched else 'alone'}: {' + '.join(f'{cost:.2f}' for cost in costs[:-1])} s", flush=True)
     kept = True
     for index, part in enumerate(PARTS):
         alone, with_watchers = (statistics.median(row[index] for row in found[watched]) for watched in (False, True))

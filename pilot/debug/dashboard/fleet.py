@@ -31,7 +31,10 @@ class ProxyRow(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         """Returns the row for JSON."""
-        return {**self._asdict(), "state": self.state}
+        return {
+            "id": self.id, "name": self.name, "namespace": self.namespace, "kind": self.kind, "version": self.version, "since": self.since,
+            "waits_since": self.waits_since, "error": self.error, "state": self.state,
+        }  # fmt: skip
 
 
 class Seen(NamedTuple):

@@ -232,14 +232,29 @@ async def test_a_picture_is_told_of_when_it_is_another_one() -> None:
         await tells.tell()
         return event(await anext(events))[1]
 
+    assert "picture" in await told()
+    assert "picture" not in await told()
     rule = make("DestinationRule", "r", "{host: web, trafficPolicy: {connectionPool: {tcp: {maxConnections: 1}}}}", "a")
     for change, shows in ((rule, False), (IDLE, True), (route("[mesh]"), True), (policy("p", "{}", "DENY"), True)):
         made.apply_objects(change)
         found = await told()
         assert (found["revision"], "picture" in found) == (made.mesh.revision, shows)
-        fresh = await KeptPicture(made.mesh).look()
-        kept = await tells.picture.look()
+        kept, fresh = await tells.picture.look(), await KeptPicture(made.mesh).look()
         assert (sorted(kept.services), kept.gateways, sorted(kept.links)) == (sorted(fresh.services), fresh.gateways, sorted(fresh.links))
+    await events.aclose()
+
+
+async def test_pages_are_told_of_a_picture_that_one_of_them_has_asked_for_in_between() -> None:
+    made = world(WEB)
+    tells = EventStream(sources(made.mesh))
+    events = tells.events()
+    await anext(events)
+    await tells.tell()
+    await anext(events)
+    made.apply_objects(IDLE)
+    await tells.picture.look()
+    await tells.tell()
+    assert "picture" in event(await anext(events))[1]
     await events.aclose()
 
 
@@ -263,6 +278,7 @@ async def test_nothing_of_a_picture_stays_when_nobody_looks() -> None:
     made.mesh.collect()
     before = len(made.mesh)
     await anext(events)
+    await tells.tell()
     assert len(made.mesh) > before
     await events.aclose()
     made.mesh.collect()

@@ -46,6 +46,7 @@ class EventStream:
         self._counts = PushCounts(0, 0, 0)
         self._problems: list[dict[str, Any]] = []
         self._revision: Any = None
+        self._told_picture = self.picture.number
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yields events in the form of text/event-stream: first a `state`, then a `change` every second."""
@@ -107,8 +108,9 @@ class EventStream:
         }  # fmt: skip
 
     async def _change(self) -> dict[str, Any]:
-        counts, problems, revision, picture = self._counts, self._problems, self._revision, self.picture.number
+        counts, problems, revision = self._counts, self._problems, self._revision
         changed, gone, reached = await self._look()
+        await self.picture.look()
         told: dict[str, Any] = {
             "time": time.time(), "memory": _memory(), "cpu": self._counts.cpu - counts.cpu,
             "responses": self._counts.responses - counts.responses, "bytes": self._counts.bytes - counts.bytes,
@@ -120,13 +122,12 @@ class EventStream:
             told["problems"] = self._problems
         if self._revision != revision:
             told["revision"] = self._revision
-        if self.picture.number != picture:
-            told["picture"] = self.picture.number
+        if self.picture.number != self._told_picture:
+            self._told_picture = told["picture"] = self.picture.number
         return told
 
     async def _look(self) -> Difference:
         found, metrics = await self._rows.look(), self._sources.metrics
-        await self.picture.look()
         self._counts = PushCounts(metrics.responses, metrics.response_bytes, time.process_time())
         if self._revision != self._sources.db.revision or len(self._problems) < PROBLEMS:
             self._problems = [plain_problem(p) for _, p in zip(range(PROBLEMS), self._sources.problems(), strict=False)]

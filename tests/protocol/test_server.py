@@ -229,7 +229,6 @@ async def test_a_bug_at_the_end_of_a_stream_is_told(monkeypatch: pytest.MonkeyPa
         await server.eventually(lambda: server.metric("pilot_total_xds_internal_errors 1"))
 
 
-
 def watching(server: Server, *kinds: str) -> Connection:
     """Returns a connection without a stream, which has asked for all of some types and is to be sent a resource of each."""
     session = DeltaSession(server.discovery.name_sets)

@@ -11,6 +11,7 @@ from pilot.lib.series import Series
 TASKS_SECONDS = 30.0
 """Tasks are counted again after so many seconds: with thousands of streams that takes longer than everything else here."""
 
+
 class RuntimeMetrics:
     """Is asked whenever the metrics are read. What is allocated and freed again between two readings is not known: the totals are lower bounds."""
 

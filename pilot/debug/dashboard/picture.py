@@ -43,6 +43,7 @@ class _WatchedItems(Generic[K, T]):
         return changed or any(node.changed_at > seen for node in self._nodes.values())
 
     def stop(self) -> None:
+        """Watches nothing any more."""
         for node in (*self._nodes.values(), *((self._listed,) if self._listed is not None else ())):
             self._db.unwatch(node)
         self._nodes, self._listed, self._revision = {}, None, -1

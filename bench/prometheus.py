@@ -35,7 +35,7 @@ from google.rpc import status_pb2
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from bench.watching import ADS, SHAPES, TYPES, Shape, edit, made, stand_in, write_mesh
+from bench.static_mesh import ADS, SHAPES, TYPES, Shape, edit, made, stand_in, write_mesh
 from pilot.lib.metric_catalogue import CATALOGUE
 from tests.support.fleet import envoy_node
 from tests.support.processes import ControlPlane, Process, eventually, free_port

@@ -1,0 +1,71 @@
+"""Meshes of ServiceEntries as files, and proxies that keep a stream open: what benches that look at the control plane's ports work with."""
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+from typing import Any, NamedTuple
+
+import grpc
+from envoy.service.discovery.v3 import discovery_pb2
+
+from tests.support.fleet import envoy_node
+from tests.support.world import proxy
+
+ADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+TYPES = tuple(f"type.googleapis.com/envoy.config.{name}" for name in ("cluster.v3.Cluster", "listener.v3.Listener"))
+Plain = dict[str, Any]
+
+
+class Shape(NamedTuple):
+    """A mesh. `scoped`: a Sidecar in each namespace shows its proxies that namespace alone."""
+
+    namespaces: int
+    services: int
+    endpoints: int
+    proxies: int
+    scoped: bool = False
+
+
+SHAPES = {"S0": Shape(2, 5, 2, 5), "S2": Shape(20, 50, 2, 500), "S3": Shape(50, 20, 2, 1000, scoped=True)}
+
+
+def write_mesh(folder: pathlib.Path, shape: Shape) -> None:
+    for n in range(shape.namespaces):
+        found: list[Plain] = []
+        if shape.scoped:
+            found.append(made("Sidecar", "default", f"ns-{n}", {"egress": [{"hosts": ["./*"]}]}))
+        for s in range(shape.services):
+            endpoints = [{"address": f"10.{128 + e}.{n}.{s + 1}"} for e in range(shape.endpoints)]
+            ports = [{"name": "http", "number": 80, "protocol": "HTTP"}]
+            spec = {"hosts": [f"s{s}.ns-{n}.example"], "resolution": "STATIC", "ports": ports, "endpoints": endpoints}
+            found.append(made("ServiceEntry", f"s{s}", f"ns-{n}", spec))
+        (folder / f"ns-{n}.yaml").write_text("\n---\n".join(map(json.dumps, found)))
+
+
+def made(kind: str, name: str, namespace: str, spec: Plain) -> Plain:
+    return {"apiVersion": "networking.istio.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def edit(folder: pathlib.Path, number: int, shape: Shape) -> None:
+    """Changes the limit of one service."""
+    spec = {"host": "s0.ns-0.example", "trafficPolicy": {"connectionPool": {"tcp": {"maxConnections": 10 + number}}}}
+    temporary = folder.parent / "rule.new"
+    temporary.write_text(json.dumps(made("DestinationRule", "rule", "ns-0", spec)))
+    temporary.replace(folder / "rule.yaml")
+
+
+async def stand_in(address: str, number: int, shape: Shape) -> None:
+    """Keeps the stream of one proxy open, and acknowledges whatever comes, until it is cancelled."""
+    namespace = f"ns-{number % shape.namespaces}"
+    node = envoy_node(proxy("sidecar", f"web-{number}", namespace, f"10.2.{number // 250}.{number % 250 + 1}"))
+    request = discovery_pb2.DiscoveryRequest
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        while True:
+            call = channel.stream_stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()
+            with contextlib.suppress(grpc.RpcError):
+                for url in TYPES:
+                    await call.write(request(node=node, type_url=url))
+                while (response := await call.read()) is not grpc.aio.EOF:
+                    await call.write(request(type_url=response.type_url, response_nonce=response.nonce, version_info=response.version_info))

@@ -186,7 +186,7 @@ class _Parser:
             _check_call(name, arguments, _GLOBAL)
         elif len(arguments) != 1 or len(arguments[0].tokens) < 3 or arguments[0].tokens[-2].text != ".":
             raise _SyntaxFault(f"position {name.at}: has() takes one field, like has(request.headers.host)")
-        return max((a.height for a in arguments), default=0) + 1
+        return max(a.height for a in arguments) + 1  # there is one at least
 
     def _list(self, close: str) -> list[_Argument]:
         """Takes expressions between commas up to a closing bracket, and returns them."""

@@ -10,7 +10,7 @@ import pytest
 
 from pilot.derive import Node
 from pilot.ingest.checking import SLICE, Checking
-from pilot.ingest.problems import ProblemStore
+from pilot.ingest.problems import TOLD, ProblemStore
 from pilot.model.checks.listed import CHECKS
 from pilot.model.problem import Problem, Severity
 from pilot.translate.profile.gateway_problems import ROUTERS
@@ -63,6 +63,14 @@ def test_a_problem_is_told_once_and_again_only_after_it_was_gone() -> None:
     followed.clock.advance(60)
     assert len(followed.store) == 0
     assert set(followed.counts.values()) == {0}
+
+
+def test_of_an_object_with_very_many_problems_its_name_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    followed = Followed()
+    routes = ", ".join(["{destination: {host: ghost}, weight: 1}"] * (TOLD + 5))
+    followed.put(*BASE, vs(f"{{hosts: [b.com], http: [{{route: [{routes}]}}]}}", "many"))
+    assert len(followed.told) == TOLD
+    assert [r.getMessage() for r in caplog.records] == ["5 more problems are new in a/many: /debug/problemz has them all"]
 
 
 def test_two_routers_with_the_same_conflict_tell_it_once() -> None:

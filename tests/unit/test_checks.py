@@ -484,6 +484,14 @@ def test_a_credential_that_cannot_be_used_is_named() -> None:
     assert "of Secret edge/cert " in next(p.message for p in problems_of(made) if p.code == "credential-unusable")
 
 
+def test_subsets_of_a_host_that_is_somewhere_without_endpoints_are_not_held_against_those_elsewhere() -> None:
+    made = world(*BASE, dr("{host: x.com, subsets: [{name: v2, labels: {version: v2}}]}"), entry("hosts: [x.com], resolution: DNS"))
+    assert shown(problems_of(made)) == [("subset-without-endpoints", "spec.subsets[0].labels")]
+    elsewhere = "{hosts: [x.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}"
+    made.set(rows_of([make("ServiceEntry", "e", elsewhere, "b")]))
+    assert problems_of(made) == ()
+
+
 def test_every_alias_of_a_circle_is_told_and_what_leads_into_it() -> None:
     made = world(*BASE, alias("one", "two"), alias("two", "one"), alias("into", "one"), alias("fine", "api"))
     assert [(p.code, p.object.name) for p in problems_of(made)] == [("alias-circle", name) for name in ("into", "one", "two")]

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient
 from pilot.kube.follow import PAGE, FollowedCollection, Follower
 from pilot.kube.wire import Name, ObjectChange
 from tests.support.apiserver.faults import End
 from tests.support.apiserver.server import ApiServer
-from tests.support.kube import PATIENCE, Known, pace, until
+from tests.support.kube import PATIENCE, QUICK, Known, pace, until
 
 MAPS = FollowedCollection("/api/v1/configmaps")
 
@@ -28,12 +29,12 @@ def config_map(name: str, value: int = 0, namespace: str = "a", **labels: str) -
 class Following:
     """What somebody who follows the ConfigMaps of a server has been told."""
 
-    def __init__(self, server: ApiServer, streams: bool, collection: FollowedCollection = MAPS) -> None:
+    def __init__(self, server: ApiServer, streams: bool, collection: FollowedCollection = MAPS, backoff: Backoff = QUICK.backoff) -> None:
         self.server, self.credentials = server, Known(server)
         self.client = ApiClient(self.credentials, patience=PATIENCE)
         self.have: dict[Name, str] = {}
         self.told: list[tuple[str, bool]] = []
-        self.follower = Follower(self.client, collection, self.receive, pace(streams), random.Random(1))
+        self.follower = Follower(self.client, collection, self.receive, pace(streams)._replace(backoff=backoff), random.Random(1))
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
         await asyncio.sleep(0)
@@ -62,8 +63,10 @@ def streams(request: pytest.FixtureRequest) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def following(server: ApiServer, streams: bool = False, collection: FollowedCollection = MAPS) -> AsyncIterator[Following]:
-    made = Following(server, streams, collection)
+async def following(
+    server: ApiServer, streams: bool = False, collection: FollowedCollection = MAPS, backoff: Backoff = QUICK.backoff
+) -> AsyncIterator[Following]:
+    made = Following(server, streams, collection, backoff)
     task = asyncio.create_task(made.follower.run())
     try:
         yield made
@@ -100,6 +103,19 @@ async def test_a_watch_that_ends_is_begun_again_and_nothing_is_told_twice(server
             server.put(config_map("b", step + 1))
             await until(it.is_current)
         assert it.told == [("a", True), ("b", True), ("b", True), ("b", True), ("b", True)]
+
+
+async def test_a_watch_that_told_of_something_is_begun_again_without_a_wait(server: ApiServer) -> None:
+    def begun() -> int:
+        return sum(asked.verb == "watch" for asked in server.requests)
+
+    async with following(server, backoff=Backoff(3600, 3600)) as it:
+        for step in range(2):
+            await until(lambda: begun() == step + 1)  # noqa: B023
+            server.put(config_map("a", step))
+            await until(it.is_current)
+            assert server.faults.end_watches("close") == 1
+        await until(lambda: begun() == 3, seconds=10)
 
 
 async def test_what_was_deleted_while_nobody_watched_is_told_by_the_next_list(server: ApiServer, streams: bool) -> None:

@@ -72,6 +72,15 @@ def test_a_wrong_annotation_refuses_the_pod() -> None:
         injected(pod)
 
 
+def test_the_name_of_an_interface_has_at_most_as_many_characters_as_linux_takes() -> None:
+    def excluding(name: str) -> dict[str, Any]:
+        return injected({**POD, "metadata": {"name": "a", "annotations": {"traffic.sidecar.istio.io/excludeInterfaces": name}}})
+
+    assert names(excluding("fifteen-letters")["spec"]["initContainers"]) == ["istio-init"]
+    with pytest.raises(InjectionError, match="too long"):
+        excluding("sixteen--letters")
+
+
 def test_host_networking_is_left_alone_with_a_warning() -> None:
     pod = {**POD, "spec": {**POD["spec"], "hostNetwork": True}}
     warnings.clear()

@@ -243,13 +243,14 @@ SELECTED = "selector: {matchLabels: {app: web}}"
     ([peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}", "new", day=3), peer(f"{{{SELECTED}, mtls: {{mode: PERMISSIVE}}}}", "old", day=2)], [],
      [8080, 7000]),
     ([peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}", namespace="istio-system")], [], [8080, 7000]),
+    ([peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}", namespace="istio-system")], [], [8080, 7000]),
 ])
 def test_connections_without_mutual_tls(policies: list[Plain], named: list[str], open_ports: list[int]) -> None:
     made = ambient(captured(), *policies)
     assert list(workload(made, "w").authorization_policies) == named
     assert [port for port in (8080, 7000) if lets_in(made, "w", PLAIN._replace(port=port))] == open_ports
     assert all(lets_in(made, "w", FRIEND._replace(port=port)) for port in (8080, 7000))
-    assert named == [] or named[0] in told(made, AUTHORIZATION)
+    assert {*named} <= {*told(made, AUTHORIZATION)} <= {*named, STRICT}  # none that no workload has
 
 
 def test_the_static_policy_is_there_where_any_workload_may_name_it() -> None:

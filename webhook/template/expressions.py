@@ -108,11 +108,11 @@ def _dot(dot: Any, slots: Slots) -> Any:
     return dot
 
 
-def _failing(node: Any, message: str, position: int = -1) -> Evaluate:
+def _failing(node: Any, message: str) -> Evaluate:
     """Returns what fails whenever it is evaluated."""
 
     def fail(dot: Any, slots: Slots) -> Any:
-        raise LocatedError(node.position if position < 0 else position, str(node), message)
+        raise LocatedError(node.position, str(node), message)
 
     return fail
 

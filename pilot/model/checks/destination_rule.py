@@ -86,10 +86,9 @@ def _check_policies(found: tuple[Service, ...], spec: DestinationRule) -> Proble
 
 def _check_subsets(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
     """Yields a problem for each subset that no endpoint is of; services whose endpoints nobody lists have none to count."""
-    listing = [s for s in found if s.resolution in _WITH_ENDPOINTS]
-    if not listing or len(listing) < len(found):
+    if any(s.resolution not in _WITH_ENDPOINTS for s in found):
         return
-    labels = {e.labels for s in listing for port in s.ports for e in endpoints(db, s.ref, port.number)}
+    labels = {e.labels for s in found for port in s.ports for e in endpoints(db, s.ref, port.number)}
     for index, subset in enumerate(spec.subsets):
         if subset.labels and not any(subset.labels.items() <= have for have in labels):
             yield warning("subset-without-endpoints", f"subsets[{index}].labels", f"no endpoint of {spec.host} has these labels")

@@ -95,7 +95,7 @@ def _said(mtls: MutualTLS | None, before: bool) -> bool:
 def port_policy(db: Mesh, key: ObjectKey) -> PortPolicy | None:
     """Returns the policy that a PeerAuthentication becomes because of its ports; None where it says nothing of ports that differs from the rest."""
     row = peer_authentications.get(db, key)
-    if row is None or key.namespace == root_namespace(db) or row.spec.selector is None or not row.spec.selector.match_labels:
+    if row is None or key.namespace == root_namespace(db):
         return None
     strict = _said(row.spec.mtls, _is_strict(db, key.namespace))
     different = (port for port, mtls in row.spec.port_level_mtls.items() if mtls.mode != "UNSET" and (mtls.mode == "STRICT") != strict)

@@ -91,7 +91,7 @@ def _targets(db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | Non
     `strict`: None where one is unknown.
     """
     row = services.get(db, key)
-    found = cluster_service(db, key)
+    found = cluster_service(db, key) if row is not None else None
     if row is None or found is None:
         return []
     out: dict[tuple[int, Protocol], Aged] = {}

@@ -58,12 +58,11 @@ def service(db: Mesh, ref: ServiceRef) -> Service | None:
 
 
 def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
-    """Returns the service as one cluster declares it, None where that does not. No node of its own: where no other cluster has Services, it is
+    """Returns the service as one cluster declares it, by a Service that is there. No node of its own: where no other cluster has Services, it is
     the one of that name, which is built already."""
     if service_clusters(db) != (key.cluster,):
         return _declared(db, key)
-    ref = ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
-    return service(db, ref) if services.get(db, key) is not None else None
+    return service(db, ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace))
 
 
 def _declared(db: Mesh, key: RegistryKey) -> Service | None:

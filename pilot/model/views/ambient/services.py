@@ -55,7 +55,8 @@ def _of_clusters(db: Mesh, ref: ServiceRef) -> Iterator[tuple[RegistryKey, Servi
 
 @derived
 def _of_cluster(db: Mesh, key: RegistryKey) -> ServiceAddress | None:
-    row, found = services.get(db, key), cluster_service(db, key)
+    row = services.get(db, key)
+    found = cluster_service(db, key) if row is not None else None
     if row is None or found is None or found.resolution is Resolution.ALIAS:
         return None
     network = cluster_network(db, key.cluster)

@@ -96,7 +96,5 @@ def _missing(db: Mesh, found: Service, ref: ServiceRef, port: int) -> Iterator[_
         hint = f" (hint: the service port should be specified, not the workload port. Did you mean one of these ports: {hints}?)"
         yield _Warning(f'port {port} not found for hostname "{ref.hostname}"{hint}')
         return
-    key = _key(db, ref)
-    row = services.get(db, key) if key is not None else None
-    if row is None or MANAGED not in row.labels or port not in by_port:
+    if MANAGED not in dict(found.labels) or port not in by_port:
         yield _Warning(f'port {port} not found for hostname "{ref.hostname}"')

@@ -190,9 +190,11 @@ def try_package(package: Package, reached: CoverageMap, folder: pathlib.Path, tr
 def try_reads() -> tuple[int, int]:
     """How many reads of tables there are, and how many are missed when they are not tracked, or explained; the others are printed."""
     from tests.support.mesh_edits import FLAGS, SLOTS, tour
-    from tests.support.reads import EXPLAINED, Site, Survey
+    from tests.support.read_cases import CASES
+    from tests.support.reads import EXPLAINED, Survey
 
-    sites, noticed = set[Site](), set[Site]()
+    tried = {site: noticed for case in CASES for site, noticed in case.tried().items()}
+    sites, noticed = set(tried), {site for site in tried if tried[site]}
     for number in range(TOURS):
         survey = Survey()
         survey.add(tour(random.Random(f"reads {number}"), calm=number < 2), FLAGS if number % 2 else {})

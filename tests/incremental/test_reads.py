@@ -8,6 +8,7 @@ import pytest
 from tests.support.gateway_slots import GATEWAYS
 from tests.support.mesh_edits import FLAGS, random_steps, tour
 from tests.support.mesh_slots import SLOTS
+from tests.support.read_cases import CASES, VIEWS, ReadCase
 from tests.support.reads import Survey
 
 MORE = 6  # courses of edits, where those before had no occasion for some table
@@ -31,3 +32,8 @@ def test_of_every_table_some_untracked_read_is_noticed() -> None:
             survey.add(random_steps(random.Random(f"more {n}"), 100), FLAGS)
     assert len({site.table for site in survey.sites}) > 10
     assert missed(survey) == set()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.read.removeprefix(f"{VIEWS}/"))
+def test_an_edit_needs_the_read(case: ReadCase) -> None:
+    assert set(case.tried().values()) == {True}

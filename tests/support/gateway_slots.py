@@ -1,6 +1,7 @@
 """Slots of random edits for the Gateway API and Ingresses: gateways of the router in namespace edge, and routes to services of a and b."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -17,11 +18,13 @@ ADDRESS = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}]"
 ANY = f"{{name: any, port: 80, protocol: HTTP, {ALL}}}"
 
 
-def gateway_object(kind: str, name: str, spec: str, namespace: str = "edge", day: int = 1, api: str = API, **metadata: Any) -> Plain:
+def gateway_object(
+    kind: str, name: str, spec: str, namespace: str = "edge", day: int = 1, api: str = API, status: Mapping[str, Any] | None = None, **metadata: Any
+) -> Plain:
     """An object of the Gateway API; `spec` is YAML without the outer braces."""
     made = make(kind, name, "{}", namespace, day)
     made["metadata"] |= metadata
-    return made | {"apiVersion": api, "spec": yaml.safe_load(f"{{{spec}}}")}
+    return made | {"apiVersion": api, "spec": yaml.safe_load(f"{{{spec}}}"), **({"status": status} if status is not None else {})}
 
 
 def each(kind: str, name: str, namespace: str, *specs: str, day: int = 1, api: str = API) -> Slot:

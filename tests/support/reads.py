@@ -15,7 +15,10 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from pilot.derive import Collection, Database, Node, Table
-from tests.support.mesh_edits import Snapshot, Step, live, rows_of_state, snapshot, start
+from pilot.model.checks.listed import CHECKS
+from pilot.model.views.gateway_api.status.objects import objects_with_status, status_of
+from tests.support.mesh_edits import Rows, Snapshot, Step, bare, snapshot, start
+from tests.support.world import World
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACES = (str(ROOT / "pilot" / "model"), str(ROOT / "pilot" / "translate"))
@@ -25,7 +28,7 @@ EXPLAINED = {
     "pilot/model/views/workloads.py _registry_labels Pod.get": "labels and address of a Pod are its workload's, which is read too",
 }
 """Sites of which no edit is missed without a trace, by name, and why."""
-TRIES = 40  # steps at which a site is shown to the proxies, before it counts as unnoticed
+TRIES = 40  # edits by which a site is tried, before it counts as unnoticed
 
 
 class Site(NamedTuple):
@@ -176,54 +179,74 @@ class Reads:
         return needed
 
 
+Look = Callable[[World], Any]
+
+
+def look_at_all(world: World) -> tuple[Snapshot, dict[tuple[Any, ...], Any]]:
+    """Returns what proxies get, and what users are told: the problems of every object, and every status."""
+    problems = {(check.name, key): world.value(check.problems, key) for check in CHECKS for key in world.value(check.keys)}
+    return snapshot(world), problems | {("status of", ref): world.value(status_of, ref) for ref in world.value(objects_with_status)}
+
+
 class Occasion(NamedTuple):
-    """A step of edits, from a state of the slots, and what every proxy gets after it."""
+    """An edit of a mesh that has other rows, and what is seen after it. `alike` is the same of edits that are alike."""
 
     flags: Mapping[str, str]
-    before: tuple[int, ...]
-    step: Step
-    wanted: Snapshot
+    before: Rows
+    alike: Any
+    edit: Rows
+    wanted: Any
+
+
+Change = tuple[Any, Rows]
+"""What is the same of edits that are alike, and an edit."""
 
 
 class Survey:
-    """Every site that was passed, and the steps that changed what some proxy gets and of which sites alone had to tell."""
+    """Every site that was passed, and the edits that changed what is seen and of which sites alone had to tell. `look` sees what proxies get."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Look = snapshot) -> None:
         self.sites: set[Site] = set()
         self.occasions: dict[Sites, list[Occasion]] = {}
+        self._look = look
 
     def add(self, steps: Iterable[Step], flags: Mapping[str, str]) -> None:
         """Live through steps of edits."""
-        reads = Reads()
+        self.follow(((tuple((slot, step.state[slot]) for slot in step.slots), step.rows) for step in steps), flags)
+
+    def follow(self, changes: Iterable[Change], flags: Mapping[str, str]) -> None:
+        """Live through edits, of which the first makes the mesh."""
+        reads, world = Reads(), bare(flags)
+        rows: dict[tuple[str, Any], Any] = {}
+        had: Any = None
         with reads.recorded():
-            before: tuple[int, ...] = ()
-            had: Snapshot = {}
-            for step, world in live(steps, flags):
-                got, needed = snapshot(world), reads.needed()
-                if had and got != had:
+            for alike, edit in changes:
+                world.set(edit)
+                got, needed = self._look(world), reads.needed()
+                if rows and got != had:
+                    occasion = Occasion(flags, dict(rows), alike, edit, got)
                     for sites in needed:
-                        self.occasions.setdefault(sites, []).append(Occasion(flags, before, step, got))
-                before, had = step.state, got
+                        self.occasions.setdefault(sites, []).append(occasion)
+                rows, had = {key: row for key, row in {**rows, **edit}.items() if row is not None}, got
         self.sites |= reads.sites
 
     def noticed(self, site: Site) -> bool:
-        """Whether some proxy gets something wrong when the reads of the site leave no trace, and of those that tell the same as well."""
+        """Whether something wrong is seen when the reads of the site leave no trace, and of those that tell the same as well."""
         groups = sorted((group for group in self.occasions if site in group), key=len)
-        return any(_goes_wrong(group, chance) for group in groups for chance in spread(self.occasions[group], TRIES))
+        return any(self._goes_wrong(group, chance) for group in groups for chance in spread(self.occasions[group], TRIES))
+
+    def _goes_wrong(self, sites: Sites, chance: Occasion) -> bool:
+        with untracked(sites):
+            world = start(chance.before, chance.flags)
+            self._look(world)
+            world.set(chance.edit)
+            return bool(self._look(world) != chance.wanted or world.failures)
 
 
 def spread(items: Sequence[Occasion], count: int) -> Sequence[Occasion]:
-    """At most so many, of every slot and variant some."""
-    alike: dict[tuple[tuple[int, int], ...], list[Occasion]] = {}
+    """At most so many, of all that are alike some."""
+    alike: dict[Any, list[Occasion]] = {}
     for item in items:
-        alike.setdefault(tuple((slot, item.step.state[slot]) for slot in item.step.slots), []).append(item)
+        alike.setdefault(item.alike, []).append(item)
     turns = itertools.zip_longest(*alike.values())
     return [item for turn in turns for item in turn if item is not None][:count]
-
-
-def _goes_wrong(sites: Sites, chance: Occasion) -> bool:
-    with untracked(sites):
-        world = start(rows_of_state(chance.before), chance.flags)
-        snapshot(world)
-        world.set(chance.step.rows)
-        return snapshot(world) != chance.wanted or bool(world.failures)

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2
 
-from pilot.derive import UNSET, Node
+from pilot.derive import UNSET, Derived, Node
 from pilot.ingest.decode import OWN, DocumentOrigin, decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
@@ -22,6 +22,7 @@ from pilot.settings.parse import load
 from pilot.translate.profile import plan
 from pilot.translate.resource import Resource
 
+T = TypeVar("T")
 Rows = dict[tuple[str, ObjectKey | RegistryKey], Object[Any]]
 
 
@@ -70,6 +71,7 @@ class World:
         self.asks: Mapping[str, frozenset[str]] = {}
         self._watched: dict[Any, Any] = {}
         self._named: dict[str, set[Any]] = {}
+        self._followed: dict[tuple[Any, ...], Node] = {}
 
     def set(self, rows: Mapping[tuple[str, ObjectKey | RegistryKey], Object[Any] | None]) -> None:
         """Apply rows (None deletes) in one commit."""
@@ -107,6 +109,14 @@ class World:
                 for resource in node.value.values() if node.value is not UNSET else ():
                     have.setdefault(resource.name, resource)
         return found
+
+    def value(self, fn: Derived[..., T], *args: Any) -> T:
+        """Returns a derived value, the last good one where it fails, and keeps it up to date from now on."""
+        node = self._followed.get((fn, args))
+        if node is None:
+            node = self._followed[fn, args] = self.mesh.watch(fn, *args)
+        self.mesh.refresh(node)
+        return node.value  # type: ignore[no-any-return]
 
     def secrets(self, node_id: str, *names: str) -> dict[str, secret_pb2.Secret]:
         """The secrets that the proxy gets of those that it asks for, by name."""

@@ -107,7 +107,7 @@ class GatewayWriters:
             self.tags.on_change.append(self._shadows.changed)
         await self.tags.start()
         if self._classes is not None:
-            self._source.on_follow.append(self._followed)
+            self._source.on_follow.append(_for_classes(self._classes))
             self._tasks.append(asyncio.create_task(self._classes.run(), name="make classes of gateways"))
 
     async def stop(self) -> None:
@@ -159,9 +159,15 @@ class GatewayWriters:
 
         return run
 
-    def _followed(self, kind: GroupKind) -> None:
-        if self._classes is not None and kind == GATEWAY_CLASS:
-            self._classes.changed()
-
     def _path_of_class(self, name: str) -> str:
         return self._source.path_of(GATEWAY_CLASS, "", name)
+
+
+def _for_classes(classes: DefaultClasses) -> Callable[[GroupKind], None]:
+    """Returns what is to be told of each kind once it is followed, so that classes are made where there can be any."""
+
+    def followed(kind: GroupKind) -> None:
+        if kind == GATEWAY_CLASS:
+            classes.changed()
+
+    return followed

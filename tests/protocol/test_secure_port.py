@@ -1,6 +1,7 @@
 """The port with TLS of a whole control plane: certificates for tokens, configuration for both, nothing for anybody else."""
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
 import pathlib
@@ -15,7 +16,7 @@ from tests.support.certificates import root as other_root
 from tests.support.key_servers import key_server
 from tests.support.secure import WEB as NODE
 from tests.support.secure import SecureClient, Shown, create_certificate, enroll, secure_channel, uris
-from tests.support.secure_plane import WEB, Plain, Running, denied, issue, running
+from tests.support.secure_plane import WEB, Plain, Running, denied, issue, running, served_certificate
 from tests.support.tokens import claims, jwk, other_key, sign, token
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
@@ -48,6 +49,21 @@ async def test_who_proves_nothing_is_refused(tmp_path: pathlib.Path) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await create_certificate(channel)
         assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.UNAUTHENTICATED, "request authenticate failure")
+
+
+async def test_a_workload_gets_no_certificate_of_another(tmp_path: pathlib.Path) -> None:
+    async with running(tmp_path) as it:
+        told = (grpc.StatusCode.UNAUTHENTICATED, "request impersonation authentication failure")
+        assert await denied(it, token("shop", "web"), instead_of="spiffe://cluster.local/ns/shop/sa/other") == told
+
+
+async def test_who_has_not_ended_a_handshake_is_cut_off_at_the_end(tmp_path: pathlib.Path) -> None:
+    async with running(tmp_path) as it:
+        reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
+        await served_certificate(it.port)  # those before it are known, too
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
 
 
 async def test_cve_2022_39388_a_caller_from_the_same_machine_is_nobody_without_credentials(tmp_path: pathlib.Path) -> None:

@@ -36,10 +36,13 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
 
 async def create_certificate(
     channel: grpc.aio.Channel, token: str = "", request: bytes | None = None, seconds: int = 3600, key: Any = None, names: tuple[str, ...] = (),
-    forwarded: str = "",
+    forwarded: str = "", instead_of: str = "",
 ) -> list[str]:  # fmt: skip
-    """The chain that the authority answers with. `forwarded` is what a gateway says of the certificate that it has seen."""
+    """The chain that the authority answers with. `forwarded` is what a gateway says of the certificate that it has seen, `instead_of` the identity
+    that the certificate is wanted for where it is not that of who asks."""
     asked = ca_pb2.IstioCertificateRequest(csr=(request or csr(key, names)).decode(), validity_duration=seconds)
+    if instead_of:
+        asked.metadata["ImpersonatedIdentity"] = instead_of
     call: Any = channel.unary_unary(f"/{CA_SERVICE}/CreateCertificate")
     told = (("x-forwarded-client-cert", forwarded),) if forwarded else ()
     answer = await call(asked.SerializeToString(), metadata=(*bearer(token), *told), timeout=10)

@@ -83,6 +83,7 @@ async def test_what_is_read_first_is_committed_once_and_later_changes_after_a_qu
         it.clock.advance(0.2)
         assert len(db.service_entries) == 2
         assert await it.metric("pilot_services 2")
+        assert await it.metric("pilot_debounce_time_count 2")
         assert await it.metric('pilot_inbound_updates{type="config"} 2')
 
 

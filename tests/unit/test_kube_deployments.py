@@ -29,6 +29,8 @@ KINDS = {
 }
 NAME, CLASS, MANAGED = "gateway.networking.k8s.io/gateway-name", "gateway.networking.k8s.io/gateway-class-name", "gateway.istio.io/managed"
 
+NETWORK = "topology.istio.io/network"
+
 
 @pytest.fixture(scope="module")
 def injector() -> Plain:
@@ -112,6 +114,23 @@ async def test_classes_of_an_ambient_mesh_have_templates_of_their_own(
         template = deployment["spec"]["template"]
         assert template["spec"]["containers"][0]["args"][:2] == ["proxy", word]
         assert template["metadata"]["labels"]["istio.io/dataplane-mode"] == "none"
+
+
+@pytest.mark.parametrize(("class_name", "network", "own", "expected"), [
+    ("istio-waypoint", "n1", {}, "n1"), ("istio-waypoint", "n1", {NETWORK: "n2"}, "n2"), ("istio-waypoint", "", {}, None), ("istio", "n1", {}, None),
+])  # fmt: skip
+async def test_a_waypoint_is_labelled_with_its_network(
+    server: ApiServer, injector: Plain, tmp_path: pathlib.Path, class_name: str, network: str, own: dict[str, str], expected: str | None
+) -> None:
+    values = yaml.safe_load(injector["data"]["values"])
+    values["global"]["network"] = network
+    server.put({**injector, "data": {**injector["data"], "values": yaml.safe_dump(values)}})
+    plain = gateway(listeners="{name: mesh, port: 15008, protocol: HBONE}", labels=own)
+    server.put({**plain, "spec": {**plain["spec"], "gatewayClassName": class_name}})
+    name = "gw-istio" if class_name == "istio" else "gw"
+    async with plane(server, tmp_path, {"PILOT_ENABLE_AMBIENT": "true"}):
+        await until(lambda: bool(there(server, "Deployment", name)))
+        assert there(server, "Deployment", name)["metadata"]["labels"].get(NETWORK) == expected
 
 
 async def test_an_edit_changes_what_is_deployed(server: ApiServer, tmp_path: pathlib.Path) -> None:

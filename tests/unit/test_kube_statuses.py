@@ -165,18 +165,18 @@ async def test_only_the_leader_writes(server: ApiServer, tmp_path: pathlib.Path)
         assert status(server, "gateways", "gw") == {}
 
 
-@pytest.mark.parametrize(("label", "namespace", "tag", "is_written"), [
-    ("", "", "", False), ("blue", "", "", True), ("", "blue", "", True), ("", "prod", "prod", True), ("", "green", "", False),
-    ("", "", "default", True),
+@pytest.mark.parametrize(("label", "namespace", "tag", "of", "is_written"), [
+    ("", "", "", "", False), ("blue", "", "", "", True), ("", "blue", "", "", True), ("", "prod", "prod", "blue", True),
+    ("", "green", "", "", False), ("", "", "default", "blue", True), ("", "prod", "prod", "green", False), ("", "", "default", "green", False),
 ])  # fmt: skip
 async def test_a_revision_writes_what_is_its_own(
-    server: ApiServer, tmp_path: pathlib.Path, label: str, namespace: str, tag: str, is_written: bool
+    server: ApiServer, tmp_path: pathlib.Path, label: str, namespace: str, tag: str, of: str, is_written: bool
 ) -> None:
     labels = {"labels": {"istio.io/rev": label}} if label else {}
     server.put(make("Namespace", "a", labels=f"{{istio.io/rev: {namespace}}}" if namespace else "{}"))
     if tag:
         webhook = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "webhooks": []}
-        server.put(webhook | {"metadata": {"name": f"istio-revision-tag-{tag}", "labels": {"istio.io/rev": "blue", "istio.io/tag": tag}}})
+        server.put(webhook | {"metadata": {"name": f"istio-revision-tag-{tag}", "labels": {"istio.io/rev": of, "istio.io/tag": tag}}})
     server.put(ours("Gateway", "gw", GATEWAY, **labels))
     async with plane(server, tmp_path, {"REVISION": "blue"}) as it:
         await until(lambda: bool(status(server, "gatewayclasses", "istio", "")))
@@ -209,6 +209,21 @@ async def test_definitions_may_come_later(tmp_path: pathlib.Path) -> None:
             for plain in definitions():
                 server.put(plain)
             await until(lambda: told(status(server, "gatewayclasses", "istio", ""), "Accepted") == ("True", "Accepted"))
+    finally:
+        await server.stop()
+
+
+async def test_classes_are_made_when_their_definition_comes_last(tmp_path: pathlib.Path) -> None:
+    server = ApiServer()
+    for plain in definitions():
+        if plain["metadata"]["name"] != f"gatewayclasses.{GATEWAY_API}":
+            server.put(plain)
+    await server.start()
+    try:
+        async with plane(server, tmp_path) as it:
+            await until(lambda: it.plane.ready)
+            server.put(next(plain for plain in definitions() if plain["metadata"]["name"] == f"gatewayclasses.{GATEWAY_API}"))
+            await until(lambda: bool(server.get(GATEWAY_API, "gatewayclasses", "", "istio")))
     finally:
         await server.stop()
 

@@ -49,6 +49,9 @@ async def test_folders_and_servers_are_sources_and_the_first_has_what_two_declar
         async with running(tmp_path, NO_AUTHORITY, secureGRPCAddr="", meshConfig=mesh(tmp_path, *addresses)) as it:
             assert ports(it) == {"a": 1, "b": b, "c": 2}
             assert [(p.code, p.object.name) for p in it.plane.problems] == [("duplicate-object", "b")]
+    told = [request.node for request in server.requests if request.HasField("node")]
+    assert {node.id for node in told} == {"sidecar~127.0.0.1~pyistiod.istio-system~istio-system.svc.cluster.local"}
+    assert {node.metadata["NAMESPACE"] for node in told} == {"istio-system"}
     await server.stop()
 
 

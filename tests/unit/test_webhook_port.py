@@ -78,3 +78,25 @@ async def test_a_config_map_is_taken_where_there_is_no_folder_and_followed(tmp_p
         await until(lambda: it.clock.waiting > idle)
         it.clock.advance(1.0)
         await until(lambda: images(it) == "3")
+
+
+async def test_another_config_map_is_not_taken_for_the_injectors(tmp_path: pathlib.Path) -> None:
+    def write(name: str, data: dict[str, str]) -> None:
+        metadata = {"name": name, "namespace": "istio-system"}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}))
+
+    def injector(tag: str) -> None:
+        write("istio-sidecar-injector", dict(zip(("config", "values"), config_texts(**{"global": {"tag": tag}}), strict=True)))
+
+    taken: list[str | None] = []
+    injector("1")
+    async with running(tmp_path, injectionDir=str(tmp_path / "none")) as it:
+        assert it.plane.webhooks.injector is not None
+        it.plane.webhooks.injector.on_take.append(lambda: taken.append(images(it)))
+        for change in (lambda: write("other", {"a": "b"}), lambda: injector("2")):
+            idle = it.clock.waiting
+            change()
+            await until(lambda: it.clock.waiting > idle)  # noqa: B023
+            it.clock.advance(1.0)
+        await until(lambda: images(it) == "2" and bool(taken))
+        assert taken == ["2"]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from pilot.ingest.lines import Inside
 from pilot.ingest.scalars import key_text, resolve
 
 _Line = tuple[str, str, str, str]
@@ -35,82 +36,64 @@ class NotSimple(Exception):
     """The text is not written in this simple way."""
 
 
-class Words:
-    """The values and keys that a file has again and again, by how they are written."""
+class _Keys(dict[str, str]):
+    """The keys that a file has again and again, by how they are written, with the colon."""
+
+    def __missing__(self, written: str) -> str:
+        bare = written.rstrip(" ")[:-1]
+        name = bare[1:-1] if bare[0] in "\"'" else key_text(resolve(bare))
+        if len(self) < _REMEMBERED:
+            self[written] = name
+        return name
+
+
+class _Values(dict[str, Any]):
+    """What stands behind keys and dashes again and again, by how it is written. Mappings and lists are made anew: whoever has one may change it."""
 
     def __init__(self, complex_value: Callable[[str], Any]) -> None:
+        super().__init__({"": None})
         self._complex_value = complex_value
-        self._values: dict[str, Any] = {"": None}
-        self._keys: dict[str, str] = {}
+        self._lists: dict[str, list[Any]] = {}
 
-    def value(self, text: str, _: int) -> Any:
-        """Returns what stands behind a key or a dash."""
-        try:
-            return self._values[text]
-        except KeyError:
-            pass
-        if (found := _VALUE.fullmatch(text)) is None:
-            return self._other(text)
+    def __missing__(self, written: str) -> Any:
+        if (found := _VALUE.fullmatch(written)) is None:
+            return self._other(written)
         double, single, bare = found.groups()
         value = resolve(bare) if bare is not None else single if double is None else double
-        if len(self._values) < _REMEMBERED:
-            self._values[text] = value
+        if len(self) < _REMEMBERED:
+            self[written] = value
         return value
 
     def _other(self, text: str) -> Any:
+        if text in self._lists:
+            return self._lists[text].copy()
         if text == "{}":
             return {}
         if text[0] == "\n":
             return text[1:]
         if found := _LIST.fullmatch(text):
-            return [self.value(item, 0) for item in _ITEMS.findall(found[1] or "")]
+            items = [self[item] for item in _ITEMS.findall(found[1] or "")]
+            if len(self._lists) < _REMEMBERED:
+                self._lists[text] = items
+            return items.copy()
         value = self._complex_value(text) if text[0] in "[{\"'" else None
         if not isinstance(value, str if text[0] in "\"'" else dict | list):
             raise NotSimple
         return value
 
-    def key(self, text: str) -> str:
-        """Returns what stands before a colon, which is with it."""
-        try:
-            return self._keys[text]
-        except KeyError:
-            pass
-        bare = written_key(text)
-        name = bare if text[0] in "\"'" else key_text(resolve(bare))
-        if len(self._keys) < _REMEMBERED:
-            self._keys[text] = name
-        return name
 
-    @staticmethod
-    def inside(made: Any, _: int) -> Any:
-        return made
+class Words:
+    """The keys and values that a file has again and again."""
+
+    def __init__(self, complex_value: Callable[[str], Any]) -> None:
+        self.keys = _Keys()
+        self.values = _Values(complex_value)
 
 
-def written_key(text: str) -> str:
-    """Returns a key as it is written, without its quotes and the colon."""
-    text = text.rstrip(" ")[:-1]
-    return text[1:-1] if text[0] in "\"'" else text
-
-
-class Places:
-    """The lines of values instead of the values, each with what is inside of it."""
-
-    @staticmethod
-    def key(text: str) -> str:
-        return written_key(text)
-
-    @staticmethod
-    def value(_: str, line: int) -> Any:
-        return line, None
-
-    @staticmethod
-    def inside(made: Any, line: int) -> Any:
-        return line, made
-
-
-def _lines(text: str) -> Iterator[tuple[int, _Line]]:
-    """Yields the lines with their numbers, a block of text as the rest of its first line, behind a line break. Raises NotSimple."""
-    number = begin = 0
+def _lines(text: str, number: int) -> Iterator[tuple[int, _Line]]:
+    """Yields the lines with their numbers, a block of text as the rest of its first line, behind a line break. `number` is of the line before.
+    Raises NotSimple."""
+    begin = 0
     block: _TextBlock | None = None
     while begin < len(text):
         end = text.find("\n", begin + _AT_ONCE) + 1 or len(text)
@@ -170,74 +153,92 @@ class _TextBlock:
 
 
 class _Nesting:
-    """The mapping or list that the last line was of (`top`), the column that its lines begin at, and those around it."""
+    """The mapping or list that the last line was of (`top`), the lines of what is in it, the column that they begin at, and those around it."""
 
-    __slots__ = ("_around", "column", "top")
+    __slots__ = ("_around", "column", "lines", "top")
 
     def __init__(self) -> None:
-        self._around: list[tuple[int, Any]] = []
+        self._around: list[tuple[int, Any, Any]] = []
         self.column = -1
         self.top: Any = None
+        self.lines: Any = None
 
-    def open(self, column: int, made: Any) -> None:
-        self._around.append((self.column, self.top))
+    def open(self, column: int, made: Any, lines: Any) -> None:
+        self._around.append((self.column, self.top, self.lines))
         if len(self._around) > _DEEPEST:
             raise NotSimple
-        self.column, self.top = column, made
+        self.column, self.top, self.lines = column, made, lines
 
     def close(self, column: int, is_item: bool) -> None:
         """Goes back to what has lines at a column. Raises NotSimple where nothing has."""
         while self.column > column or (self.column == column and not is_item and type(self.top) is list):
-            self.column, self.top = self._around.pop()
+            self.column, self.top, self.lines = self._around.pop()
         if self.column != column or (type(self.top) is list) is not is_item:
             raise NotSimple
 
 
-def read_block(data: bytes, into: Words | Places) -> tuple[Any, int]:
-    """Returns what a text of one document holds, made of what `into` makes of its values, and the line that it begins at, from 1; None and 0
-    where it holds nothing. Raises NotSimple."""
+class Block(NamedTuple):
+    """What a text of one document holds, the line that it begins at, and the lines inside; None and 0 where it holds nothing."""
+
+    plain: Any
+    line: int
+    inside: Inside
+
+
+def read_block(data: bytes, words: Words, before: int = 0) -> Block:
+    """Returns what a text of one document holds; so many lines are before it in its file. Raises NotSimple."""
     try:
         text = data.decode()
     except UnicodeDecodeError as fault:
         raise NotSimple from fault
+    keys, values = words.keys, words.values
     nesting = _Nesting()
     root: Any = None
+    root_lines: Any = None
+    made: Any
+    inside: Any
     start = waits_since = 0
     waiting: str | None = None  # the key whose value is on the lines below
-    for number, (indent, dash, key, rest) in _lines(text):
-        if not (dash or key):
-            if not rest or rest[0] == "#" or (number == 1 and not indent and _BEGIN.fullmatch(rest)):
+    for number, (indent, dash, written, rest) in _lines(text, before):
+        if not (dash or written):
+            if not rest or rest[0] == "#" or (number == before + 1 and not indent and _BEGIN.fullmatch(rest)):
                 continue
             raise NotSimple
-        column, top = len(indent), nesting.top
+        column = len(indent)
         if waiting is not None and (column > nesting.column or (column == nesting.column and dash)):
-            made: Any = [] if dash else {}
-            top[waiting] = into.inside(made, waits_since)
-            nesting.open(column, made)
-        elif top is None:
+            made, inside = ([], []) if dash else ({}, {})
+            nesting.top[waiting] = made
+            nesting.lines[waiting] = waits_since, inside
+            nesting.open(column, made, inside)
+        elif not start:
             if column:
                 raise NotSimple
-            root, start = [] if dash else {}, number
-            nesting.open(0, root)
-        elif column != nesting.column or (type(top) is list) is not bool(dash):
+            root, root_lines = ([], []) if dash else ({}, {})
+            start = number
+            nesting.open(0, root, root_lines)
+        elif column != nesting.column or (type(nesting.top) is list) is not bool(dash):
             nesting.close(column, bool(dash))
-        waiting, top = None, nesting.top
+        waiting = None
+        top, lines = nesting.top, nesting.lines
         if dash:
-            if not key:
+            if not written:
                 if not rest or rest[0] == "#":
                     raise NotSimple
-                top.append(into.value(rest, number))
+                top.append(values[rest])
+                lines.append(number)
                 continue
-            item: dict[str, Any] = {}
-            top.append(into.inside(item, number))
-            nesting.open(column + len(dash), item)
-            top = item
-        name = into.key(key)
-        if name in top:
+            made, inside = {}, {}
+            top.append(made)
+            lines.append((number, inside))
+            nesting.open(column + len(dash), made, inside)
+            top, lines = made, inside
+        key = keys[written]
+        if key in top:
             raise NotSimple
+        lines[key] = number
         if rest and rest[0] != "#":
-            top[name] = into.value(rest, number)
+            top[key] = values[rest]
         else:
-            top[name] = into.value("", number)
-            waiting, waits_since = name, number
-    return root, start
+            top[key] = None
+            waiting, waits_since = key, number
+    return Block(root, start, root_lines)

@@ -5,6 +5,7 @@ read line by line (`block_yaml`), everything else from libyaml's events, which c
 """
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import yaml
 
 from pilot.ingest.block_yaml import NotSimple, Words, read_block
 from pilot.ingest.chunks import Chunk, split
-from pilot.ingest.lines import Outline
+from pilot.ingest.lines import Inside, Outline, Place
 from pilot.ingest.scalars import key_text, resolve
 
 MAX_NODES = 1_000_000
@@ -27,20 +28,16 @@ _MERGE = object()
 
 
 class Document(NamedTuple):
-    """`line` is that of its first content, from 1; `repeated`: keys that a mapping has twice, with their lines. The last one counts.
-
-    `position` counts the documents of the same text, whose lines `outline` knows.
-    """
+    """`line` is that of its first content, from 1; `repeated`: keys that a mapping has twice, with their lines. The last one counts."""
 
     plain: Any
     line: int
     repeated: tuple[tuple[str, int], ...] = ()
-    position: int = 0
-    outline: Outline = Outline(b"")
+    outline: Outline = Outline()
 
     def line_of(self, path: str) -> int:
         """Returns the line of a path in the file, from 1."""
-        return self.outline.line(self.position, self.line, path)
+        return self.outline.line(self.line, path)
 
 
 class SyntaxFault(ValueError):
@@ -78,18 +75,17 @@ def _read_value(text: str) -> Any:
 def read_chunk(chunk: Chunk, words: Words) -> list[Document]:
     """Returns the documents of a piece of a YAML text that hold anything; SyntaxFault where one of them cannot be parsed."""
     try:
-        plain, line = read_block(chunk.text, words)
+        plain, line, inside = read_block(chunk.text, words, chunk.lines)
     except NotSimple:
         return parse_chunk(chunk)
-    return [Document(plain, chunk.lines + line, outline=Outline(*chunk))] if line else []
+    return [Document(plain, line, outline=Outline(inside))] if line else []
 
 
 def parse_chunk(chunk: Chunk) -> list[Document]:
     """Returns what `read_chunk` does, by libyaml."""
     data, lines = chunk
-    outline = Outline(data, lines)
     try:
-        found = [document for document in _Builder(data, lines).documents() if document.plain is not None]
+        return [document for document in _Builder(data, lines).documents() if document.plain is not None]
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         raise SyntaxFault(" ".join(filter(None, (fault.context, fault.problem))), lines + mark.line + 1 if mark else 0) from fault
@@ -99,7 +95,6 @@ def parse_chunk(chunk: Chunk) -> list[Document]:
         raise SyntaxFault(str(fault).partition("\n")[0]) from fault
     except RecursionError as fault:
         raise SyntaxFault("nested too deeply") from fault
-    return [document._replace(position=position, outline=outline) for position, document in enumerate(found)]
 
 
 def read_json(data: bytes) -> list[Document]:
@@ -107,12 +102,27 @@ def read_json(data: bytes) -> list[Document]:
     if not data.strip():
         return []
     try:
-        return [Document(_decode_json(data), 1, outline=Outline(data))]
+        return [Document(_decode_json(data), 1, outline=_JsonOutline(data))]
     except (msgspec.DecodeError, UnicodeError) as fault:
         place = re.search(r"byte (\d+)", str(fault))
         raise SyntaxFault(str(fault), data.count(b"\n", 0, int(place[1])) + 1 if place else 0) from fault
     except RecursionError as fault:
         raise SyntaxFault("nested too deeply") from fault
+
+
+class _JsonOutline(Outline):
+    """The lines of a JSON text, which is parsed once more at the first question: its reader says none."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self._data: bytes | None = data
+
+    def inside(self) -> Inside:
+        data, self._data = self._data, None
+        if data is not None and b"\n" in data.rstrip():
+            with contextlib.suppress(SyntaxFault):  # JSON that is no YAML, or nested too deeply
+                self._inside = parse_chunk(Chunk(data, 0))[0].outline.inside()
+        return self._inside
 
 
 def _decode_json(data: bytes) -> Any:
@@ -135,7 +145,7 @@ class _Builder:
     def __init__(self, data: bytes, lines: int) -> None:
         self._lines = lines
         self._events: Iterator[Any] = iter(_PARSER(data).get_event, None)  # yaml.parse does so too, with a frame of Python for each event
-        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._anchors: dict[str, tuple[Any, Inside, int]] = {}
         self._repeated: list[tuple[str, int]] = []
         self._nodes = 0
 
@@ -144,70 +154,79 @@ class _Builder:
             if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors, self._repeated, self._nodes = {}, [], 0
                 first = next(self._events)
-                plain = self._node(first)
-                yield Document(plain, self._line(first), tuple(self._repeated))
+                plain, inside = self._node(first)
+                yield Document(plain, self._line(first), tuple(self._repeated), Outline(inside))
 
     def _line(self, event: Any) -> int:
         """Returns the line of an event in the file, from 1."""
         line: int = event.start_mark.line
         return self._lines + line + 1
 
-    def _node(self, event: Any) -> Any:
+    def _node(self, event: Any) -> tuple[Any, Inside]:
+        """Returns the value that begins with an event, and the places inside of it."""
         self._nodes += 1
         kind = type(event)
         if kind is yaml.ScalarEvent:
             value = self._scalar(event)
             if event.anchor is not None:
-                self._anchors[event.anchor] = value, 1
-            return value
+                self._anchors[event.anchor] = value, None, 1
+            return value, None
         if kind is yaml.AliasEvent:
             return self._alias(event)
         before = self._nodes
-        made = self._mapping(event) if kind is yaml.MappingStartEvent else self._sequence()
+        made, inside = self._mapping() if kind is yaml.MappingStartEvent else self._sequence()
         if event.anchor is not None:
-            self._anchors[event.anchor] = made, self._nodes - before + 1
-        return made
+            self._anchors[event.anchor] = made, inside, self._nodes - before + 1
+        return made, inside
 
-    def _alias(self, event: Any) -> Any:
+    def _alias(self, event: Any) -> tuple[Any, Inside]:
         if event.anchor not in self._anchors:
             raise SyntaxFault(f"unknown alias *{event.anchor}", self._line(event))
-        value, nodes = self._anchors[event.anchor]
+        value, inside, nodes = self._anchors[event.anchor]
         self._nodes += nodes
         if self._nodes > MAX_NODES:
             raise SyntaxFault(f"more than {MAX_NODES} values, aliases counted as what they stand for", self._line(event))
-        return value
+        return value, inside
 
-    def _sequence(self) -> list[Any]:
+    def _sequence(self) -> tuple[list[Any], list[Place]]:
         items: list[Any] = []
+        places: list[Place] = []
         for event in self._events:
             if type(event) is yaml.SequenceEndEvent:
                 break
-            items.append(self._node(event))
-        return items
+            value, inside = self._node(event)
+            items.append(value)
+            places.append(self._place(event, inside))
+        return items, places
 
-    def _mapping(self, start: Any) -> dict[str, Any]:
+    def _place(self, event: Any, inside: Inside) -> Place:
+        return self._line(event) if inside is None else (self._line(event), inside)
+
+    def _mapping(self) -> tuple[dict[str, Any], dict[str, Place]]:
         made: dict[str, Any] = {}
+        places: dict[str, Place] = {}
         merged: list[dict[str, Any]] = []
         for event in self._events:
             if type(event) is yaml.MappingEndEvent:
                 break
             key = self._key(event)
-            value = self._node(next(self._events))
+            value, inside = self._node(next(self._events))
             if key is _MERGE:
                 merged += self._merged(value, event)
                 continue
             if key in made:
                 self._repeated.append((key, self._line(event)))
             made[key] = value
+            places[key] = self._place(event, inside)
         for other in merged:
             for name, value in other.items():
                 made.setdefault(name, value)
-        return made
+        return made, places
 
     def _key(self, event: Any) -> Any:
         if type(event) is yaml.ScalarEvent and event.value == "<<" and event.implicit[0]:
             return _MERGE
-        key = self._node(event)
+        key, _ = self._node(event)
         if isinstance(key, dict | list):
             raise SyntaxFault("a key must be a single value", self._line(event))
         return key_text(key)

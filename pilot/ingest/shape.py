@@ -38,11 +38,11 @@ def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
     try:
         return _convert(value, kind), []
     except msgspec.ValidationError:
-        plain, problems = checked(value, kind, any_spelling=False)
-    if problems:
+        info = _type_info(cast(Hashable, kind))
+    if problems := list(_check(value, info)):
         return None, problems
     try:
-        return _convert(plain, kind), []
+        return _convert(_prune(value, info, any_spelling=False), kind), []
     except msgspec.ValidationError as fault:
         message, _, path = str(fault).partition(" - at `$")
         return None, [error("wrong-type", path.rstrip("`").removeprefix("."), message)]
@@ -58,9 +58,18 @@ def checked(value: Any, kind: type[Any], any_spelling: bool = True) -> tuple[Any
     return plain, list(_check(plain, info))
 
 
-def _convert(value: Any, kind: type[Any]) -> Any:
+def _convert(value: Any, kind: Any) -> Any:
     with _ONE_AT_A_TIME:
         return msgspec.convert(value, kind, str_keys=True, dec_hook=decode_extension)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Returns whether the value is of that type. False says nothing of a type that has more rules than those of its fields."""
+    try:
+        _convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 @functools.cache
@@ -129,8 +138,10 @@ def _check(value: Any, kind: mi.Type) -> Iterator[Problem]:
 def _check_struct(value: dict[Any, Any], kind: mi.StructType) -> Iterator[Problem]:
     fields = _fields(kind.cls)
     for key, item in value.items():
+        if item is None:
+            continue
         if (known := fields.get(key)) is not None:
-            if item is not None:
+            if not _fits({key: item}, kind.cls):
                 yield from below(str(key), _check(item, known))
         elif not isinstance(key, str):
             yield error("wrong-type", f"[{key}]", f"expected text as key, got {_name(key)}")
@@ -145,6 +156,7 @@ def _check_struct(value: dict[Any, Any], kind: mi.StructType) -> Iterator[Proble
 
 
 def _check_dict(value: dict[Any, Any], kind: mi.DictType) -> Iterator[Problem]:
+    empty = isinstance(kind.value_type, mi.StructType)
     for key, item in value.items():
         place = f"[{key}]"
         numeric = isinstance(kind.key_type, mi.IntType)
@@ -152,7 +164,7 @@ def _check_dict(value: dict[Any, Any], kind: mi.DictType) -> Iterator[Problem]:
             yield error("wrong-type", place, f"expected a whole number as key, got {_shown(key)}")
         elif not numeric and not isinstance(key, str):
             yield error("wrong-type", place, f"expected text as key, got {_name(key)}: quote it")
-        yield from below(place, _check(item, kind.value_type))
+        yield from below(place, _check({} if item is None and empty else item, kind.value_type))
 
 
 def _check_duration(value: Any) -> Iterator[Problem]:

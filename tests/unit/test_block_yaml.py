@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
-from pilot.ingest import lines
-from pilot.ingest.block_yaml import NotSimple, Places, read_block
+from pilot.ingest.block_yaml import NotSimple, read_block
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.documents import SyntaxFault, new_words, parse_chunk
 
@@ -72,30 +72,44 @@ def texts(choose: random.Random, count: int) -> Iterator[bytes]:
         yield text.encode()
 
 
-def all_on(line: int, inside: Any) -> bool:
-    return inside is None or all(at == line and all_on(line, deeper) for at, deeper in (inside.values() if isinstance(inside, dict) else inside))
+def lines_of(value: Any, node: yaml.Node) -> Any:
+    """The lines inside of a value by PyYAML's tree of nodes; what is on one line with its parent is left out, as the parent's line says as much."""
+    if isinstance(node, yaml.MappingNode):
+        keys = zip(value.items(), node.value, strict=True)
+        return {key: place(k.start_mark.line + 1, lines_of(inner, v)) for (key, inner), (k, v) in keys}
+    if isinstance(node, yaml.SequenceNode):
+        return [place(v.start_mark.line + 1, lines_of(inner, v)) for inner, v in zip(value, node.value, strict=True)]
+    return None
+
+
+def place(line: int, inside: Any) -> Any:
+    places = inside.values() if isinstance(inside, dict) else inside or ()
+    return line if all(at == line for at in places) else (line, inside)
 
 
 def without_single_lines(inside: Any) -> Any:
-    """Lines without what is on one line with its parent, whose line says as much."""
+    def short(at: Any) -> Any:
+        return place(at[0], without_single_lines(at[1])) if isinstance(at, tuple) else at
+
     if isinstance(inside, dict):
-        return {key: (at, None if all_on(at, deeper) else without_single_lines(deeper)) for key, (at, deeper) in inside.items()}
-    return [(at, None if all_on(at, deeper) else without_single_lines(deeper)) for at, deeper in inside]
+        return {key: short(at) for key, at in inside.items()}
+    return [short(at) for at in inside] if inside is not None else None
 
 
 def agrees(text: bytes) -> bool:
     """Whether the text is read line by line; fails where libyaml says something else."""
     try:
-        plain, line = read_block(text, new_words())
-        places, _ = read_block(text, Places())
+        plain, line, inside = read_block(text, new_words())
     except NotSimple:
         return False
     try:
-        want: Any = [(repr(d.plain), d.line, d.repeated) for d in parse_chunk(Chunk(text, 0))]
+        documents = parse_chunk(Chunk(text, 0))
     except SyntaxFault as fault:
-        want = str(fault)
-    assert ([(repr(plain), line, ())] if line else []) == want, text[:500]
-    assert ([without_single_lines(places)] if line else []) == [without_single_lines(inside) for inside in lines.parse(text)], text[:500]
+        raise AssertionError(text[:500]) from fault
+    assert ([(repr(plain), line, ())] if line else []) == [(repr(d.plain), d.line, d.repeated) for d in documents], text[:500]
+    for document in documents:
+        lines = lines_of(plain, yaml.compose(text, yaml.CSafeLoader))
+        assert without_single_lines(inside) == lines == without_single_lines(document.outline.inside()), text[:500]
     return True
 
 
@@ -146,7 +160,21 @@ def test_what_is_no_text_and_what_is_too_deep_are_refused() -> None:
 
 def test_values_are_of_one_file_and_lists_of_one_place() -> None:
     words = new_words()
-    (first, _), (second, _) = read_block(b"a: [x]\nb: long-text\n", words), read_block(b"a: [x]\nb: long-text\n", words)
-    assert first == second
-    assert first["a"] is not second["a"]
+    first, second, third = (read_block(b"a: [x]\nb: long-text\nc: {}\nd: [x]\n", words).plain for _ in range(3))
+    assert first == second == third == {"a": ["x"], "b": "long-text", "c": {}, "d": ["x"]}
+    lists = [read[key] for read in (first, second, third) for key in "acd"]
+    assert len({id(made) for made in lists}) == len(lists)
     assert first["b"] is second["b"]
+
+
+def test_more_words_than_are_remembered_are_read_right() -> None:
+    text = "".join(f"key-{number}: value-{number}\nlist-{number}: [{number}, x]\n" for number in range(12_000))
+    plain = read_block(text.encode(), new_words()).plain
+    assert [plain[f"key-{number}"] for number in range(12_000)] == [f"value-{number}" for number in range(12_000)]
+    assert [plain[f"list-{number}"] for number in range(12_000)] == [[number, "x"] for number in range(12_000)]
+
+
+def test_lines_are_those_of_the_file() -> None:
+    block = read_block(b"---\na: 1\nb:\n- c\n", new_words(), 10)
+    assert block.line == 12
+    assert block.inside == {"a": 12, "b": (13, [14])}

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilot.ingest.documents import SyntaxFault, read_documents
-from pilot.ingest.lines import Outline
 
 
 def plain(text: str) -> Any:
@@ -198,10 +197,28 @@ spec:
         ("metadata.name", 3),
     ],
 )
-def test_the_line_of_a_path(path: str, line: int) -> None:
-    assert Outline(TEXT).line(1, 3, path) == line
+@pytest.mark.parametrize("more", ["", "anchor: &x 1\n"], ids=["line by line", "libyaml"])
+def test_the_line_of_a_path(path: str, line: int, more: str) -> None:
+    _, document = read_documents(TEXT + more.encode(), "a.yaml")
+    assert document.line_of(path) == line
 
 
-def test_no_line_where_the_text_is_broken() -> None:
-    assert Outline(b"a: [").line(0, 1, "a.b") == 1
-    assert Outline(b"a: 1").line(3, 5, "a.b") == 5
+@pytest.mark.parametrize(("path", "line"), [("b.c", 3), ("d.c", 3), ("e.c", 5), ("e.g", 6), ("f", 7), ("f.i", 9), ("true", 10)])
+def test_the_line_of_what_is_repeated_merged_or_an_alias(path: str, line: int) -> None:
+    """What an alias repeats is where it is written, what is merged is where it is merged into, and of a key that is there twice the last counts."""
+    text = b"---\nb: &x\n  c: 1\nd: *x\ne:\n  g: {<<: *x}\nf:\n  i: 1\n  i: 2\nyes: 1\n"
+    (document,) = read_documents(text, "a.yaml")
+    assert document.line_of(path) == line
+
+
+@pytest.mark.parametrize(("text", "lines"), [
+    ('{"a": {"b": [1, 2]}}', [1, 1, 1]), ('\n{"a": {"b": [1, 2]}}\n', [2, 2, 2]), ('{\n"a": {\n\n "b": [\n1, 2\n]}}', [2, 4, 5]),
+])  # fmt: skip
+def test_the_line_of_a_path_in_json(text: str, lines: list[int]) -> None:
+    (document,) = read_documents(text.encode(), "a.json")
+    assert [document.line_of(path) for path in ("a", "a.b", "a.b[0]")] == lines
+
+
+def test_json_that_is_no_yaml_has_no_lines() -> None:
+    (document,) = read_documents(b'{"a": "\\ud83d\\ude00",\n"b": 1}', "a.json")
+    assert document.line_of("b") == 1

@@ -92,7 +92,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
             if item.changed_at > node.verified_at or old is UNSET or key not in old:
                 changed[key] = item.value
         if old is not UNSET and not relisted:
-            if all((old.get(k, None) is v or old.get(k, None) == v) for k, v in changed.items()):
+            if all((known := old.get(k)) is v or known == v for k, v in changed.items()):
                 return old  # type: ignore[no-any-return]
             if all(k in old and v is not None and v is not UNSET for k, v in changed.items()):
                 gathered.since, gathered.changed = node.changed_at, tuple(changed)

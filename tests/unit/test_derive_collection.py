@@ -206,6 +206,26 @@ def test_rows_are_held_against_those_before_also_where_others_came_between() -> 
     assert {node.args for node in words.touch_changed(db, rows.value, rows.value)} == set()
 
 
+@derived
+def left_of_pair(db: World, key: str) -> Row | None:
+    pair = db.pairs.get(key)
+    return None if pair is None else pair[0]
+
+
+lefts_of_pairs: Gather[str, [], Row] = Gather("lefts of pairs", pair_keys, left_of_pair)
+lefts: Collection[str, Row] = Collection("left", lambda db: db.words, lefts_of_pairs)
+
+
+def test_all_that_a_gather_changed_since_the_rows_were_read_is_in_them() -> None:
+    db = World()
+    node = db.watch(lefts_of_pairs)
+    assert [lefts.get(db, f"p{i}") for i in range(3)] == [("a0", 0), ("a1", 1), ("a2", 2)]
+    for key in ("p1", "p2"):
+        db.set(db.pairs, key, (("new", 9), ("b", 9)))
+        db.refresh(node)
+    assert [lefts.get(db, f"p{i}") for i in range(3)] == [("a0", 0), ("new", 9), ("new", 9)]
+
+
 def test_the_cost_of_one_derived_row_is_not_that_of_all_readers() -> None:
     db = World(500)
     runs: list[str] = []
@@ -273,3 +293,8 @@ def test_an_explanation_of_a_derived_row_names_what_it_was_derived_from() -> Non
     node = db.watch(row, "p1/r")
     assert [(reason.table, reason.key) for reason in explain(db, node).rows] == [("pair", "p1")]
     assert [(reason.table, reason.key) for reason in explain(db, db.watch(row, "none")).rows] == []
+
+
+def test_an_explanation_of_a_row_that_nobody_has_names_nothing() -> None:
+    db = World()
+    assert explain(db, db.watch(row, "nobody's")) == ((), ())

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.derive import UNSET, CycleError, derived, hub
-from tests.support.numbers import World, number, numbers, sentence
+from pilot.derive import UNSET, CycleError, Gather, derived, hub
+from tests.support.numbers import World, keys, number, numbers, sentence, sign
 
 
 def test_a_failing_item_keeps_its_last_good_value_and_its_neighbours_go_on() -> None:
@@ -82,6 +82,56 @@ def test_a_cycle_is_an_error_that_goes_away_and_leaves_nothing() -> None:
     db.unwatch(node)
     db.collect()
     assert len(db) == 0
+
+
+def test_what_a_circle_read_is_freed_after_it() -> None:
+    db = World()
+    circle, inner = db.watch(ping, "n00001"), db.watch(number, "n00001")
+    db.unwatch(circle)
+    db.collect()
+    assert not inner.stale
+    db.unwatch(inner)
+    db.collect()
+    assert len(db) == 0
+
+
+@derived
+def round_(db: World, key: str) -> str:
+    return around(db, key)
+
+
+@derived
+def around(db: World, key: str) -> str:
+    return sign(db, key) + round_(db, key)
+
+
+def test_a_circle_stays_one_when_what_it_reads_comes_out_equal() -> None:
+    db = World()
+    node = db.watch(round_, "n00001")
+    db.set("n00001", 2)
+    db.refresh(node)
+    assert isinstance(node.error, CycleError)
+
+
+@derived
+def lucky_keys(db: World) -> tuple[str, ...]:
+    if db.numbers.get("n00000") == 13:
+        raise ValueError("unlucky")
+    return keys(db)
+
+
+signs_of_lucky: Gather[str, [], str] = Gather("signs of lucky", lucky_keys, sign)
+
+
+def test_a_gather_whose_keys_failed_from_the_start_has_the_items_that_were_there_before() -> None:
+    db = World()
+    db.set("n00000", 13)
+    db.watch(sign, "n00001")
+    node = db.watch(signs_of_lucky)
+    assert node.value is UNSET
+    db.set("n00000", 0)
+    db.refresh(node)
+    assert node.value == {"n00000": "-", "n00001": "+", "n00002": "+"}
 
 
 @hub

@@ -1,6 +1,8 @@
 """The core's explanations: which rows a value was read from, and the way to them."""
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pilot.derive import Database, Gather, Table, derived, hub
 from pilot.derive.explain import explain, find_origin
 
@@ -85,6 +87,43 @@ def test_a_part_is_made_of_what_its_item_is_made_of() -> None:
     node = db.watch(list_of)
     ham = next(value for value in node.value if value[0] == "ham")
     assert [(r.table, r.key) for r in explain(db, node, ham).rows] == [("Good", "ham"), ("Rate", "ham")]
+
+
+class Label(NamedTuple):
+    name: str
+
+
+class Labels(Database):
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: Table[Label, bool] = Table(self, "Label")
+        self.commit([(self.labels, Label(name), True) for name in ("tea", "ham")])
+
+
+@hub
+def is_shown(db: Labels, label: Label) -> bool:
+    return db.labels.get(label) is True
+
+
+@hub
+def shown_labels(db: Labels) -> tuple[Label, ...]:
+    return tuple(label for label in db.labels.all_keys() if db.labels.get(label) and is_shown(db, label))
+
+
+@derived
+def text_of(db: Labels, label: Label) -> list[str]:
+    return [label.name]
+
+
+texts: Gather[Label, [], list[str]] = Gather("texts", keys=shown_labels, item=text_of)
+
+
+def test_what_the_name_of_a_part_stands_for_where_keys_are_listed_counts_too() -> None:
+    db = Labels()
+    node = db.watch(texts)
+    found = explain(db, node, node.value[Label("ham")])
+    assert [(r.table, r.key) for r in found.rows] == [("Label", Label("ham"))]
+    assert found.lists == ()
 
 
 def test_the_origin_of_a_value() -> None:

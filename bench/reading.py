@@ -17,7 +17,7 @@ import pathlib
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import uvloop
 import yaml
@@ -104,25 +104,39 @@ def documents(document: str, size: int) -> str:
     return "---\n".join(parts)
 
 
+def right_documents() -> str:
+    """Returns 10 MB of right objects."""
+    return documents(ENTRY, 10_000_000).replace(MISSPELT, RIGHT)
+
+
 def items(count: int) -> str:
     """Returns one list of misspelt objects."""
     indented = (ENTRY.format(i, "NONE", MISSPELT).replace("\n", "\n  ").rstrip(" ") for i in range(count))
     return "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- {item}" for item in indented)
 
 
-def json_list(size: int) -> str:
-    """Returns a list of right objects as JSON, of at least that many bytes."""
-    item = json.dumps(yaml.safe_load(ENTRY.format(0, "NONE", RIGHT))).replace("entry-0", "entry-%d").replace("host-0", "host-%d")
+def json_list(size: int, more: str = RIGHT, indent: int | None = None) -> str:
+    """Returns a list of objects as JSON, of at least that many bytes; `more` is at the end of each."""
+    item = json.dumps(yaml.safe_load(ENTRY.format(0, "NONE", more)), indent=indent).replace("entry-0", "entry-%d").replace("host-0", "host-%d")
     return '{"apiVersion":"v1","kind":"List","items":[' + ",".join(item % (i, i) for i in range(size // len(item) + 1)) + "]}"
 
 
-FILES = {
-    "800 misspelt objects, 254 KB": documents(ENTRY, 254_000),
-    "a list of 800 misspelt objects": items(800),
-    "4 MB of objects with warnings": documents(SERVICE, 4_000_000),
-    "10 MB of misspelt objects": documents(ENTRY, 10_000_000),
-    "10 MB of right objects": documents(ENTRY, 10_000_000).replace(MISSPELT, RIGHT),
-    "10 MB of right objects in JSON": json_list(10_000_000),
+FILES: dict[str, Callable[[], str]] = {
+    "800 misspelt objects, 254 KB": lambda: documents(ENTRY, 254_000),
+    "a list of 800 misspelt objects": lambda: items(800),
+    "4 MB of objects with warnings": lambda: documents(SERVICE, 4_000_000),
+    "10 MB of misspelt objects": lambda: documents(ENTRY, 10_000_000),
+    "10 MB of right objects": right_documents,
+    "10 MB of right objects in JSON": lambda: json_list(10_000_000),
+    "10 MB of misspelt objects in JSON": lambda: json_list(10_000_000, MISSPELT),
+    "10 MB of misspelt objects in JSON of many lines": lambda: json_list(10_000_000, MISSPELT, indent=2),
+    "10 MB with a value of a wrong type in each": lambda: right_documents().replace(": 443", ": x"),
+    "10 MB with a number out of range in each": lambda: right_documents().replace(": 443", ": 0"),
+    "10 MB with a word that is none of the choices in each": lambda: right_documents().replace("EXTERNAL", "ELSEWHERE"),
+    "10 MB of lists instead of objects": lambda: documents("- " + ENTRY.replace("\n", "\n  ").rstrip(" "), 10_000_000),
+    "10 MB of objects with warnings": lambda: documents(SERVICE, 10_000_000),
+    "10 MB of right objects that libyaml reads": lambda: right_documents().replace("metadata:", "metadata: !!map"),
+    "10 MB of misspelt objects that libyaml reads": lambda: documents(ENTRY, 10_000_000).replace("metadata:", "metadata: !!map"),
 }
 
 
@@ -164,7 +178,8 @@ class Followed:
 async def measure() -> None:
     print("| file | | seconds | CPU-s | longest silence, ms | of CPU, ms | commit, ms | problems |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, text in FILES.items():
+    for name, make in FILES.items():
+        text = make()
         with tempfile.TemporaryDirectory() as folder:
             followed = Followed(pathlib.Path(folder))
             await followed.source.start()

@@ -24,11 +24,12 @@ class Chunk(NamedTuple):
 def split(data: bytes) -> Iterator[Chunk]:
     """Yields every piece, in order. Together they are the whole text."""
     begin = lines = 0
+    has_rare = any(rare in data for rare in _RARE_BREAKS)
     whole = data.startswith((*_WIDE, b"%")) or b"\n%" in data
     for end in () if whole else _starts(data):
         text = data[begin:end]
         yield Chunk(text, lines)
-        begin, lines = end, lines + _count_lines(text)
+        begin, lines = end, lines + _count_lines(text, has_rare)
     if begin < len(data):
         yield Chunk(data[begin:], lines)
 
@@ -42,6 +43,6 @@ def _starts(data: bytes) -> Iterator[int]:
         at = data.find(b"\n---", at + 4)
 
 
-def _count_lines(text: bytes) -> int:
+def _count_lines(text: bytes, has_rare: bool) -> int:
     """Returns the number of line breaks as YAML knows them. One call that counts them all would hold up other threads."""
-    return sum(1 for _ in _BREAK.finditer(text)) if any(rare in text for rare in _RARE_BREAKS) else text.count(b"\n")
+    return sum(1 for _ in _BREAK.finditer(text)) if has_rare else text.count(b"\n")

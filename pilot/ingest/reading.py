@@ -31,18 +31,19 @@ class Reader:
 
     def read(self, path: str, data: bytes) -> list[Decoded]:
         """Returns what the documents of a file gave, in order. SyntaxFault where one of them cannot be parsed."""
+        file = shown(path)
         if path.endswith(".json"):
-            return [self._decode(path, document) for document in read_json(data)]
+            return [self._decode(file, document) for document in read_json(data)]
         chunks, words = list(split(data)), new_words()
         if len(chunks) < 2:  # a file of one object is read as a whole or not at all
             self.forget(path)
-            return [decoded for chunk in chunks for decoded in self._decode_chunk(path, chunk, words)]
+            return [decoded for chunk in chunks for decoded in self._decode_chunk(file, chunk, words)]
         last, reading = self._last.get(path), Reading()
         found: list[Decoded] = []
         for chunk in chunks:
             digest = hashlib.blake2b(chunk.text, digest_size=16).digest()
             known = last.pieces.get(digest) if last is not None else None
-            decoded = self._decode_chunk(path, chunk, words) if known is None else _moved(known[1], chunk.lines - known[0])
+            decoded = self._decode_chunk(file, chunk, words) if known is None else _moved(known[1], chunk.lines - known[0])
             reading.pieces[digest] = chunk.lines, decoded
             found += decoded
         self._last[path] = reading
@@ -52,14 +53,14 @@ class Reader:
         """Keeps nothing of a file any more."""
         self._last.pop(path, None)
 
-    def _decode_chunk(self, path: str, chunk: Chunk, words: Words) -> list[Decoded]:
-        return [self._decode(path, document) for document in read_chunk(chunk, words)]
+    def _decode_chunk(self, file: str, chunk: Chunk, words: Words) -> list[Decoded]:
+        return [self._decode(file, document) for document in read_chunk(chunk, words)]
 
-    def _decode(self, path: str, document: Document) -> Decoded:
-        decoded = decode_document(document.plain, shown(path), document.line_of, self._origin, self._catalogue)
+    def _decode(self, file: str, document: Document) -> Decoded:
+        decoded = decode_document(document.plain, file, document.line_of, self._origin, self._catalogue)
         if document.repeated:
             subject = next((e.object.ref for e in decoded.entries), ObjectRef())
-            decoded = decoded._replace(problems=(*decoded.problems, *_repeated(document, subject, shown(path))))
+            decoded = decoded._replace(problems=(*decoded.problems, *_repeated(document, subject, file)))
         return decoded
 
 
@@ -74,7 +75,7 @@ def _lower(problem: Problem, lines: int) -> Problem:
     return msgspec.structs.replace(problem, line=problem.line + lines) if problem.line else problem
 
 
-def _repeated(document: Document, subject: ObjectRef, path: str) -> Iterable[Problem]:
+def _repeated(document: Document, subject: ObjectRef, file: str) -> Iterable[Problem]:
     for key, line in document.repeated:
         message = f"{key!r} is there twice in one mapping: the last one counts"
-        yield Problem(code="duplicate-key", object=subject, message=message, severity=Severity.WARNING, file=path, line=line)
+        yield Problem(code="duplicate-key", object=subject, message=message, severity=Severity.WARNING, file=file, line=line)

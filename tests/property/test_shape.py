@@ -94,6 +94,8 @@ def test_what_is_refused_is_explained(spec: type[msgspec.Struct], random: random
     except msgspec.ValidationError:
         fits = False
     assert fits == (problems == [])
+    decoded, told = shape.decode(value, spec)
+    assert (decoded is not None, told) == (fits, problems)
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=str(kind.id)) for kind in CATALOGUE])

@@ -189,3 +189,14 @@ def test_a_kind_that_is_ignored_is_no_kind_of_ours() -> None:
     found = decode_document(plain, catalogue=without)
     assert not found.entries
     assert [p.code for p in found.problems] == ["unknown-kind"]
+
+
+@pytest.mark.parametrize(("spec", "paths"), [
+    ("{hosts: [a], nobodyKnows: ~, resolutoin: NONE}", ["spec.resolutoin"]),
+    ("{hosts: [a], location: ~, ports: [{number: x, name: ~}, {number: 1, name: a}, {nmae: b}]}", ["spec.ports[0].number", "spec.ports[2].nmae"]),
+    ("{hosts: [1, a], exportTo: a, workloadSelector: {labels: {a: 1, b: c}}}", ["spec.hosts[0]", "spec.exportTo", "spec.workloadSelector.labels[a]"]),
+    ("[a]", ["spec"]),
+])  # fmt: skip
+def test_every_field_that_is_wrong_is_told_and_none_that_is_right_or_null(spec: str, paths: list[str]) -> None:
+    text = f"apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{name: a}}\nspec: {spec}"
+    assert [problem.path for problem in decode_document(yaml.safe_load(text)).problems] == paths

@@ -34,8 +34,8 @@ Found = tuple[str, StatusCondition]
 @derived
 def status_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
     """Returns what the status of an object says is wrong with it."""
-    status, row = status_of(db, ref), object_with_status(db, ref)
-    return build_problems(ref, status, row.spec.parent_refs if ref.kind in ROUTES else ()) if status is not None and row is not None else ()
+    status, route = status_of(db, ref), object_with_status(db, ref) if ref.kind in ROUTES else None
+    return build_problems(ref, status, route.spec.parent_refs if route is not None else ()) if status is not None else ()
 
 
 STATUSES = Check("status", objects_with_status, status_problems)

@@ -218,4 +218,27 @@ CASES = (
         mesh(WAYPOINT, waypoint(labels={FOR: "all"}), held("Proxy wp-0.a Kubernetes"), behind("10.1.0.61")),
         [behind("10.1.0.62")],
     ),
+    *(
+        ReadCase(
+            f"{VIEWS}/gateway_api/attachments.py _absent {read}",
+            mesh(held("Proxy api-0.b Kubernetes"), route(f"name: out, namespace: a, {target}")),
+            [parent],
+        )
+        for read, target, parent in (
+            ("Service.get", "kind: Service, group: ''", service("out", "a")),
+            ("ServiceEntry.get", "kind: ServiceEntry, group: networking.istio.io", entry("out.example.com")),
+        )
+    ),
+    *(
+        ReadCase(
+            f"{VIEWS}/services.py refs_in_namespace {read}",
+            mesh(of(make("Sidecar", "default", "{egress: [{hosts: [a/out.example.com, a/late.a.svc.cluster.local]}]}", "b")), before),
+            [edit],
+        )
+        for read, before, edit in (
+            ("Service.keys", {}, service("late", "a")),
+            ("ServiceEntry.keys", {}, entry("out.example.com")),
+            ("ServiceEntry.get", entry("other.example.com"), entry("other.example.com, out.example.com")),
+        )
+    ),
 )

@@ -288,6 +288,9 @@ def test_the_path_of_a_claim(text: str, path: tuple[str, ...]) -> None:
         ("*t/ns/a/sa/b", ["*t/ns/a/sa/b"]),
         ("t*/ns/a/sa/b", ["td/ns/a/sa/b", "old/ns/a/sa/b"]),
         ("td/ns/a/*", ["td/ns/a/*"]),
+        ("tx/ns/a/sa/b", ["tx/ns/a/sa/b"]),
+        ("*x/ns/a/sa/b", ["*x/ns/a/sa/b"]),
+        ("x*/ns/a/sa/b", ["x*/ns/a/sa/b"]),
         ("td", ["td"]),
     ],
 )

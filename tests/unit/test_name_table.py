@@ -105,3 +105,4 @@ def test_an_allocated_address_is_answered_to_proxies_that_use_those() -> None:
 
 def test_an_external_name_has_no_address_of_its_own() -> None:
     assert table(make("Service", "far", "{type: ExternalName, externalName: x.com, ports: [{port: 80}]}")) == {}
+    assert table(make("Service", "far", "{type: ExternalName, externalName: x.com, clusterIP: 10.96.0.9, ports: [{port: 80}]}")) == {}

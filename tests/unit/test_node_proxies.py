@@ -68,6 +68,7 @@ async def test_of_several_pods_that_a_token_names_the_first_counts() -> None:
     ((proxy_pod(node="''"), web(node="''")), ZTUNNEL, WEB),
     ((proxy_pod(), web()), (ZTUNNEL[0], "", ""), WEB),
     ((proxy_pod(), web()), (ZTUNNEL[0], "zt-2", "u1"), WEB),
+    ((proxy_pod(uid=""), web()), (ZTUNNEL[0], "zt-1", ""), WEB),
     ((proxy_pod(), web()), ("system:serviceaccount:a:web", "w", "u1"), WEB),
     ((proxy_pod(), web()), ("system:serviceaccount:a:ztunnel", "zt-1", "u1"), WEB),
     ((proxy_pod(), web()), ("refused",), WEB),

@@ -141,3 +141,12 @@ def test_an_edit_has_the_other_pieces_as_they_were() -> None:
     assert ran["_patched_piece"] == 1
     same = [one is other for one, other in zip(before.message[1:], after.message[1:], strict=True)]
     assert sorted(same) == [False, *[True] * (len(same) - 1)]
+
+
+@pytest.mark.parametrize(("name", "left"), [("main", []), ("nobody", ["main"])])
+def test_a_route_that_a_patch_removes_is_gone_and_no_other(name: str, left: list[str]) -> None:
+    match = f"match: {{context: SIDECAR_OUTBOUND, routeConfiguration: {{vhost: {{name: '{API}:80', route: {{name: {name}}}}}}}}}"
+    found = parsed(Patching(f"{{applyTo: HTTP_ROUTE, {match}, patch: {{operation: REMOVE}}}}").routes())
+    routes = {host.name: [route.name for route in host.routes] for host in found.virtual_hosts}
+    assert routes[f"{API}:80"] == left
+    assert routes[f"{WEB}:80"] == ["default"]

@@ -54,6 +54,13 @@ CONDITIONAL = istio(
 )
 
 
+def test_a_route_is_hashed_as_the_rule_for_a_wildcard_says() -> None:
+    routed = istio("VirtualService", "web", "hosts: [web], http: [{route: [{destination: {host: api, port: {number: 80}}}]}]")
+    anything = "host: '*.shop.svc.cluster.local', trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: by-any}}}"
+    (route,) = virtual_hosts(routed + istio("DestinationRule", "any", anything), "80")["web.shop.svc.cluster.local:80"]["routes"]
+    assert hashed_by(route) == ["by-any"]
+
+
 def test_the_default_route_is_not_hashed_by_what_rules_for_others_lead_to() -> None:
     found = virtual_hosts(CONDITIONAL + rule("api"), "80")
     (route,) = found["web.shop.svc.cluster.local:80"]["routes"]

@@ -7,8 +7,9 @@ PACKAGES are folders or files below pilot/ (derive, serve, model/views …) or b
 others that the table names leave of it. First all fast tests run once under coverage.py (`pip install
 coverage`), which says what reaches what; --work keeps that. A mutant is then shown to the tests that reach it, those that import its module
 first, in a fork of a process that has collected them. What runs at import alone is changed in a copy of the tree, and the nearest test
-files run there. PYISTIOD_SEED draws the sample. The word `reads` makes every tracked read of a table by model and translate untracked
-instead, one at a time, at run time, and edits of a mesh must notice. Without words it is all of it. Prints survivors and a table by
+files run there. PYISTIOD_SEED draws the sample. The word `reads` makes every tracked read of a table by model and translate that is on the
+way to what proxies get untracked instead, one at a time, at run time, and edits of a mesh must notice: first one that is made for the read
+(tests/support/read_cases.py), then random ones. Without words it is all of it. Prints survivors and a table by
 package; exits 1 where less than nine in ten mutants, or not all reads, were caught.
 """
 from __future__ import annotations

@@ -224,6 +224,8 @@ def test_a_filter_that_comes_has_nothing_looked_at_again_but_the_proxies_that_it
 # -- what is in vain -------------------------------------------------------------------------------------------------------
 
 BUFFER = "name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 7}"
+STRUCT = "typed_config: {'@type': type.googleapis.com/xds.type.v3.TypedStruct, type_url: " \
+    "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router, value: {strict_check_headers: [nonsense]}}"
 ON_CORS = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{name: envoy.filters.http.cors}}}}}}}}"
 ON_ROUTER = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{name: envoy.filters.http.router}}}}}}}}"
 
@@ -245,6 +247,10 @@ ON_ROUTER = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{nam
             "{transport_socket: {name: x, typed_config: "
             "{'@type': type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer}}}}}",
             [("no-such-socket", ".patch.value.transport_socket.name")],
+        ),
+        (
+            f"{{applyTo: HTTP_FILTER, match: {{{ON_ROUTER}}}, patch: {{operation: MERGE, value: {{{STRUCT}}}}}}}",
+            [("refused-by-envoy", ".patch.value.typed_config")],
         ),
         ("{applyTo: CLUSTER, patch: {operation: MERGE, value: {nobody: 1}}}", []),
         ("{applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {stats_flush_interval: 7s}}}", []),

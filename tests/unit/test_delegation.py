@@ -74,6 +74,15 @@ def test_the_narrower_condition_stays() -> None:
     )
 
 
+@pytest.mark.parametrize("said", [
+    HTTPMatchRequest(uri=exact("/a")), HTTPMatchRequest(scheme=exact("http")), HTTPMatchRequest(method=exact("GET")),
+    HTTPMatchRequest(authority=exact("x")), HTTPMatchRequest(port=80), HTTPMatchRequest(source_labels={"app": "web"}),
+    HTTPMatchRequest(source_namespace="b"), HTTPMatchRequest(gateways=("mesh",)), HTTPMatchRequest(stat_prefix="s"),
+])  # fmt: skip
+def test_a_condition_of_one_of_them_holds_for_both(said: HTTPMatchRequest) -> None:
+    assert merge_match(said, HTTPMatchRequest()) == merge_match(HTTPMatchRequest(), said) == said
+
+
 def test_each_pair_that_agrees() -> None:
     root = (HTTPMatchRequest(uri=prefix("/a")), HTTPMatchRequest(uri=prefix("/b")))
     assert merge_matches(root, (HTTPMatchRequest(uri=exact("/a/x")),)) == (HTTPMatchRequest(uri=exact("/a/x")),)

@@ -95,8 +95,6 @@ def _widens(root: StringMatch | None, leaf: StringMatch | None) -> bool:
     """Returns whether `leaf` is not a subset of `root`. A regular expression never is one: two of them are not compared."""
     if root is None or leaf is None:
         return False
-    if root.regex or leaf.regex:
-        return True
     if root.exact:
         return leaf.exact != root.exact
     return not (root.prefix and (leaf.prefix or leaf.exact or "").startswith(root.prefix))

@@ -86,7 +86,10 @@ def decode_document(
     refused: list[Row] = []
     for prefix, item in _objects(plain, ""):
         entry, found, row = _decode(item, origin, catalogue)
-        problems += (msgspec.structs.replace(p, file=file, line=line_of(_join(prefix, p.path))) for p in found)
+        for problem in found:
+            whole = _join(prefix, problem.path)
+            path = problem.path if problem.object.name else whole  # which of the list it is, nothing else tells
+            problems.append(msgspec.structs.replace(problem, path=path, file=file, line=line_of(whole)))
         if entry is not None:
             entries.append(entry)
         elif row is not None:

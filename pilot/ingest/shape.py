@@ -215,8 +215,11 @@ def _wrong(expected: str, value: Any) -> Iterator[Problem]:
 
 
 def _name(value: Any) -> str:
+    """Returns what a value is; one of a few words, with the value itself."""
+    if isinstance(value, bool):
+        return _shown(value)
     kind = _NAMES.get(type(value), type(value).__name__)
-    return f"{kind} ({_shown(value)})" if isinstance(value, (bool, int, float)) else kind
+    return f"{kind} ({value!r})" if isinstance(value, (int, float)) else kind
 
 
 def _shown(value: Any) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.ingest.decode import DocumentOrigin, Entry, decode_document
+from pilot.ingest.decode import OWN, DocumentOrigin, Entry, decode_document, decode_object
 from pilot.ingest.kube_kinds import read_kinds
 from pilot.model.catalogue import CATALOGUE, Catalogue
 from pilot.model.config.object import ObjectKey, RegistryKey
@@ -136,6 +136,25 @@ def test_lists_of_objects() -> None:
     assert decoded.refused == (("services", RegistryKey("Kubernetes", "default", "b")),)
     (problem,) = decoded.problems
     assert (problem.object, problem.path, problem.line) == (ObjectRef(GroupKind("", "Service"), "default", "b"), "spec.ports[0].port", 42)
+
+
+@pytest.mark.parametrize("item", [None, 3, "a", []])
+def test_an_item_of_a_list_of_one_kind_that_is_no_object_is_told(item: Any) -> None:
+    right = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
+    decoded = decode_document({"apiVersion": "v1", "kind": "ServiceList", "items": [item, right]})
+    assert [entry.key.name for entry in decoded.entries] == ["a"]
+    assert [(problem.code, problem.path) for problem in decoded.problems] == [("not-an-object", "items[0]")]
+
+
+def test_an_object_of_a_known_kind_that_is_wrong_is_refused_by_its_name() -> None:
+    kind = CATALOGUE.find(GroupKind("", "Service"))
+    assert kind is not None
+    metadata = {"name": "a", "namespace": "shop"}
+    right = decode_object(kind, {"metadata": metadata, "spec": {"ports": [{"port": 80}]}}, OWN)
+    wrong = decode_object(kind, {"metadata": metadata, "spec": {"ports": [{"port": 0}]}}, OWN)
+    row = ("services", RegistryKey("Kubernetes", "shop", "a"))
+    assert ([(e.table, e.key) for e in right.entries], right.refused) == ([row], ())
+    assert (wrong.entries, wrong.refused) == ((), (row,))
 
 
 @pytest.mark.parametrize(("revision", "label", "there"), [("", "x", True), ("x", "x", True), ("x", "", True), ("x", "y", False)])

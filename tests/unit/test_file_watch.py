@@ -90,6 +90,18 @@ async def test_a_folder_that_is_replaced_is_followed_on(live: Live) -> None:
     await live.until(lambda: live.ports() == {"b": 81})
 
 
+async def test_a_folder_that_is_gone_is_told_of_once_and_followed_when_it_is_back(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.getMessage().startswith(f"cannot follow {live.folder}")]
+
+    live.folder.rename(live.folder.parent / "away")
+    await live.until(lambda: bool(told()))
+    (live.folder.parent / "away").rename(live.folder)
+    (live.folder / "b.yaml").write_text(service("b"))
+    await live.until(lambda: live.ports() == {"a": 80, "b": 80})
+    assert len(told()) == 1
+
+
 async def test_the_mesh_config_is_followed(live: Live) -> None:
     mesh, etc = live.mesh.mesh, live.etc
     (etc / "mesh").write_text("trustDomain: a.example\n")

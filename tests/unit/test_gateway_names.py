@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import pathlib
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -46,6 +47,25 @@ def test_addresses_are_read_past_aliases_and_hold_as_long_as_the_shortest_record
     alias = record(5, b"\x03lb1\xc0\x0f", 45)
     found = parse_reply(query, reply_to(query, alias, record(A, V4, 300, b"\x03lb1\xc0\x0f"), record(AAAA, V6, 300)))
     assert (found.addresses, found.seconds, found.code, found.cut) == (("192.0.2.1",), 45, 0, False)
+
+
+@pytest.mark.parametrize(("life", "holds"), [(2**31 - 1, 2**31 - 1), (2**31, 0), (2**32 - 1, 0)])
+def test_a_time_that_counts_as_negative_is_none(life: int, holds: int) -> None:
+    """RFC 2181, section 8."""
+    query = build_query(7, HOST, A)
+    assert parse_reply(query, reply_to(query, record(A, V4, life))).seconds == holds
+
+
+def test_an_answer_that_was_cut_has_nothing_to_go_by() -> None:
+    query = build_query(7, HOST, A)
+    found = parse_reply(query, reply_to(query, record(A, V4), flags=0x8380))
+    assert (found.addresses, found.seconds, found.cut) == ((), None, True)
+
+
+def test_name_servers_are_those_of_the_system(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "resolv.conf").write_text("# nameserver 192.0.2.9\nnameserver 192.0.2.1\nnameserver\noptions nameserver x\nnameserver ::1\n")
+    assert read_name_servers(str(tmp_path / "resolv.conf")) == (("192.0.2.1", 53), ("::1", 53))
+    assert read_name_servers(str(tmp_path / "gone")) == ()
 
 
 @pytest.mark.parametrize("wrong", [

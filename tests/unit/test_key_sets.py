@@ -135,6 +135,26 @@ async def test_keys_are_there_when_the_start_is_over() -> None:
     assert made.client.closed
 
 
+async def test_the_start_waits_for_keys_that_are_on_their_way() -> None:
+    client, asked = answering(), asyncio.Event()
+    made = Mesher(client=client)
+    fetch = client.fetch
+
+    async def slow(key: JwksKey, timeout: float) -> str:
+        asked.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return await fetch(key, timeout)
+
+    client.fetch = slow  # type: ignore[method-assign]
+    made.batch.put([(table, key, row) for (table, key), row in rows_of([ONE]).items()])
+    made.batch.flush()
+    await made.sets.start()
+    assert asked.is_set()
+    assert made.known() == keys("one")
+    await made.sets.stop()
+
+
 async def test_policies_that_name_the_same_url_share_a_fetch_with_the_longest_timeout() -> None:
     made = await started(ONE, policy("two", f"issuer: j, jwksUri: '{URI}', timeout: 9s"), client=answering())
     assert made.client.asked == [(KEY, 9.0)]
@@ -240,6 +260,18 @@ async def test_keys_that_no_policy_names_any_more_go(tmp_path: pathlib.Path) -> 
     asked = len(made.client.asked)
     await made.wake()
     assert len(made.client.asked) == asked
+    await made.sets.stop()
+
+
+async def test_keys_that_a_policy_names_again_are_fetched_again() -> None:
+    made = await started(ONE, client=answering())
+    await made.remove(ONE)
+    made.client.answers[KEY] = keys("two")
+    await made.apply(ONE)
+    assert made.known() == keys("two")
+    assert len(made.client.asked) == 2
+    await made.remove(ONE)
+    assert made.known() is None
     await made.sets.stop()
 
 

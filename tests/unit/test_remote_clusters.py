@@ -129,6 +129,8 @@ async def test_other_credentials_are_taken_without_an_edit_and_the_old_ones_used
         before = it.edits
         it.west.tokens.service_account("istio-system", "reader", "other")
         it.secret("one", west=kubeconfig(it.west, "unknown"))
+        await until(lambda: "unknown" in it.remote.clusters["west"].kubeconfig.decode())
+        it.west.faults.end_watches("abort")
         it.west.put(service("c"))
         await until(lambda: it.services() == {"west/a", "west/c"}, 5)
         it.secret("one", west=kubeconfig(it.west, "other"))

@@ -222,3 +222,17 @@ def test_the_line_of_a_path_in_json(text: str, lines: list[int]) -> None:
 def test_json_that_is_no_yaml_has_no_lines() -> None:
     (document,) = read_documents(b'{"a": "\\ud83d\\ude00",\n"b": 1}', "a.json")
     assert document.line_of("b") == 1
+
+
+def test_aliases_of_a_long_list_count_as_all_of_its_items() -> None:
+    """A text of 20 KB that stands for more values than may be read."""
+    text = "a: &a [" + ", ".join(["1"] * 2000) + "]\nb: [" + ", ".join(["*a"] * 500) + "]\n"
+    with pytest.raises(SyntaxFault, match="more than 1000000 values") as fault:
+        read_documents(text.encode(), "a.yaml")
+    assert fault.value.line == 2
+
+
+def test_the_line_of_a_letter_that_no_text_may_have() -> None:
+    with pytest.raises(SyntaxFault) as fault:
+        read_documents(b"\n\na: !!str \x01\n", "a.yaml")
+    assert fault.value.line == 3

@@ -85,16 +85,27 @@ async def test_upgrade_needs_what_it_upgrades(shell: Shell) -> None:
 async def test_a_revision_is_taken_over_by_tag_and_the_old_one_goes(shell: Shell) -> None:
     for revision in ("r1", "r2"):
         assert (await shell("install", *MINIMAL, "-y", "--revision", revision)).exit_code == 0
-    assert (await shell("tag", "set", "prod", "--revision", "r1")).exit_code == 0
+    made = await shell("tag", "set", "prod", "--revision", "r1")
+    assert (made.exit_code, made.stdout.splitlines()) == (0, [
+        "✔ The tag prod stands for revision r1.",
+        "Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-",
+    ])  # fmt: skip
     shell.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"istio.io/rev": "prod"}}})
     again = await shell("tag", "set", "prod", "--revision", "r2")
     assert (again.exit_code, "--overwrite moves it" in again.stderr) == (1, True)
     printed = await shell("tag", "generate", "prod", "--revision", "r2", "--overwrite", "--webhook-name", "mine")
     assert yaml.safe_load(printed.stdout)["metadata"]["name"] == "mine"
-    for name in ("prod", "default"):
-        assert (await shell("tag", "set", name, "--revision", "r2", "--overwrite")).exit_code == 0
+    everywhere = await shell("tag", "generate", "default", "--revision", "r2", "--overwrite", "--auto-inject-namespaces")
+    labelled = await shell("tag", "generate", "default", "--revision", "r2", "--overwrite")
+    injectors = [next(yaml.safe_load_all(printed.stdout))["webhooks"] for printed in (everywhere, labelled)]
+    assert len(injectors[0]) > len(injectors[1])
+    assert (await shell("tag", "set", "prod", "--revision", "r2", "--overwrite")).exit_code == 0
+    moved = await shell("tag", "set", "default", "--revision", "r2", "--overwrite")
+    assert (moved.exit_code, moved.stdout) == (0, "✔ The tag default stands for revision r2.\n")
     listed = json.loads((await shell("tag", "list", "-o", "json")).stdout)
     assert listed == [{"tag": "default", "revision": "r2", "namespaces": []}, {"tag": "prod", "revision": "r2", "namespaces": ["shop"]}]
+    table = [line.split() for line in (await shell("tag", "list")).stdout.splitlines()]
+    assert table == [["TAG", "REVISION", "NAMESPACES"], ["default", "r2"], ["prod", "r2", "shop"]]
     gone = await shell("uninstall", "--revision", "r1", "-y")
     assert (gone.exit_code, "tags" in gone.stderr) == (0, False)
     assert f"Deployment/{SYSTEM}/istiod-r1" not in state_of(shell.server)

@@ -18,7 +18,9 @@ def find_fault(pattern: str) -> str:
         return f"longer than {MAX_LENGTH} characters"
     try:
         re2.compile(pattern, options=_OPTIONS)
-    except (re2.error, UnicodeError) as reason:
+    except UnicodeError:
+        return "it has letters that UTF-8 cannot write"
+    except re2.error as reason:
         text = reason.args[0] if reason.args else reason
         return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
     return ""

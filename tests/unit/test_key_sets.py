@@ -314,7 +314,8 @@ async def test_fetches_are_counted() -> None:
     made = await started(ONE, client=answering())
     made.client.answers[KEY] = KeySetError("down")
     await made.wake()
+    await made.wake()
     text = made.metrics.exposition().decode()
     assert "pilot_jwks_resolver_network_fetch_success_total 1\n" in text
-    assert "pilot_jwks_resolver_network_fetch_fail_total 1\n" in text
+    assert "pilot_jwks_resolver_network_fetch_fail_total 2\n" in text
     await made.sets.stop()

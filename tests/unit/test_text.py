@@ -6,7 +6,8 @@ import os
 import pytest
 
 from pilot.debug.page import encode
-from pilot.lib.text import cut, one_line
+from pilot.lib.regex import MAX_LENGTH, find_fault
+from pilot.lib.text import cut, human_size, one_line
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,25 @@ def test_a_page_shows_file_names_that_are_no_utf8() -> None:
     problem = {"file": os.fsdecode(b"/etc/caf\xe9.yaml"), "message": "two\nlines", "lines": [1, None], os.fsdecode(b"\xff"): True}
     assert encode([problem], {}).body == rb'[{"file":"/etc/caf\\xe9.yaml","message":"two\nlines","lines":[1,null],"\\xff":true}]'
     assert encode([problem], {"pretty": ""}).body.startswith(b"[\n    {\n")
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"), [(0, "0B"), (999, "999B"), (1000, "1.0kB"), (33_210, "33.2kB"), (10**6, "1.0MB"), (10**9, "1.0GB"), (1_400_000_000, "1.4GB")]
+)
+def test_sizes_as_people_read_them(size: int, shown: str) -> None:
+    assert human_size(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fault"),
+    [
+        ("/a/.*", ""),
+        ("(a", "missing ): (a"),
+        ("a" * MAX_LENGTH, ""),
+        ("a" * (MAX_LENGTH + 1), f"longer than {MAX_LENGTH} characters"),
+        ("\ud800", "it has letters that UTF-8 cannot write"),
+    ],
+    ids=["right", "open", "long", "too-long", "surrogate"],
+)
+def test_what_is_wrong_with_a_pattern(pattern: str, fault: str) -> None:
+    assert find_fault(pattern) == fault

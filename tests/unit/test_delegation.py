@@ -100,6 +100,11 @@ def test_a_route_has_from_the_root_what_it_does_not_say() -> None:
     assert merged == HTTPRoute(name="root-leaf", route=TO, timeout=Duration.of(3), retries=HTTPRetry(attempts=5))
 
 
+def test_what_both_say_the_delegate_says() -> None:
+    found = [merge_route(HTTPRoute(timeout=Duration.of(root)), HTTPRoute(timeout=Duration.of(3))) for root in (1, 5)]
+    assert [route.timeout for route in found if route is not None] == [Duration.of(3)] * 2
+
+
 def test_routes_that_contradict_are_left_out() -> None:
     root = HTTPRoute(match=(HTTPMatchRequest(uri=prefix("/a")),), delegate=Delegate(name="leaf"))
     inside, outside = (HTTPRoute(match=(HTTPMatchRequest(uri=prefix(p)),), route=TO) for p in ("/a/b", "/c"))

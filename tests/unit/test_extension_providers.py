@@ -23,6 +23,7 @@ ROWS = [
     (f"name: x, zipkin: {{{AT}, headers: [{{name: a, value: \"b\\nc\"}}]}}", "bad-header-value", "zipkin.headers[0].value"),
     (f"name: x, zipkin: {{{AT}, headers: [{{name: a, envName: ''}}]}}", "missing-field", "zipkin.headers[0].envName"),
     (f"name: x, opentelemetry: {{{AT}, http: {{path: /a}}, grpc: {{}}}}", "exclusive-fields", "opentelemetry.grpc"),
+    (f"name: x, opentelemetry: {{{AT}, http: {{path: '/a b'}}}}", "bad-path", "opentelemetry.http.path"),
     (f"name: x, opentelemetry: {{{AT}, http: {{path: /a, timeout: -1s}}}}", "bad-duration", "opentelemetry.http.timeout"),
     (f"name: x, opentelemetry: {{{AT}, grpc: {{initialMetadata: [{{name: ''}}]}}}}", "bad-header-name", "opentelemetry.grpc.initialMetadata[0].name"),
     (f"name: x, opentelemetry: {{{AT}, dynatraceSampler: {{tenant: a}}}}", "missing-field", "opentelemetry.dynatraceSampler.httpService"),

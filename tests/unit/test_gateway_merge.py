@@ -106,6 +106,14 @@ def test_a_passed_on_and_a_terminated_server_share_a_port() -> None:
     assert routes(found) == {GatewayRouteKey(443, "", "https", OLD): 1}
 
 
+def test_a_server_without_tls_does_not_replace_an_older_one_with_tls_on_its_port() -> None:
+    found = merged([https(9000, "a.com", protocol="TCP", name="tls")], [http(9000, protocol="TCP", name="tcp")])
+    assert slots(found) == {(9000, "TCP", ""): [("old", 0), ("new", 0)]}
+    assert not found.rejected
+    apart = merged([https(9000, "a.com")], [http(9000)])
+    assert slots(apart) == {(9000, "HTTPS", ""): [("old", 0)], (9000, "HTTP", ""): [("new", 0)]}
+
+
 def test_http3_needs_the_flag_tls_that_ends_here_and_a_port_over_udp() -> None:
     servers = [https(443, "a.com"), https(443, "b.com", name="pass", mode="PASSTHROUGH"), http(80)]
     both = (TargetPort(443, 8443, False), TargetPort(443, 8443, True))

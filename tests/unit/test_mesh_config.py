@@ -139,6 +139,15 @@ def test_a_wrong_mesh_config_is_none(text: str, code: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("address", "expected"),
+    [("[::1]:8125", []), ("127.0.0.1:8125", []), ("[::1:8125", ["bad-host"]), ("::1]:8125", ["bad-host"]), ("[::1]:0", ["bad-port"])],
+)
+def test_an_address_of_ipv6_is_in_brackets(address: str, expected: list[str]) -> None:
+    _, problems = decode_mesh_config([{"defaultConfig": {"statsdUdpAddress": address}}])
+    assert [(p.code, p.path) for p in problems if p.code != "no-effect"] == [(code, "defaultConfig.statsdUdpAddress") for code in expected]
+
+
+@pytest.mark.parametrize(
     ("source", "code", "path"),
     [
         ("{address: 'ftp://a'}", "bad-source", "address"),

@@ -9,8 +9,8 @@ import yaml
 from pilot.ingest.decode import decode_document
 
 
-def codes(kind: str, spec: str) -> list[str]:
-    plain: dict[str, Any] = {"apiVersion": "networking.istio.io/v1", "kind": kind, "metadata": {"name": "a"}, "spec": yaml.safe_load(spec)}
+def codes(kind: str, spec: str, api: str = "networking.istio.io/v1") -> list[str]:
+    plain: dict[str, Any] = {"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": yaml.safe_load(spec)}
     return [problem.code for problem in decode_document(plain).problems]
 
 
@@ -98,3 +98,91 @@ def test_claims_of_a_token_are_matched_at_gateways(gateways: str, fine: bool) ->
     match = "match: [{headers: {'@request.auth.claims.group': {exact: admin}}}]"
     route = f"{{hosts: [a.com], gateways: {gateways}, http: [{{{match}, route: [{{destination: {{host: a}}}}]}}]}}"
     assert (codes("VirtualService", route) == []) == fine
+
+
+@pytest.mark.parametrize(("status", "fine"), [(199, False), (200, True), (599, True), (600, False)])
+def test_the_first_and_last_status_of_an_abort(status: int, fine: bool) -> None:
+    fault = f"fault: {{abort: {{httpStatus: {status}, percentage: {{value: 1}}}}}}"
+    assert (codes("VirtualService", f"{{hosts: [a], http: [{{route: [{{destination: {{host: a}}}}], {fault}}}]}}") == []) == fine
+
+
+@pytest.mark.parametrize(("count", "fine"), [(1024, True), (1025, False)])
+def test_a_list_of_a_rule_has_at_most_1024_values(count: int, fine: bool) -> None:
+    paths = ", ".join(f"/{number}" for number in range(count))
+    found = codes("AuthorizationPolicy", f"{{rules: [{{to: [{{operation: {{paths: [{paths}]}}}}]}}]}}", "security.istio.io/v1")
+    assert found == ([] if fine else ["too-many"])
+
+
+@pytest.mark.parametrize(("letter", "length", "fine"), [("a", 65536, True), ("a", 65537, False), ("é", 32768, True), ("é", 32769, False)])
+def test_a_script_has_at_most_65536_bytes(letter: str, length: int, fine: bool) -> None:
+    found = codes("TrafficExtension", f"{{lua: {{inlineCode: '{letter * length}'}}}}", "extensions.istio.io/v1alpha1")
+    assert found == ([] if fine else ["too-long"])
+
+
+@pytest.mark.parametrize("said", ["tracing: [{}]", "metrics: [{providers: [{name: a}]}]", "accessLogging: [{disabled: true}]"])
+def test_a_telemetry_may_say_one_thing_alone(said: str) -> None:
+    assert codes("Telemetry", f"{{{said}}}", "telemetry.istio.io/v1") == []
+
+
+def test_switching_spans_off_needs_nothing_more() -> None:
+    assert codes("Telemetry", "{tracing: [{disableSpanReporting: true}]}", "telemetry.istio.io/v1") == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("loadBalancer: {localityLbSetting: {failover: [{from: a, to: b}]}}", ["failover-without-outlier-detection"]),
+        ("loadBalancer: {localityLbSetting: {failover: [{from: a, to: b}]}}, outlierDetection: {}", []),
+        ("loadBalancer: {localityLbSetting: {enabled: true}}", []),
+        ("loadBalancer: {zoneAwareLbSetting: {}}", []),
+        ("loadBalancer: {zoneAwareLbSetting: {failover: [{from: a, to: b}]}}", ["failover-without-outlier-detection"]),
+    ],
+)
+def test_only_a_failover_needs_outlier_detection(policy: str, expected: list[str]) -> None:
+    assert codes("DestinationRule", f"{{host: a, trafficPolicy: {{{policy}}}}}") == expected
+
+
+@pytest.mark.parametrize(("port", "expected"), [("HTTP", []), ("TCP", ["no-effect"])])
+def test_limits_of_http_are_for_ports_of_http(port: str, expected: list[str]) -> None:
+    limits = "connectionPool: {tcp: {maxConnections: 1}"
+    listener = f"port: {{number: 1, protocol: {port}, name: p}}, defaultEndpoint: '127.0.0.1:1'"
+    assert codes("Sidecar", f"{{ingress: [{{{listener}, {limits}, http: {{http2MaxRequests: 1}}}}}}]}}") == expected
+    assert codes("Sidecar", f"{{ingress: [{{{listener}, {limits}}}}}]}}") == []
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "told"),
+    [
+        ("uri: {prefix: /a}", "uri: {prefix: /a/b}", True),
+        ("uri: {prefix: /a/b}", "uri: {prefix: /a}", False),
+        ("uri: {prefix: /a}", "uri: {prefix: /b}", False),
+        ("uri: {prefix: /a}, ignoreUriCase: true", "uri: {prefix: /a/b}", False),
+        ("uri: {prefix: /a}, method: {exact: GET}", "uri: {prefix: /a/b}", False),
+        ("uri: {prefix: /a}", "uri: {prefix: /a/b}, method: {exact: GET}", True),
+    ],
+)
+def test_a_longer_prefix_behind_a_shorter_one_is_told_of(earlier: str, later: str, told: bool) -> None:
+    routes = ", ".join(f"{{match: [{{{match}}}], route: [{{destination: {{host: a}}}}]}}" for match in (earlier, later))
+    assert codes("VirtualService", f"{{hosts: [a], http: [{routes}]}}") == (["unreachable-match"] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("a", []), ("%REQ(x)%", []), ("50%%", []), ("50%", ["bad-header-value"]), ("a %REQ(x)% b%", ["bad-header-value"])]
+)
+def test_a_percent_sign_in_a_header_is_doubled_or_part_of_a_variable(value: str, expected: list[str]) -> None:
+    headers = f"headers: {{request: {{set: {{x: '{value}'}}}}}}"
+    assert codes("VirtualService", f"{{hosts: [a], http: [{{route: [{{destination: {{host: a}}}}], {headers}}}]}}") == expected
+
+
+@pytest.mark.parametrize(
+    ("tls", "expected"),
+    [
+        ("mode: ISTIO_MUTUAL", []),
+        ("mode: ISTIO_MUTUAL, caCertificates: /r", ["tls-certificates"]),
+        ("mode: ISTIO_MUTUAL, caCrl: /c", []),
+        ("mode: PASSTHROUGH, caCrl: /c", ["tls-certificates"]),
+    ],
+)
+def test_a_list_of_revoked_certificates_may_be_added_to_the_certificates_of_the_mesh(tls: str, expected: list[str]) -> None:
+    server = f"port: {{number: 443, name: tls, protocol: TLS}}, hosts: [a.com], tls: {{{tls}}}"
+    assert codes("Gateway", f"{{selector: {{a: b}}, servers: [{{{server}}}]}}") == expected

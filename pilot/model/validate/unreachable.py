@@ -18,7 +18,7 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
         return
     catch_all: str | None = None
     seen: dict[bytes, str] = {}
-    prefixes: list[tuple[str, HTTPMatchRequest]] = []
+    prefixes: list[tuple[str, str, HTTPMatchRequest]] = []
     for index, route in enumerate(routes):
         place = f"{field}[{index}]"
         if catch_all is not None:
@@ -32,19 +32,15 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
             key = msgspec.msgpack.encode(unnamed, order="deterministic")
             if (earlier := seen.setdefault(key, spot)) != spot:
                 yield warning("unreachable-match", spot, f"the same as {earlier}")
-            elif isinstance(match, HTTPMatchRequest) and match.uri is not None and match.uri.prefix:
-                if (cover := next((s for s, m in prefixes if _covers(m, match)), None)) is not None:
+            elif isinstance(match, HTTPMatchRequest) and match.uri is not None and (prefix := match.uri.prefix):
+                if (cover := next((s for s, shorter, m in prefixes if prefix.startswith(shorter) and _covers(m, match)), None)) is not None:
                     yield warning("unreachable-match", spot, f"{cover} takes everything that it could take")
-                prefixes.append((spot, match))
+                prefixes.append((spot, prefix, match))
 
 
 def _covers(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:
-    """Returns whether every request of `later` is one of `earlier`, as far as equal conditions and a shorter prefix of the path show."""
-    assert earlier.uri is not None
-    assert later.uri is not None
-    if not (later.uri.prefix or "").startswith(earlier.uri.prefix or "") or earlier.ignore_uri_case != later.ignore_uri_case:
-        return False
-    same = all(getattr(earlier, f) in (None, getattr(later, f)) for f in _OTHERS)
+    """Returns whether every request of `later` whose path is one of `earlier` is one of `earlier`, as far as equal conditions show."""
+    same = earlier.ignore_uri_case == later.ignore_uri_case and all(getattr(earlier, f) in (None, getattr(later, f)) for f in _OTHERS)
     limits = earlier.port in (0, later.port) and earlier.source_namespace in ("", later.source_namespace)
     reach = not earlier.gateways or earlier.gateways == later.gateways
     return same and limits and reach and earlier.source_labels.items() <= later.source_labels.items() and _maps_cover(earlier, later)

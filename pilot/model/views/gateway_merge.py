@@ -72,7 +72,6 @@ class _Merger:
 
     def __init__(self, targets: Sequence[TargetPort], quic: bool) -> None:
         self.targets, self.quic = targets, quic
-        self.numbers: set[int] = set()
         self.by_key: dict[MergeKey, list[MergedServer]] = {}
         self.shared: dict[MergeKey, GatewayRouteKey | None] = {}  # the route of plain HTTP servers
         self.datagram: dict[MergeKey, list[MergedServer]] = {}
@@ -119,17 +118,13 @@ class _Merger:
 
     def _place(self, merged: MergedServer, server: Server, at: MergeKey) -> str:
         """Puts a server where it belongs; returns the reason where it cannot be, else ""."""
-        if at.number not in self.numbers:
-            self.numbers.add(at.number)
-            self._open(merged, server, at)
-            return ""
         current = self.plain.get(at.number)
         if current is not None:
             return self._join_plain(merged, server, at, current)
-        if not is_tls(server):
-            self._open(merged, server, at, datagram=False)
-            return ""
-        return self._join_tls(merged, server, at)
+        if is_tls(server):
+            return self._join_tls(merged, server, at)
+        self._open(merged, server, at)
+        return ""
 
     def _join_plain(self, merged: MergedServer, server: Server, at: MergeKey, current: MergeKey) -> str:
         if current.bind == at.bind:
@@ -158,15 +153,14 @@ class _Merger:
         self._advertise(merged, server, at)
         return ""
 
-    def _open(self, merged: MergedServer, server: Server, at: MergeKey, datagram: bool = True) -> None:
+    def _open(self, merged: MergedServer, server: Server, at: MergeKey) -> None:
         if not is_tls(server):
             self.plain[at.number] = at
         if merged.route is not None:
             self.routes[merged.route] = [merged.key]
-        self.by_key[at] = [merged]
+        self.by_key.setdefault(at, []).append(merged)
         self.shared[at] = merged.route
-        if datagram:
-            self._advertise(merged, server, at)
+        self._advertise(merged, server, at)
 
     def _advertise(self, merged: MergedServer, server: Server, at: MergeKey) -> None:
         """Lets a server answer HTTP/3 too, where that is on and the server's port is exposed over UDP."""

@@ -71,7 +71,7 @@ class PortPolicy(msgspec.Struct, frozen=True):
     key: ObjectKey
     strict: bool
     ports: tuple[int, ...]
-    first: bool = False
+    first: bool
 
 
 @derived

@@ -13,16 +13,16 @@ from pilot.model.config.object import Object, ObjectKey
 from pilot.model.config.origin import Origin
 from pilot.model.config.service_entry import ServiceEntry, ServicePort
 from pilot.model.inputs import Mesh
-from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, NETWORKING, GroupKind
+from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, GroupKind
 from pilot.model.problem import ObjectRef, Severity
 from pilot.model.validate.service_entry import validate_service_entry
 from pilot.model.views.gateway_api.names import backend_entry
+from pilot.model.views.gateway_api.parents import SERVICE_ENTRY
 from pilot.model.views.gateway_api.policy_tls import NO_CREDENTIAL, find_roots, subject_names
 from pilot.model.views.kinds.backends import backends
 
 BACKEND = GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackend")
 EXTERNAL = "ExternalHostname"
-_SERVICE_ENTRY = GroupKind(NETWORKING, "ServiceEntry")
 _PROTOCOLS = {"HTTP": "HTTP", "HTTP11": "HTTP", "HTTP2": "HTTP2", "H2C": "HTTP2", "GRPC": "GRPC", "MCP": "HTTP"}
 _NO_TLS = ("None", "")
 
@@ -108,7 +108,7 @@ def _service_entry(key: ObjectKey, created: str, host: str, port: int, protocol:
     ports = (ServicePort(number=port, protocol=protocol, name=protocol),)
     spec = ServiceEntry(hosts=(host,), ports=ports, location="MESH_EXTERNAL", resolution="DNS")
     origin = Origin(semantics="gateway", parents=(ObjectRef(BACKEND, *key),))
-    return Object(_SERVICE_ENTRY, key.namespace, backend_entry(key.name), spec, created=created, origin=origin)
+    return Object(SERVICE_ENTRY, key.namespace, backend_entry(key.name), spec, created=created, origin=origin)
 
 
 _entries: Gather[ObjectKey, [], Object[ServiceEntry]] = Gather("service_entries_by_backend", backend_keys, _entry)

@@ -86,8 +86,7 @@ def _routes(db: Mesh, key: RuleKey) -> Iterator[HTTPRoute]:
     rule = row.spec.rules[key.position] if row is not None and key.position < len(row.spec.rules) else None
     for path in rule.http.paths if rule is not None and rule.http is not None else ():
         service = path.backend.service
-        port = _port(db, service, key.namespace) if service is not None else 0
-        if service is not None and port:
+        if service is not None and (port := _port(db, service, key.namespace)):
             host = f"{service.name}.{key.namespace}.svc.{db.settings.registry.domain}"
             yield build_ingress_route(path, Destination(host=host, port=PortSelector(number=port)))
 

@@ -167,3 +167,21 @@ def test_plans_by_kind(kind: str, types: int) -> None:
 
 def test_nothing_for_a_proxy_that_is_gone() -> None:
     assert plan(world().mesh, "sidecar~1.1.1.1~x.a~a.svc.cluster.local").groups == {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "crosses"),
+    [
+        ({"gateway.istio.io/managed": "istio.io-gateway-controller"}, True),
+        ({"istio": "ingressgateway"}, True),
+        ({"istio": "egressgateway"}, False),
+        ({"gateway.istio.io/managed": "istio.io-mesh-controller"}, False),
+        ({}, False),
+    ],
+)
+def test_gateways_at_the_edge_reach_other_networks_where_that_is_on(labels: dict[str, str], crosses: bool) -> None:
+    on = {"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_MULTI_NETWORK": "true", "AMBIENT_ENABLE_MULTI_NETWORK_INGRESS": "true"}
+    edge = proxy("router", "edge-0", "b", "10.1.0.7", labels)
+    for environ, expected in ((on, crosses), ({**on, "AMBIENT_ENABLE_MULTI_NETWORK_INGRESS": "false"}, False)):
+        made = world(**environ)
+        assert outbound_facet(made.mesh, made.connect(edge)).crosses is expected

@@ -14,7 +14,7 @@ from pilot.model.facets import OutboundFacet, ReachFacet, ScopeFacet
 from pilot.model.proxy import NodeType
 from pilot.model.service import ServiceRef
 from pilot.model.views.clusterset import Bounds
-from pilot.model.views.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality
+from pilot.model.views.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality, effective_locality
 from pilot.model.views.networks import NetworkGateway, NetworkGateways, build_network_gateways
 from pilot.model.views.services import service
 from pilot.translate.endpoint.balance import Balance, build_balance
@@ -227,6 +227,18 @@ def test_distribution(rules: tuple[Distribute, ...], expected: list[int]) -> Non
         assert found == [(0, 80, ["10.0.0.1"]), (0, 20, ["10.0.0.2"]), (0, 1, [])]
     else:
         assert [w for _, w, _ in arrange(*EVERYWHERE, balance=Balance(rules), vantage=NEAR)] == expected
+
+
+@pytest.mark.parametrize(("enabled", "forced"), [(None, True), (True, True), (False, False)])
+def test_awareness_of_zones_needs_no_ejection_unless_it_is_off(enabled: bool | None, forced: bool) -> None:
+    setting = ZoneAwareLoadBalancerSetting(enabled=enabled)
+    assert effective_locality(None, None, None, setting) == EffectiveLocality(setting, forced)
+
+
+@pytest.mark.parametrize(("enabled", "counts"), [(None, True), (True, True), (False, False)])
+def test_localities_of_the_mesh_count_unless_they_are_off(enabled: bool | None, counts: bool) -> None:
+    setting = LocalityLoadBalancerSetting(enabled=enabled)
+    assert effective_locality(None, None, setting, None) == EffectiveLocality(setting if counts else None)
 
 
 def test_which_settings_take_effect() -> None:

@@ -13,11 +13,12 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
 from pilot.model.config.object import ObjectKey
 from pilot.model.facets import PatchKey
+from pilot.model.views.patches import configured_patch
 from pilot.translate.envoy_filter.origin import find_patches
 from pilot.translate.profile import plan
 from pilot.translate.profile.patch_problems import envoy_filter_problems
 from tests.support.listeners import HCM
-from tests.support.objects import Plain, make
+from tests.support.objects import Plain, make, world
 from tests.support.random_filters import API, start
 from tests.support.random_filters import MESH as OBJECTS
 from tests.support.world import World, proxy
@@ -314,3 +315,9 @@ def series(metrics: Metrics) -> dict[tuple[str, str], str]:
     form = r'^pilot_envoy_filter_status\{name="a/one",patch="(\w+)",result="(\w+)"\} (\S+)$'
     found = re.findall(form, metrics.exposition().decode(), re.MULTILINE)
     return {(patch, result): value for patch, result, value in found}
+
+
+@pytest.mark.parametrize(("name", "position", "there"), [("f", 0, True), ("f", 1, False), ("gone", 0, False)])
+def test_a_patch_that_is_gone_is_none(name: str, position: int, there: bool) -> None:
+    mesh = world(envoy_filter("f", merge("1s"))).mesh
+    assert (configured_patch(mesh, PatchKey(ObjectKey("a", name), position)) is not None) == there

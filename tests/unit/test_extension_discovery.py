@@ -127,6 +127,11 @@ def test_a_pull_secret_is_told_to_those_who_proved_their_namespace(by: Proxy, to
     assert variables(config("imagePullSecret: s", by, "r.example.com/x", secret, elsewhere)) == {SECRET_VARIABLE: told}
 
 
+def test_roots_in_a_config_map_are_no_pull_secret() -> None:
+    secret = data_secret("s", {".dockerconfigjson": b"{}"}, "a") | {"type": DOCKER}
+    assert variables(config("imagePullSecret: 'configmap://s'", IDENTIFIED, "r.example.com/x", secret)) == {SECRET_VARIABLE: ""}
+
+
 @pytest.mark.parametrize("secret", [
     data_secret("s", {".dockerconfigjson": b"{}"}, "a"),
     data_secret("s", {"cert": b"{}"}, "a") | {"type": DOCKER},

@@ -70,6 +70,11 @@ def test_a_higher_priority_comes_first_then_the_own_namespace_then_age() -> None
         assert managed(listeners(WEB_SERVICE, WEB_POD, *order)["virtualInbound"])[0] == ["high", "middle", "low", "old", "young", "mesh-old"]
 
 
+def test_no_priority_is_the_lowest_there_is() -> None:
+    found = listeners(WEB_SERVICE, WEB_POD, plugin("old", day=1), plugin("lowest", "priority: -2147483648", day=2))
+    assert managed(found["virtualInbound"])[0] == ["old", "lowest"]
+
+
 @pytest.mark.parametrize(
     ("match", "inbound", "outbound"),
     [

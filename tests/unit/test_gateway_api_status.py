@@ -46,6 +46,7 @@ FIXED: tuple[Plain, ...] = (
     config_map("roots", {"ca.crt": AUTHORITY.pem.decode()}, "a"),
     config_map("empty", {"other": "x"}, "a"),
     config_map("params", {"service": "{}"}, "a"),
+    make("ServiceEntry", "mail", "{hosts: [mail.example.net], ports: [{number: 443, name: tls, protocol: TLS}], resolution: DNS}", "a"),
 )
 ADDRESS = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}]"
 HTTP = "{name: http, port: 80, protocol: HTTP}"
@@ -191,6 +192,7 @@ POLICIES = [  # spec, condition of its last target
     ("targetRefs: [{group: '', kind: Service, name: web}], validation: {caCertificateRefs: [{group: '', kind: ConfigMap, name: empty}], hostname: x}", "ResolvedRefs", False, "InvalidCACertificateRef"),
     ("targetRefs: [{group: '', kind: Service, name: web}], validation: {caCertificateRefs: [{group: '', kind: Secret, name: cert}], hostname: x}", "ResolvedRefs", False, "InvalidKind"),
     ("targetRefs: [{group: '', kind: Service, name: web}], validation: {caCertificateRefs: [{group: x.io, kind: Store, name: x}], hostname: x}", "ResolvedRefs", False, "InvalidKind"),
+    ("targetRefs: [{group: networking.istio.io, kind: ServiceEntry, name: mail, sectionName: tls}], validation: {wellKnownCACertificates: System, hostname: x}", "Accepted", True, "Accepted"),
     ("targetRefs: [{group: networking.istio.io, kind: ServiceEntry, name: ghost}], validation: {wellKnownCACertificates: System, hostname: x}", "Accepted", False, "TargetNotFound"),
 ]  # fmt: skip
 SETS = [  # who may attach, spec, condition

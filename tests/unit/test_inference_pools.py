@@ -225,3 +225,11 @@ def commit(made: World, plain: Plain, gone: bool = False) -> list[Node]:
     """Commits an object as the API server has it, or takes it back; returns what was reached."""
     rows = rows_of([plain])
     return made.mesh.commit((getattr(made.mesh, table), key, None if gone else row) for (table, key), row in rows.items())
+
+
+def test_a_pool_that_only_calls_are_led_to_is_told_that_no_http_route_leads_there() -> None:
+    ref = f"{{group: {INFERENCE}, kind: InferencePool, name: llm}}"
+    calls = gateway_object("GRPCRoute", "calls", f"parentRefs: [{{name: gw, namespace: edge}}], rules: [{{backendRefs: [{ref}]}}]", "m")
+    (entry,) = pool_status(world(pool(), calls).mesh, KEY) or ()
+    accepted = next(c for c in entry.conditions if c.type == "Accepted")
+    assert (accepted.status, accepted.reason, accepted.message) == (False, "HTTPRouteNotAccepted", "No HTTPRoute leads to this InferencePool")

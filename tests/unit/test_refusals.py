@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pilot.model.kind import GATEWAY_API
+from pilot.model.refusal import Refusal
+from pilot.model.views.refusals import tell
 from tests.support.ads import Client
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
@@ -124,3 +126,8 @@ async def test_a_proxy_that_goes_refuses_nothing_any_more(server: ApiServer, tmp
         plane.plane.refusals.sweep()
         assert len(plane.plane.db.refusals) == 0
         await until(lambda: refusal(server, "one") == "")
+
+
+@pytest.mark.parametrize(("count", "who"), [(1, "p1"), (3, "p1, p2, p3"), (4, "p1, p2, p3 and 1 more"), (9, "p1, p2, p3 and 6 more")])
+def test_of_many_proxies_that_refuse_the_same_three_are_named(count: int, who: str) -> None:
+    assert tell([Refusal(f"p{n + 1}", "RDS", "no such thing") for n in range(count)]) == f"{who} refused RDS: no such thing"

@@ -107,6 +107,14 @@ def test_a_port_has_a_chain_and_a_cluster_for_what_is_spoken_on_it(port: str, ch
     assert sorted(name for name in found[CLUSTER] if name.startswith("inbound-vip") and CART in name) == chains
 
 
+@pytest.mark.parametrize(("told_to", "told"), [("'*'", True), ("a", True), ("b", False)])
+def test_the_service_of_a_provider_is_told_to_waypoints_that_may_see_it(told_to: str, told: bool) -> None:
+    exported = f"{{networking.istio.io/exportTo: {told_to}}}"
+    tracer = make("Service", "zipkin", "{clusterIP: 10.96.0.7, ports: [{name: http, port: 9411}]}", "b", annotations=exported)
+    mesh = "extensionProviders: [{name: z, zipkin: {service: zipkin.b.svc.cluster.local, port: 9411}}]"
+    assert ("outbound|9411||zipkin.b.svc.cluster.local" in sent(*installed(), *cart(), tracer, mesh=mesh)[CLUSTER]) == told
+
+
 def test_what_is_not_attached_costs_nothing() -> None:
     other = make("Service", "other", f"{{clusterIP: 10.96.0.5, ports: [{HTTP}]}}", "b")
     alone, others = sent(*installed(), *cart()), sent(*installed(), *cart(), other)

@@ -1,0 +1,108 @@
+"""Listeners of the Gateway API: what is expected of those for tunnels, which of them pass on by name, and what their faults say."""
+from __future__ import annotations
+
+import pytest
+
+from pilot.lib.labels import NETWORK
+from pilot.model.config.gateway_api.gateway import Listener, ListenerTLSConfig
+from pilot.model.config.object import ObjectKey
+from pilot.model.views.gateway_api.gateways import GATEWAY, ListenerKey
+from pilot.model.views.gateway_api.listener_tls import passes_by_name
+from pilot.model.views.gateway_api.listeners import built_listener
+from pilot.model.views.gateway_api.status.gateways import gateway_status
+from pilot.model.views.kinds.virtual_services import virtual_services
+from tests.support.credentials import Authority, config_map, tls_secret
+from tests.support.gateway_slots import gateway_object
+from tests.support.objects import Plain, world
+
+KEY = ObjectKey("a", "gw")
+HTTP = "{name: http, port: 80, protocol: HTTP}"
+EAST_WEST = {"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_MULTI_NETWORK": "true"}
+
+
+def gateway(listener: str, class_name: str = "istio", more: str = "") -> Plain:
+    return gateway_object("Gateway", "gw", f"gatewayClassName: {class_name}, listeners: [{listener}]{more}", "a")
+
+
+def accepted(*objects: Plain, type_: str = "Accepted") -> tuple[str, str]:
+    """The reason and message of a condition of the last listener."""
+    found = gateway_status(world(*objects, **EAST_WEST).mesh, KEY)
+    assert found is not None
+    (condition,) = [c for c in found.listeners[-1].conditions if c.type == type_]
+    return condition.reason, condition.message
+
+
+@pytest.mark.parametrize(
+    ("class_name", "listener", "reason"),
+    [
+        ("istio-east-west", "port: 15008, protocol: HBONE, tls: {mode: Terminate}", "Accepted"),
+        ("istio-east-west", "port: 15443, protocol: TLS, tls: {mode: Passthrough}", "Accepted"),
+        ("istio-east-west", "port: 15008, protocol: HBONE, tls: {mode: Passthrough}", "UnsupportedProtocol"),
+        ("istio-east-west", "port: 15009, protocol: HBONE, tls: {mode: Terminate}", "UnsupportedProtocol"),
+        ("istio-east-west", "port: 15008, protocol: TLS, tls: {mode: Passthrough}", "UnsupportedProtocol"),
+        ("istio-east-west", "port: 80, protocol: HTTP", "UnsupportedProtocol"),
+        ("istio-waypoint", "port: 15008, protocol: HBONE", "Accepted"),
+        ("istio-waypoint", "port: 80, protocol: HTTP", "UnsupportedProtocol"),
+    ],
+)
+def test_what_is_expected_of_listeners_for_tunnels(class_name: str, listener: str, reason: str) -> None:
+    assert accepted(gateway(f"{{name: l, {listener}}}", class_name))[0] == reason
+
+
+def test_a_listener_without_a_port_is_told_that_it_needs_one() -> None:
+    assert accepted(gateway("{name: l, protocol: TCP}")) == ("UnsupportedProtocol", "protocol TCP requires a port to be set")
+
+
+def test_roots_of_another_namespace_are_named_where_they_are_not_permitted() -> None:
+    authority = Authority()
+    ref = "{group: '', kind: ConfigMap, name: roots, namespace: b}"
+    found = accepted(
+        tls_secret("cert", authority.issue("x.example.com"), "a"),
+        config_map("roots", {"ca.crt": authority.pem.decode()}, "b"),
+        gateway(
+            "{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}", "istio",
+            f", tls: {{frontend: {{default: {{validation: {{caCertificateRefs: [{ref}]}}}}}}}}",
+        ),
+        type_="ResolvedRefs",
+    )
+    assert found[0] == "RefNotPermitted"
+    assert found[1].startswith("caCertificateRef b/roots not accessible to a Gateway in namespace 'a'")
+
+
+@pytest.mark.parametrize(
+    ("labels", "port", "tls", "passes"),
+    [
+        ({NETWORK: "n"}, 15443, ListenerTLSConfig(), True),
+        ({NETWORK: "n"}, 443, ListenerTLSConfig(), False),
+        ({NETWORK: "n", "networking.istio.io/gatewayPort": "443"}, 443, ListenerTLSConfig(), True),
+        ({}, 15443, ListenerTLSConfig(), False),
+        ({}, 443, ListenerTLSConfig(options={"gateway.istio.io/listener-protocol": "auto-passthrough"}), True),
+        ({NETWORK: "n"}, 15443, None, False),
+    ],
+)
+def test_a_gateway_of_a_network_passes_on_by_name_at_its_port(labels: dict[str, str], port: int, tls: ListenerTLSConfig | None, passes: bool) -> None:
+    assert passes_by_name(labels, Listener(port=port, protocol="TLS", tls=tls)) == passes
+
+
+@pytest.mark.parametrize(("position", "there"), [(0, True), (1, False)])
+def test_a_listener_that_was_taken_away_is_none(position: int, there: bool) -> None:
+    assert (built_listener(world(gateway(HTTP)).mesh, ListenerKey(GATEWAY, KEY, position)) is not None) == there
+
+
+@pytest.mark.parametrize(
+    ("method", "uri"),
+    [
+        ("service: x.Y", {"prefix": "/x.Y/"}),
+        ("service: x.Y, method: Z", {"exact": "/x.Y/Z"}),
+        ("method: Z", {"regex": "/[^/]+/Z"}),
+        ("type: RegularExpression, service: 'x.*', method: 'Z|W'", {"regex": "/x.*/Z|W"}),
+        ("type: RegularExpression, service: 'x.*'", {"regex": "/x.*/.+"}),
+    ],
+)
+def test_calls_that_a_grpc_route_means(method: str, uri: dict[str, str]) -> None:
+    rules = f"rules: [{{matches: [{{method: {{{method}}}}}]}}]"
+    mesh = world(gateway(HTTP), gateway_object("GRPCRoute", "calls", f"parentRefs: [{{name: gw}}], {rules}", "a")).mesh
+    rows = [row for key in virtual_services.all_keys(mesh) if (row := virtual_services.get(mesh, key)) is not None]
+    ((found,),) = [[route.match[0].uri for route in row.spec.http] for row in rows]
+    assert found is not None
+    assert {form: said for form in ("exact", "prefix", "regex") if (said := getattr(found, form))} == uri

@@ -92,12 +92,14 @@ async def test_from_the_control_planes_namespace_everything_is_seen(tmp_path: pa
 async def test_a_question_watches_nothing_and_is_answered_each_time(tmp_path: pathlib.Path) -> None:
     async with running(tmp_path) as it, client(it, "istio-system") as tool:
         nonces = set()
-        for _ in range(2):
-            await tool.ask(DEBUG_PAGE, "connections")
+        for page in ("connections", "syncz", "connections"):
+            await tool.ask(DEBUG_PAGE, page)
             response = await tool.take()
+            [body] = bodies(response)
+            assert ("totalClients" in body) == (page == "connections")  # else it answers what only acknowledged the answer before
             nonces.add(response.nonce)
-            await tool.ask(DEBUG_PAGE, "connections", nonce=response.nonce)
-        assert len(nonces) == 2
+            await tool.ask(DEBUG_PAGE, page, nonce=response.nonce)
+        assert len(nonces) == 3
         [connection] = it.plane.discovery.connections()
         assert not connection.watches
         await connect(tool)

@@ -9,6 +9,7 @@ import pathlib
 import socket
 import ssl
 import struct
+import threading
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -115,6 +116,28 @@ async def test_cve_2022_23635_what_is_no_tls_ends_its_own_connection_alone(sent:
         writer.close()
         await it.until(lambda: not it.front._handshakes)
         assert await it.ask(channel, b"still there") == b"still there"
+
+
+async def test_peers_are_told_by_tls_that_the_port_closes() -> None:
+    """Else they could not tell the end from an attacker's."""
+    connected = threading.Event()
+
+    def read_to_the_end(port: int) -> bytes:
+        client = ssl.create_default_context(cadata=SIGNER.roots_pem.decode())
+        client.set_alpn_protocols(["h2"])
+        raw = socket.create_connection(("127.0.0.1", port), 20)
+        with client.wrap_socket(raw, server_hostname=NAME, suppress_ragged_eofs=False) as secured:
+            connected.set()
+            while secured.recv(1000):
+                pass
+            return secured.recv(1000)
+
+    async with echo() as it:
+        reading = asyncio.create_task(asyncio.to_thread(read_to_the_end, it.port))
+        await it.until(connected.is_set)
+        await it.until(lambda: it.front._open)
+        it.front.close()
+        assert await reading == b""
 
 
 async def test_a_handshake_that_does_not_come_is_ended_in_time() -> None:

@@ -185,6 +185,25 @@ async def test_another_key_file_counts_with_the_next_token_and_a_broken_one_does
     assert len(known.keys()) == 1
 
 
+async def test_a_broken_key_file_is_told_of_once(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "stay as they were" in record.getMessage()]
+
+    path = write_keys(tmp_path / "keys.json")
+    known = KeyFile(str(path), "")
+    known.keys()
+    assert told() == []
+    path.write_text("{")
+    known.keys()
+    known.keys()
+    assert len(told()) == 1
+    path.unlink()
+    known.keys()
+    known.keys()
+    assert len(told()) == 2
+    assert told()[1].startswith(f"{path}: the keys of tokens stay as they were: ")
+
+
 async def test_tokens_of_other_clusters_and_of_other_users_are_refused() -> None:
     known = tokens(users={"a": Review("system:serviceaccount:shop:web", (GROUP,)), "b": Review("system:serviceaccount:shop:web", ("others",))})
     assert await known.identify(caller("a")) == (WEB,)

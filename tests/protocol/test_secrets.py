@@ -238,6 +238,16 @@ async def test_what_a_proxy_gets_no_secret_for_is_in_the_log_and_counted_and_no_
     assert not any("PRIVATE" in record.getMessage() for record in caplog.records)
 
 
+async def test_who_has_not_proved_who_it_is_is_told_of_in_the_log_for_it_is_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as edge, Client(edge.server, "delta", NODE, "", NAMESPACE="edge", SERVICE_ACCOUNT="edge") as client:
+        edge.set(tls_secret("web", WEB))
+        await client.ask("cds")
+        await client.ask("sds", "kubernetes://web")
+        await edge.server.eventually(lambda: edge.server.metric(f"{FAILED} 1"))
+    told = [record.getMessage() for record in caplog.records if "gets no" in record.getMessage()]
+    assert [line.partition(" gets ")[2] for line in told] == ["no secret kubernetes://web, for it has not proved who it is"]
+
+
 def test_a_report_looks_at_secrets_alone() -> None:
     class Answer:
         type_url = "type.googleapis.com/envoy.config.cluster.v3.Cluster"

@@ -128,6 +128,12 @@ def test_inbound_routes_are_patched_in_their_listener() -> None:
     assert ["*"] in hosts
 
 
+@pytest.mark.parametrize(("context", "there"), [("ANY", True), ("SIDECAR_OUTBOUND", True), ("SIDECAR_INBOUND", True), ("GATEWAY", False)])
+def test_a_cluster_is_added_to_the_proxies_that_the_context_says(context: str, there: bool) -> None:
+    patch = f"{{applyTo: CLUSTER, match: {{context: {context}}}, patch: {{operation: ADD, value: {{name: own, type: STATIC}}}}}}"
+    assert ("own" in Meshed(envoy_filter("one", patch)).resources()[CLUSTER]) is there
+
+
 def test_an_extension_config_goes_to_who_asks_for_it() -> None:
     config = "name: one, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors}"
     found = Meshed(envoy_filter("one", f"{{applyTo: EXTENSION_CONFIG, patch: {{operation: ADD, value: {{{config}}}}}}}"))

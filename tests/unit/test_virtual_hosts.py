@@ -31,9 +31,9 @@ spec: {{{spec}}}
 """
 
 
-def virtual_hosts(objects: str, name: str) -> dict[str, Any]:
+def virtual_hosts(objects: str, name: str, mesh: str = "") -> dict[str, Any]:
     """Returns the virtual hosts of the client's route configuration of that name, by name."""
-    world = World()
+    world = World(mesh)
     world.apply(SERVICES + objects)
     found = world.resources(world.connect(CLIENT))[ROUTE]
     assert not world.failures
@@ -89,3 +89,10 @@ def test_a_wildcard_counts_for_the_oldest_virtual_service_alone() -> None:
     objects = WILD + older + istio("VirtualService", "one", f"hosts: ['*.wild.com', ghost.com], {REDIRECT}")
     assert "ghost.com:8080" not in virtual_hosts(objects, "8080")
     assert "ghost.com:80" in virtual_hosts(objects, "80")
+
+
+def test_a_destination_without_a_port_has_the_only_one_of_its_service_behind_a_forward_proxy_too() -> None:
+    objects = istio("ServiceEntry", "one", "hosts: [one.com], ports: [{number: 9000, name: http, protocol: HTTP}], resolution: DNS")
+    objects += istio("VirtualService", "web", "hosts: [web], http: [{route: [{destination: {host: one.com}}]}]")
+    found = virtual_hosts(objects, "http_proxy", mesh="proxyHttpPort: 15007")
+    assert found["web.shop.svc.cluster.local:80"]["routes"][0]["route"]["cluster"] == "outbound|9000||one.com"

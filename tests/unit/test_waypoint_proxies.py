@@ -4,11 +4,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from google.protobuf import any_pb2, json_format
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER
+from pilot.model.endpoint import Locality
 from pilot.model.proxy import Proxy
 from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
 from tests.support.world import World, proxy
@@ -159,6 +161,30 @@ def test_waypoints_may_be_turned_off(environ: dict[str, str]) -> None:
     assert sent(*installed(), *cart(), **environ) == {CLUSTER: {}, ENDPOINT: {}, LISTENER: {}}
 
 
+EJECTING = "outlierDetection: {consecutive5xxErrors: 3}"
+
+
+@pytest.mark.parametrize(
+    ("resolution", "of_mesh", "of_service", "priorities"),
+    [
+        ("STATIC", "", EJECTING, [0, 1]),
+        ("STATIC", "", "", [0, 0]),
+        ("STATIC", "zoneAwareLbSetting: {enabled: true}", "", [0, 0]),
+        ("DNS", f"defaultTrafficPolicy: {{{EJECTING}}}", "", [0, 1]),
+        ("DNS", "", "", [0, 0]),
+    ],
+)
+def test_what_is_near_a_waypoint_comes_first_where_endpoints_can_fail(resolution: str, of_mesh: str, of_service: str, priorities: list[int]) -> None:
+    places = "[{address: 10.9.0.1, locality: r1/z1}, {address: 10.9.0.2, locality: r2/z2}]"
+    spec = f"{{hosts: [far.com], ports: [{{number: 80, name: http, protocol: HTTP}}], resolution: {resolution}, endpoints: {places}}}"
+    entry = make("ServiceEntry", "far", spec, "a", labels="{istio.io/use-waypoint: w}")
+    rule = make("DestinationRule", "far", f"{{host: far.com, trafficPolicy: {{{of_service}}}}}", "a")
+    near = msgspec.structs.replace(WAYPOINT, locality=Locality("r1", "z1"))
+    found, name = sent(*installed(), entry, *([rule] if of_service else ()), by=near, mesh=of_mesh), "inbound-vip|80|http|far.com"
+    load = found[ENDPOINT][name] if resolution == "STATIC" else found[CLUSTER][name]["loadAssignment"]
+    assert [group.get("priority", 0) for group in load["endpoints"]] == priorities
+
+
 # -- routes ----------------------------------------------------------------------------------------------------------------
 
 def test_a_virtual_service_leads_to_subsets_here_and_to_services_elsewhere() -> None:
@@ -170,6 +196,17 @@ def test_a_virtual_service_leads_to_subsets_here_and_to_services_elsewhere() -> 
     led = ["outbound|80||other.b.svc.cluster.local", f"inbound-vip|80|http/v1|{CART}"]
     assert [route["route"]["cluster"] for route in routes(found)] == led
     assert set(led) <= set(found[CLUSTER])
+
+
+@pytest.mark.parametrize(("weights", "led"), [((99, 1), [("cart", 99), ("other", 1)]), ((100, 0), [("cart", 100)])])
+def test_connections_are_split_by_weight_and_what_has_none_gets_nothing(weights: tuple[int, int], led: list[tuple[str, int]]) -> None:
+    other = make("Service", "other", f"{{clusterIP: 10.96.0.5, ports: [{TCP}]}}", "b")
+    to = "{destination: {host: %s, port: {number: 90}}, weight: %d}"
+    targets = ", ".join(to % pair for pair in zip((CART, "other.b.svc.cluster.local"), weights, strict=True))
+    split = make("VirtualService", "cart", f"{{hosts: [{CART}], tcp: [{{route: [{targets}]}}]}}", "a")
+    clusters = {"cart": f"inbound-vip|90|tcp|{CART}", "other": "outbound|90||other.b.svc.cluster.local"}
+    routed = manager(sent(*installed(), *cart(TCP), other, split), f"inbound-vip|90|tcp|{CART}")["weightedClusters"]["clusters"]
+    assert [(one["name"], one["weight"]) for one in routed] == [(clusters[name], weight) for name, weight in led]
 
 
 def test_a_route_of_the_service_applies_at_its_waypoint() -> None:

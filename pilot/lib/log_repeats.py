@@ -13,13 +13,14 @@ class Repeats(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen: OrderedDict[tuple[str, int, str], list[float]] = OrderedDict()
+        self._seen: OrderedDict[int, list[float]] = OrderedDict()  # by their hashes, as lines may be long
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
-            key = record.name, record.levelno, record.getMessage()
+            text = record.getMessage()
         except Exception:  # a message that cannot be made is for the handler to tell
             return True
+        key = hash((record.name, record.levelno, text))
         found = self._seen.get(key)
         if found is None:
             found = self._seen[key] = [record.created, 0, 0]
@@ -33,6 +34,6 @@ class Repeats(logging.Filter):
             found[2] += 1
             return False
         if found[2]:
-            record.msg, record.args = f"{key[2]} ({int(found[2])} more of these were left out)", None
+            record.msg, record.args = f"{text} ({int(found[2])} more of these were left out)", None
             found[2] = 0
         return True

@@ -56,6 +56,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networks]:
     made = Networks(tmp_path_factory.mktemp("networks"))
     try:
         eventually(lambda: made.ask(ALICE).status == 200, 60, "a request comes through")
+        eventually(lambda: made.ask(EVE).status == 403, 60, "the other client is answered too")
         yield made
     finally:
         made.stop()

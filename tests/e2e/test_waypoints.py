@@ -193,6 +193,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     made = Mesh(tmp_path_factory.mktemp("waypoints"))
     try:
         eventually(lambda: made.ask(ALICE).status == 200, 60, "a request comes through")
+        eventually(lambda: made.ask(EVE).status == 403, 60, "the other client is answered too")
         for name, envoy in made.envoys.items():
             eventually(lambda: "LIVE" in made.host_of(name).run(lambda: envoy.get("/ready")), 30, f"{name} is live")  # noqa: B023
         yield made

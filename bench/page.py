@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import pathlib
 import subprocess
@@ -21,10 +20,11 @@ from typing import Any
 
 import grpc
 from envoy.config.core.v3 import base_pb2
-from envoy.service.discovery.v3 import discovery_pb2
 
-ADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
-TYPES = ("type.googleapis.com/envoy.config.cluster.v3.Cluster", "type.googleapis.com/envoy.config.listener.v3.Listener")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from bench.static_mesh import follow
+
 GRPC, HTTP, MONITORING = 25410, 25480, 25414
 PAGE = f"http://127.0.0.1:{MONITORING}/debug/dashboard"
 OBJECT = """apiVersion: networking.istio.io/v1
@@ -52,14 +52,7 @@ async def stand_in(number: int, namespaces: int) -> None:
     node = base_pb2.Node(id=f"sidecar~10.2.{number // 250}.{number % 250 + 1}~web-{number}.{namespace}~{namespace}.svc.cluster.local")
     node.metadata.update({"NAMESPACE": namespace, "ISTIO_VERSION": "1.32.0"})
     async with grpc.aio.insecure_channel(f"127.0.0.1:{GRPC}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-        request = discovery_pb2.DiscoveryRequest
-        while True:
-            call = channel.stream_stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()
-            with contextlib.suppress(grpc.RpcError):
-                for url in TYPES:
-                    await call.write(request(node=node, type_url=url))
-                while (response := await call.read()) is not grpc.aio.EOF:
-                    await call.write(request(type_url=response.type_url, response_nonce=response.nonce, version_info=response.version_info))
+        await follow(channel, node)
 
 
 async def wait_ready(process: subprocess.Popen[bytes]) -> None:

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any, NamedTuple
 
 import grpc
+from envoy.config.core.v3 import base_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
 from tests.support.fleet import envoy_node
@@ -59,13 +60,18 @@ async def stand_in(address: str, number: int, shape: Shape) -> None:
     """Keeps the stream of one proxy open, and acknowledges whatever comes, until it is cancelled."""
     namespace = f"ns-{number % shape.namespaces}"
     node = envoy_node(proxy("sidecar", f"web-{number}", namespace, f"10.2.{number // 250}.{number % 250 + 1}"))
-    request = discovery_pb2.DiscoveryRequest
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
-        while True:
-            call = channel.stream_stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()
-            with contextlib.suppress(grpc.RpcError):
-                for url in TYPES:
-                    await call.write(request(node=node, type_url=url))
-                while (response := await call.read()) is not grpc.aio.EOF:
-                    await call.write(request(type_url=response.type_url, response_nonce=response.nonce, version_info=response.version_info))
+        await follow(channel, node)
+
+
+async def follow(channel: grpc.aio.Channel, node: base_pb2.Node) -> None:
+    """Acknowledges whatever comes for a node, on one stream after the other, until it is cancelled."""
+    request = discovery_pb2.DiscoveryRequest
+    while True:
+        call = channel.stream_stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()
+        with contextlib.suppress(grpc.RpcError):
+            for url in TYPES:
+                await call.write(request(node=node, type_url=url))
+            while (response := await call.read()) is not grpc.aio.EOF:
+                await call.write(request(type_url=response.type_url, response_nonce=response.nonce, version_info=response.version_info))

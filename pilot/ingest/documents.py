@@ -5,7 +5,6 @@ read line by line (`block_yaml`), everything else from libyaml's events, which c
 """
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import yaml
 
 from pilot.ingest.block_yaml import NotSimple, Words, read_block
 from pilot.ingest.chunks import Chunk, split
+from pilot.ingest.json_lines import JsonListOutline, JsonOutline
 from pilot.ingest.lines import Inside, Outline, Place
 from pilot.ingest.scalars import key_text, resolve
 
@@ -102,7 +102,7 @@ def read_json(data: bytes) -> list[Document]:
     if not data.strip():
         return []
     try:
-        return [Document(_decode_json(data), 1, outline=_JsonOutline(data))]
+        return [_read_large_list(data) or Document(msgspec.json.decode(data), 1, outline=JsonOutline(data))]
     except (msgspec.DecodeError, UnicodeError) as fault:
         place = re.search(r"byte (\d+)", str(fault))
         raise SyntaxFault(str(fault), data.count(b"\n", 0, int(place[1])) + 1 if place else 0) from fault
@@ -110,33 +110,18 @@ def read_json(data: bytes) -> list[Document]:
         raise SyntaxFault("nested too deeply") from fault
 
 
-class _JsonOutline(Outline):
-    """The lines of a JSON text, which is parsed once more at the first question: its reader says none."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__()
-        self._data: bytes | None = data
-
-    def inside(self) -> Inside:
-        data, self._data = self._data, None
-        if data is not None and b"\n" in data.rstrip():
-            with contextlib.suppress(SyntaxFault):  # JSON that is no YAML, or nested too deeply
-                self._inside = parse_chunk(Chunk(data, 0))[0].outline.inside()
-        return self._inside
-
-
-def _decode_json(data: bytes) -> Any:
-    """Returns what a JSON text says. The items of a large list of objects are decoded one by one: one call for all would hold up other
-    threads."""
-    if len(data) > _LARGE:
-        try:
-            fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-            items = [msgspec.json.decode(item) for item in msgspec.json.decode(fields.pop("items", b"[]"), type=list[msgspec.Raw])]
-        except (msgspec.DecodeError, UnicodeError, RecursionError):  # it is something else, or wrong at a place that only the whole tells
-            return msgspec.json.decode(data)
-        if items:
-            return {**{name: msgspec.json.decode(raw) for name, raw in fields.items()}, "items": items}
-    return msgspec.json.decode(data)
+def _read_large_list(data: bytes) -> Document | None:
+    """Returns a large list of objects, whose items are decoded one by one: one call for all would hold up other threads. None for something
+    else, and for what is wrong at a place that only the whole tells."""
+    if len(data) <= _LARGE:
+        return None
+    try:
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        items = msgspec.json.decode(fields.pop("items", b"[]"), type=list[msgspec.Raw])
+        plain = {**{name: msgspec.json.decode(raw) for name, raw in fields.items()}, "items": [msgspec.json.decode(item) for item in items]}
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return Document(plain, 1, outline=JsonListOutline(data, items)) if items else None
 
 
 class _Builder:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import math
+import random
 from typing import Any
 
 import pytest
@@ -8,7 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.chunks import Chunk
+from pilot.ingest.documents import SyntaxFault, parse_chunk, read_documents
 
 
 def plain(text: str) -> Any:
@@ -219,9 +222,42 @@ def test_the_line_of_a_path_in_json(text: str, lines: list[int]) -> None:
     assert [document.line_of(path) for path in ("a", "a.b", "a.b[0]")] == lines
 
 
-def test_json_that_is_no_yaml_has_no_lines() -> None:
-    (document,) = read_documents(b'{"a": "\\ud83d\\ude00",\n"b": 1}', "a.json")
-    assert document.line_of("b") == 1
+def test_the_line_of_a_path_in_json_that_is_no_yaml() -> None:
+    (document,) = read_documents(b'{"a": "\\ud83d\\ude00 \\"{\\n",\n\t"b\\"": [\r\n{}, [],\n1.5e3, {"c": true,\n"a": 1, "a":\n2}]}', "a.json")
+    paths = ("a", 'b"', 'b"[0]', 'b"[1]', 'b"[2]', 'b"[3]', 'b"[3].c', 'b"[3].a', 'b"[9]', "b", "")
+    assert [document.line_of(path) for path in paths] == [1, 2, 3, 3, 4, 4, 4, 5, 2, 1, 1]
+
+
+def test_random_json_has_the_lines_that_libyaml_sees(seed: int) -> None:
+    choose = random.Random(seed)
+    for _ in range(300):
+        text = "\n" * choose.randrange(3) + json.dumps({"top": random_json(choose, 4)}, indent=choose.choice((0, 1, 2)))
+        (document,) = read_documents(text.encode(), "a.json")
+        (expected,) = parse_chunk(Chunk(text.encode(), 0))
+        assert document.outline.inside() == expected.outline.inside(), text
+
+
+def random_json(choose: random.Random, depth: int) -> Any:
+    kind = choose.randrange(6 if depth else 4)
+    if kind < 4:
+        return choose.choice((None, True, -3, 1.5, "", "a, {b}: [c]", "tab\t\"quoted\" é"))
+    items = [random_json(choose, depth - 1) for _ in range(choose.randrange(4))]
+    return items if kind == 4 else {f"key {number}": item for number, item in enumerate(items)}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_the_lines_of_a_large_json_list_are_those_of_a_small_one(indent: int | None) -> None:
+    """Its items are looked through one by one; two of them are alike."""
+    items = [{"kind": "Service", "metadata": {"name": f"s{n // 2}"}, "spec": {"ports": [{"port": 1}, {"port": n // 2}]}} for n in range(40)]
+    text = "\n" + json.dumps({"kind": "List", "items": items}, indent=indent)
+    (small,) = read_documents(text.encode(), "a.json")
+    (large,) = read_documents(text.encode() + b" " * (1 << 20), "a.json")
+    rest = ("", ".kind", ".metadata.name", ".spec.ports[1].port", ".spec.ports[7]", ".spec.type")
+    paths = [f"items[{n}]{path}" for n in (0, 39, 39, 7, 6, 40) for path in rest]
+    lines = [large.line_of(path) for path in paths]
+    assert lines[:-6] == [small.line_of(path) for path in paths][:-6]
+    assert lines[:12] == ([2] * 12 if indent is None else [5, 6, 8, 16, 11, 10, 629, 630, 632, 640, 635, 634])
+    assert lines[-6:] == [1] * 6
 
 
 def test_aliases_of_a_long_list_count_as_all_of_its_items() -> None:

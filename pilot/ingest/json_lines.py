@@ -1,0 +1,94 @@
+"""The lines that the values of a JSON text are on: its reader says none. They are looked for when somebody asks."""
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from pilot.ingest.lines import Inside, Outline, Place
+
+_TOKEN = re.compile(rb'\n|[{}\[\]]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,:"{}\[\]]+')
+_ITEM = re.compile(r"items\[([0-9]+)\]\.?")
+Container = dict[str, Place] | list[Place]
+
+
+def find_places(data: bytes, line: int) -> Inside:
+    """Returns the places inside of a JSON text that is known to be right and begins at a line; None for a single value."""
+    outermost: Container | None = None
+    parents: list[Container | None] = []
+    here: Container | None = None
+    key: str | None = None
+    key_line = 0
+    for token in map(operator.itemgetter(0), _TOKEN.finditer(data)):
+        if token == b"\n":
+            line += 1
+            continue
+        if token in b"}]":
+            here = parents.pop()
+            continue
+        if key is None and type(here) is dict:
+            key, key_line = _text(token), line
+            continue
+        inside: Container | None = {} if token == b"{" else [] if token == b"[" else None
+        if isinstance(here, list):
+            here.append(line if inside is None else (line, inside))
+        elif here is not None and key is not None:
+            here[key] = key_line if inside is None else (key_line, inside)
+            key = None
+        if inside is not None:
+            outermost = inside if outermost is None else outermost
+            parents.append(here)
+            here = inside
+    return outermost
+
+
+def _text(token: bytes) -> str:
+    return str(msgspec.json.decode(token)) if b"\\" in token else token[1:-1].decode()
+
+
+class JsonOutline(Outline):
+    """The lines of a JSON text that begins at a line of its file."""
+
+    def __init__(self, data: bytes, line: int = 1) -> None:
+        super().__init__()
+        self._data: bytes | None = data
+        self._line = line
+
+    def inside(self) -> Inside:
+        data, self._data = self._data, None
+        if data is not None and b"\n" in data.rstrip():  # else it is all on the line that it begins at
+            self._inside = find_places(data, self._line)
+        return self._inside
+
+
+class JsonListOutline(Outline):
+    """The lines of the items of a large JSON list. Only those items are looked through that are asked for, and the last of them is kept."""
+
+    def __init__(self, data: bytes, items: Sequence[msgspec.Raw]) -> None:
+        super().__init__()
+        self._data, self._items = data, items
+        self._starts: list[int] = []
+        self._last: tuple[int, Outline] = -1, Outline()
+
+    def line(self, start: int, path: str) -> int:
+        found = _ITEM.match(path)
+        number = int(found[1]) if found is not None else len(self._items)
+        if found is None or number >= len(self._items):
+            return start
+        self._starts = self._starts or list(self._find_starts())
+        if self._last[0] != number:
+            self._last = number, JsonOutline(bytes(self._items[number]), self._starts[number])
+        return self._last[1].line(self._starts[number], path[found.end() :])
+
+    def _find_starts(self) -> Iterator[int]:
+        """Yields the line of each item, from 1. Between two of them there are only a comma and white space."""
+        end = self._data.find(bytes(self._items[0]))
+        line = self._data.count(b"\n", 0, end) + 1
+        for item in map(bytes, self._items):
+            begin = self._data.find(item, end)
+            line += self._data.count(b"\n", end, begin)
+            yield line
+            end = begin + len(item)
+            line += item.count(b"\n")

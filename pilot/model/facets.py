@@ -42,6 +42,9 @@ from pilot.model.service import Port, ServiceRef
 from pilot.model.telemetry_rules import LogRule, MetricRules, SpanRules
 
 Labels = frozenset[tuple[str, str]]
+PARTS_KEPT = 256
+"""Facets of which a function remembers the part that matters to it. To take it anew is cheap, and those that are remembered stay in memory after
+the last proxy of their class has left."""
 
 
 PolicyScope = Literal["ports", "inbound", "outbound", "gateway", "waypoint", "patches"]

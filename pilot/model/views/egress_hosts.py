@@ -44,7 +44,7 @@ class _Split(NamedTuple):
     wildcards: tuple[str, ...]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def _split(hosts: HostSet) -> _Split:
     """Returns the exact hosts and the wildcards of a set. Cached, because sets of hundreds of hosts are asked about hundreds of services."""
     wildcards = tuple(h for h in hosts.hosts if is_wildcard(h))

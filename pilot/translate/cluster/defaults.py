@@ -10,7 +10,7 @@ from pilot.lib.duration import Duration
 from pilot.model.ambient import sends_hbone
 from pilot.model.config.destination_rule import LocalityLoadBalancerSetting, TcpKeepalive, ZoneAwareLoadBalancerSetting
 from pilot.model.config.mesh_config import DefaultTrafficPolicy, TLSConfig
-from pilot.model.facets import InboundFacet, OutboundFacet, ReachFacet, ScopeFacet, SecretServersFacet, TlsFilesFacet
+from pilot.model.facets import PARTS_KEPT, InboundFacet, OutboundFacet, ReachFacet, ScopeFacet, SecretServersFacet, TlsFilesFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.mesh import mesh_config
@@ -104,7 +104,7 @@ class ClusterTraitsKey(msgspec.Struct, frozen=True, cache_hash=True):
     secret_servers: SecretServersFacet = SecretServersFacet()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=PARTS_KEPT)
 def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
     """Returns the traits of a proxy's outbound side."""
     return ClusterTraitsKey(
@@ -119,7 +119,7 @@ def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=PARTS_KEPT)
 def without_place(outbound: OutboundFacet) -> OutboundFacet:
     """Returns the facet without its place, on which only clusters with endpoints of their own depend, so that more proxies share the
     others."""
@@ -135,7 +135,7 @@ def without_place(outbound: OutboundFacet) -> OutboundFacet:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=PARTS_KEPT)
 def without_scope(outbound: OutboundFacet) -> OutboundFacet:
     """Returns the facet without its scope, on which nothing depends any more once it is known which clusters there are and which rules they
     follow, so that proxies of many namespaces share them."""
@@ -148,7 +148,7 @@ def families(ips: tuple[str, ...]) -> tuple[bool, bool]:
     return False in six, True in six
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=PARTS_KEPT)
 def inbound_traits(inbound: InboundFacet) -> ClusterTraitsKey:
     """Returns the traits of a sidecar's inbound side."""
     four, six = families(inbound.ips)

@@ -13,7 +13,7 @@ import msgspec
 from envoy.config.cluster.v3 import cluster_pb2
 
 from pilot.derive import Gather, derived
-from pilot.model.facets import Labels, OutboundFacet, ScopeFacet
+from pilot.model.facets import PARTS_KEPT, Labels, OutboundFacet, ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.service import Port, Protocol, Service, ServiceRef
@@ -76,7 +76,7 @@ class ServiceKeys(NamedTuple):
     inline: bool
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=PARTS_KEPT)
 def list_key(outbound: OutboundFacet) -> ClusterListKey:
     """Returns what of a proxy's outbound side decides on its keys."""
     return ClusterListKey(outbound.scope, outbound.labels)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pilot.derive import Gather, derived
 from pilot.model.config.virtual_service import Destination
-from pilot.model.facets import ListeningFacet, OutboundListenersFacet, SpanTagsFacet, TracingFacet
+from pilot.model.facets import PARTS_KEPT, ListeningFacet, OutboundListenersFacet, SpanTagsFacet, TracingFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Protocol
 from pilot.model.views.imports import egress_services
@@ -52,7 +52,7 @@ class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 # -- what of a proxy matters -----------------------------------------------------------------------------------------------
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=PARTS_KEPT)
 def addressing(facet: OutboundListenersFacet) -> OutboundListenersFacet:
     """Returns the facet with nothing but what decides which listeners there are and where they lead, so that proxies with other policies, logs
     or metrics share that."""
@@ -68,7 +68,7 @@ def addressing(facet: OutboundListenersFacet) -> OutboundListenersFacet:
     ))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=PARTS_KEPT)
 def without_spans(facet: OutboundListenersFacet) -> OutboundListenersFacet:
     """Returns the facet without its spans, which only listeners with HTTP have."""
     of = facet.listening

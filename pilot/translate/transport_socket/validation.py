@@ -10,7 +10,7 @@ from envoy.type.matcher.v3 import string_pb2
 from pilot.translate.transport_socket.sds import file_source
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def exact(value: str) -> string_pb2.StringMatcher:
     """Returns a matcher of exactly that name; it is shared, so it is only ever copied into messages."""
     return string_pb2.StringMatcher(exact=value)

@@ -129,7 +129,6 @@ class GatewayWriters:
             self._deployments.committed(commit.hit)
             if tables & {"namespaces", "mesh", "proxy_configs"}:
                 self._deployments.changed()
-
         if self._shadows is not None:
             self._shadows.committed(commit.hit)
 

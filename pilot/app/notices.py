@@ -46,8 +46,8 @@ class Notices:
         metrics.committed(commit.took)
         metrics.debounced(self._clock.time() - commit.first)
         self._db.refresh(self._services)
-        metrics.counted(0 if self._services.value is UNSET else len(self._services.value), len(self._db.virtual_services))
         services = 0 if self._services.value is UNSET else len(self._services.value)
+        metrics.counted(services, len(self._db.virtual_services))
         text = "XDS: Pushing Services:%d ConnectedEndpoints:%d Version:%s"
         _ads.info(text, services, woken, self._discovery.version, extra=fields(event=self._event))
 

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from pilot.app.otlp import parse_headers
-from pilot.app.traces import start_export
-from pilot.settings.process import TraceSettings
 from tests.support.collectors import JsonCollector
 from tests.support.fleet import CDS, Fleet
 from tests.support.kube import until
@@ -86,11 +83,3 @@ async def test_lines_of_one_change_have_its_number(tmp_path: pathlib.Path) -> No
         assert isinstance(told["event"], int)
         assert [text.partition(" for ")[0].split()[0:2] for text in same[:2]] == [["Push", "debounce"], ["XDS:", "Pushing"]]
         assert any(text.startswith("CDS: PUSH for node:web-0.shop") for text in same)
-
-
-def test_without_an_endpoint_nothing_is_made() -> None:
-    assert start_export(TraceSettings(), "1") is None
-
-
-def test_headers_are_read_as_opentelemetry_lays_down() -> None:
-    assert parse_headers("a=b, c = d%2Ce ,,nonsense") == {"a": "b", "c": "d,e"}

@@ -1,9 +1,16 @@
-"""What is counted when an object is wrong."""
+"""What is counted and logged when configuration changes, and when an object is wrong."""
 from __future__ import annotations
 
+import logging
+from collections import Counter
+from typing import Any
+
+import pytest
 from msgspec.structs import replace
 
 from pilot.app.notices import Notices
+from pilot.derive import Database, derived
+from pilot.ingest.batch import Commit
 from pilot.lib.metrics import Metrics
 from pilot.model.checks.mesh import MESH, mesh_problems
 from pilot.model.inputs import Mesh
@@ -11,6 +18,7 @@ from pilot.model.kind import GroupKind
 from pilot.model.problem import ObjectRef, Problem, Severity
 from pilot.serve.discovery import Discovery
 from pilot.translate.profile import plan
+from tests.support.clock import VirtualClock
 from tests.support.world import World
 
 GATEWAY = ObjectRef(GroupKind("networking.istio.io", "Gateway"), "shop", "front")
@@ -51,3 +59,98 @@ def test_a_provider_whose_service_is_not_there_is_counted_by_its_type() -> None:
         notices.noticed(problem)
     found = sorted(line for line in metrics.exposition().decode().splitlines() if line.startswith("provider_lookup_cluster_failures"))
     assert found == [f'provider_lookup_cluster_failures{{type="{kind}"}} 1' for kind in ("envoyHTTPAls", "zipkin")]
+
+
+# -- changes -----------------------------------------------------------------------------------------------------------
+
+ENTRY = """
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: one, namespace: shop}
+spec: {hosts: [one.example.com, two.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: routes, namespace: shop}
+spec: {hosts: [one.example.com], http: [{route: [{destination: {host: one.example.com}}]}]}
+"""
+
+
+class Waking(Discovery):
+    """Tells what it was woken with; each change concerns three proxies."""
+
+    def __init__(self, mesh: Mesh, metrics: Metrics) -> None:
+        super().__init__(mesh, metrics, plan)
+        self.woken: list[tuple[Any, ...]] = []
+
+    def wake(self, reached: Any, reasons: Any, event: int = 0) -> int:
+        self.woken.append((reached, dict(reasons), event))
+        return 3
+
+
+class TracedChanges:
+    def __init__(self) -> None:
+        self.told: list[tuple[int, Commit, int]] = []
+
+    def committed(self, event: int, commit: Commit, woken: int) -> None:
+        self.told.append((event, commit, woken))
+
+
+def test_a_change_is_numbered_logged_counted_and_wakes_proxies(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot")
+    world, metrics, clock, traces = World(), Metrics(), VirtualClock(), TracedChanges()
+    world.apply(ENTRY)
+    discovery = Waking(world.mesh, metrics)
+    notices = Notices(world.mesh, discovery, metrics, clock, traces)  # type: ignore[arg-type]
+    edits: Any = [("virtual_services", ("shop", "routes"), object()), ("service_entries", ("shop", "one"), object())]
+    events: Any = Counter({("virtual_services", "add"): 2, ("service_entries", "update"): 1})
+    hit: Any = ["some nodes"]
+    first = Commit(hit, edits, 5, clock.now - 2.0, clock.now - 0.25, events, 0.004)
+    notices.committed(first)
+    clock.advance(1.5)
+    second = Commit([], [("mesh", "mesh", object())], 1, clock.now - 0.5, clock.now - 0.125, Counter(), 0.0)
+    notices.committed(second)
+    version = discovery.version
+    assert caplog.messages == [
+        "Push debounce stable[1] 5 for config ServiceEntry/shop/one and 1 more configs: 0.250s since last change, forced=false",
+        f"XDS: Pushing Services:2 ConnectedEndpoints:3 Version:{version}",
+        "Push debounce stable[2] 1 for config mesh/mesh: 0.125s since last change, 1.500s since last push, forced=true",
+        f"XDS: Pushing Services:2 ConnectedEndpoints:3 Version:{version}",
+    ]
+    assert [record.fields for record in caplog.records] == [{"event": 1}, {"event": 1}, {"event": 2}, {"event": 2}]  # type: ignore[attr-defined]
+    assert discovery.woken == [(["some nodes"], {"config": 1, "service": 1}, 1), ([], {"global": 1}, 2)]
+    assert traces.told == [(1, first, 3), (2, second, 3)]
+    shown = metrics.exposition().decode().splitlines()
+    assert {
+        "pilot_services 2", "pilot_virt_services 1", "pilot_debounce_time_count 2", "pilot_debounce_time_sum 2.5",
+        "pilot_pushcontext_init_seconds_count 2", "pilot_pushcontext_init_seconds_sum 0.004", 'pilot_inbound_updates{type="config"} 2',
+        'pilot_k8s_cfg_events{event="add",type="VirtualService"} 2', 'pilot_k8s_cfg_events{event="update",type="ServiceEntry"} 1',
+    } <= set(shown)  # fmt: skip
+
+
+def test_before_there_are_services_none_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot")
+    mesh, metrics = Mesh(), Metrics()
+    Notices(mesh, Discovery(mesh, metrics, plan), metrics, StillClock()).committed(Commit([], [], 0, 0.0, 0.0, Counter(), 0.0))  # type: ignore[arg-type]
+    assert caplog.messages[0] == "Push debounce stable[1] 0 for config nothing: 0.000s since last change, forced=false"
+    assert caplog.messages[1].startswith("XDS: Pushing Services:0 ConnectedEndpoints:0 Version:")
+
+
+def test_what_cannot_be_derived_is_counted_by_its_name_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    @derived
+    def broken(db: Database, key: str) -> int:
+        return len(key)
+
+    mesh, metrics = Mesh(), Metrics()
+    node = mesh.watch(broken, "why")
+    Notices(mesh, Discovery(mesh, metrics, plan), metrics, StillClock()).failed(node, ZeroDivisionError("reason"))  # type: ignore[arg-type]
+    assert f'pilot_derivation_failures{{derivation="{node.fn}"}} 1' in metrics.exposition().decode().splitlines()
+    [record] = caplog.records
+    assert record.getMessage() == f"cannot derive {node.key!r}"
+    assert isinstance((record.exc_info or ())[1], ZeroDivisionError)
+
+
+def test_a_problem_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    counted(REFUSED)
+    assert len(caplog.messages) == 1
+    assert "70000 is no port" in caplog.text

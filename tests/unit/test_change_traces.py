@@ -1,0 +1,210 @@
+"""What a collector of OpenTelemetry is told of a change."""
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext, Status, StatusCode
+
+from pilot.app import otlp, traces
+from pilot.app.otlp import OtlpExporter, encode_spans, parse_headers
+from pilot.app.traces import SCOPE, Traces, start_export
+from pilot.ingest.batch import Commit
+from pilot.serve.progress import KEPT, EventOutcome
+from pilot.serve.pusher import Pushed
+from pilot.settings.process import TraceSettings
+from tests.support.collectors import JsonCollector
+
+CDS, EDS = "type.googleapis.com/envoy.config.cluster.v3.Cluster", "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+COMMIT = Commit([None, None, None], [("services", "a", 1), ("services", "b", None)], 4, 100.0, 101.0, Counter({("services", "add"): 2}), 0.25)  # type: ignore[list-item, arg-type]
+
+
+class Told:
+    """Traces at a monotonic time that the test sets; Unix time is 1000 seconds ahead of it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 102.0
+        patch.setattr(traces, "time", self)
+        self._kept, provider = InMemorySpanExporter(), TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self._kept))
+        self.traces = Traces(provider.get_tracer(SCOPE))
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        return round((self.now + 1000) * 1e9)
+
+    def spans(self) -> list[Any]:
+        return list(self._kept.get_finished_spans())
+
+    def rows(self) -> dict[str, tuple[float, float, dict[str, Any]]]:
+        """Begin, end and attributes of each span by its name, in monotonic seconds."""
+        return {s.name: (s.start_time / 1e9 - 1000, s.end_time / 1e9 - 1000, dict(s.attributes)) for s in self.spans()}
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    return Told(monkeypatch)
+
+
+def test_a_change_that_proxies_answer_is_told_from_its_first_edit_to_the_last_answer(told: Told) -> None:
+    told.traces.committed(7, COMMIT, 2)
+    told.traces.pushed(Pushed((6, 7), CDS, 1000, 103.0, 103.5, 104.0))
+    told.traces.pushed(Pushed((7,), CDS, 24, 102.5, 102.75, 106.0))
+    told.traces.pushed(Pushed((7,), EDS, 3, 105.0, 105.5, 105.75))
+    assert told.spans() == []
+    told.now = 108.0
+    told.traces.finished(EventOutcome(7, 2, 2, 0, 0, 6.0))
+    answers = {"pilot.acknowledged": 2, "pilot.refused": 0, "pilot.gone": 0}
+    sizes = {"pilot.bytes.cds": 1024, "pilot.bytes.eds": 3, "pilot.responses.cds": 2, "pilot.responses.eds": 1}
+    whole = {"pilot.event": 7, "pilot.changes": 2, "pilot.proxies": 2, "pilot.changes.services.add": 2, **answers}
+    assert told.rows() == {
+        "read": (100.0, 101.0, {"pilot.arrivals": 4}),
+        "commit": (101.75, 102.0, {"pilot.reached": 3}),
+        "derive": (103.0, 105.5, {"pilot.seconds": 1.25}),
+        "push": (103.5, 106.0, sizes),
+        "ack": (103.5, 108.0, answers),
+        "change": (100.0, 108.0, whole),
+    }
+    root = next(span for span in told.spans() if span.name == "change")
+    assert root.status.status_code is StatusCode.UNSET
+    assert {span.parent.span_id for span in told.spans() if span is not root} == {root.context.span_id}
+    told.traces.finished(EventOutcome(7, 2, 2, 0, 0, 6.0))
+    assert len(told.spans()) == 6, "it is told once"
+
+
+def test_a_change_that_concerns_nobody_is_told_at_once_without_what_follows(told: Told) -> None:
+    told.traces.committed(1, COMMIT, 0)
+    assert list(told.rows()) == ["read", "commit", "change"]
+    assert told.rows()["change"][2]["pilot.proxies"] == 0
+    assert {told.rows()["change"][2][f"pilot.{name}"] for name in ("acknowledged", "refused", "gone")} == {0}
+
+
+def test_a_change_that_proxies_refuse_is_an_error(told: Told) -> None:
+    told.traces.committed(1, COMMIT, 3)
+    told.traces.finished(EventOutcome(1, 3, 0, 2, 1, 1.0))
+    [root] = [span for span in told.spans() if span.name == "change"]
+    assert (root.status.status_code, root.status.description) == (StatusCode.ERROR, "2 proxies have refused some of it")
+    assert {name: root.attributes[f"pilot.{name}"] for name in ("acknowledged", "refused", "gone")} == {"acknowledged": 0, "refused": 2, "gone": 1}
+
+
+def test_no_span_ends_before_it_begins(told: Told) -> None:
+    told.traces.committed(1, COMMIT._replace(first=100.0, last=99.0), 0)
+    assert told.rows()["read"][:2] == (100.0, 100.0)
+
+
+def test_of_changes_that_nobody_answers_only_so_many_are_remembered(told: Told) -> None:
+    for event in range(KEPT + 1):
+        told.traces.committed(event, COMMIT, 1)
+    for event in (0, 1):
+        told.traces.finished(EventOutcome(event, 1, 1, 0, 0, 1.0))
+    assert [span.attributes["pilot.event"] for span in told.spans() if span.name == "change"] == [1]
+
+
+# -- the collector -----------------------------------------------------------------------------------------------------
+
+def spans_of(**attributes: Any) -> list[Any]:
+    """A span and one inside of it, from one second to two and from two to three."""
+    kept, provider = InMemorySpanExporter(), TracerProvider(resource=Resource({"service.name": "pilot", "count": 3}))
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    tracer = provider.get_tracer("pyistiod")
+    with tracer.start_as_current_span("outer", start_time=10**9, end_on_exit=False) as outer:
+        inner = tracer.start_span("inner", start_time=2 * 10**9, attributes=attributes)
+        inner.set_status(Status(StatusCode.ERROR, "too bad"))
+        inner.end(3 * 10**9)
+    outer.end(2 * 10**9)
+    return list(kept.get_finished_spans())
+
+
+def identity(context: SpanContext) -> dict[str, str]:
+    return {"traceId": format(context.trace_id, "032x"), "spanId": format(context.span_id, "016x")}
+
+
+def test_spans_are_encoded_as_otlp_lays_down() -> None:
+    inner, outer = spans_of(yes=True, count=7, part=0.5, text="a")
+    attributes = [
+        {"key": "yes", "value": {"boolValue": True}}, {"key": "count", "value": {"intValue": "7"}}, {"key": "part", "value": {"doubleValue": 0.5}},
+        {"key": "text", "value": {"stringValue": "a"}},
+    ]  # fmt: skip
+    spans = [
+        {
+            **identity(inner.context), "name": "inner", "kind": 1, "startTimeUnixNano": "2000000000", "endTimeUnixNano": "3000000000",
+            "attributes": attributes, "status": {"code": 2, "message": "too bad"}, "parentSpanId": identity(outer.context)["spanId"],
+        },
+        {
+            **identity(outer.context), "name": "outer", "kind": 1, "startTimeUnixNano": "1000000000", "endTimeUnixNano": "2000000000",
+            "attributes": [], "status": {"code": 0},
+        },
+    ]  # fmt: skip
+    resource = [{"key": "service.name", "value": {"stringValue": "pilot"}}, {"key": "count", "value": {"intValue": "3"}}]
+    scope = {"scope": {"name": "pyistiod"}, "spans": spans}
+    assert encode_spans([inner, outer]) == {"resourceSpans": [{"resource": {"attributes": resource}, "scopeSpans": [scope]}]}
+    assert encode_spans([]) == {"resourceSpans": []}
+
+
+@pytest.fixture
+def collector() -> Iterator[JsonCollector]:
+    made = JsonCollector()
+    yield made
+    made.stop()
+
+
+def test_spans_are_posted_with_the_headers_that_are_set(collector: JsonCollector) -> None:
+    exporter, spans = OtlpExporter(f"{collector.url}/", "x-tenant=a%20b"), spans_of()
+    assert exporter.export(spans) is SpanExportResult.SUCCESS
+    assert exporter.force_flush() is True
+    [request] = collector.requests
+    assert (request["path"], request["resourceSpans"]) == ("/v1/traces", json.loads(json.dumps(encode_spans(spans)))["resourceSpans"])
+    assert (collector.headers["x-tenant"], collector.headers["content-type"]) == ("a b", "application/json")
+
+
+def test_a_collector_that_is_away_is_told_of_once_until_it_is_back(
+    collector: JsonCollector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    exporter, real = OtlpExporter(collector.url, ""), otlp.urllib.request.urlopen
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    with caplog.at_level(logging.WARNING, "pilot"):
+        for _ in range(2):
+            for opened, result in ((refuse, SpanExportResult.FAILURE), (refuse, SpanExportResult.FAILURE), (real, SpanExportResult.SUCCESS)):
+                monkeypatch.setattr(otlp.urllib.request, "urlopen", opened)
+                assert exporter.export(spans_of()) is result
+    assert caplog.messages == [f"cannot send traces to {collector.url}/v1/traces: [Errno 111] Connection refused"] * 2
+    assert len(collector.requests) == 2
+
+
+def test_an_endpoint_that_is_no_address_fails_as_one_that_is_away() -> None:
+    assert OtlpExporter("collector", "").export(spans_of()) is SpanExportResult.FAILURE
+
+
+def test_headers_are_read_as_opentelemetry_lays_down() -> None:
+    assert parse_headers("a=b, c = d%2Ce ,,nonsense") == {"a": "b", "c": "d,e"}
+
+
+def test_without_an_endpoint_nothing_is_made() -> None:
+    assert start_export(TraceSettings(), "1") is None
+
+
+def test_what_is_left_is_sent_at_the_end_by_the_name_and_version_of_the_service(collector: JsonCollector) -> None:
+    export = start_export(TraceSettings(endpoint=collector.url, headers="x-tenant=b", service="blue"), "1.2")
+    assert export is not None
+    now = time.monotonic()
+    export.traces.committed(1, COMMIT._replace(first=now, last=now), 0)
+    export.stop()
+    assert [span["name"] for span in collector.spans()] == ["read", "commit", "change"]
+    [resource] = {json.dumps(request["resourceSpans"][0]["resource"]) for request in collector.requests}
+    attributes = {one["key"]: one["value"]["stringValue"] for one in json.loads(resource)["attributes"]}
+    assert (attributes["service.name"], attributes["service.version"]) == ("blue", "1.2")
+    assert collector.headers["x-tenant"] == "b"

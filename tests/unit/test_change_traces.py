@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, Status, StatusCode
 
-from pilot.app import otlp, traces
+from pilot.app import traces
 from pilot.app.otlp import OtlpExporter, encode_spans, parse_headers
 from pilot.app.traces import SCOPE, Traces, start_export
 from pilot.ingest.batch import Commit
@@ -25,7 +26,7 @@ from pilot.settings.process import TraceSettings
 from tests.support.collectors import JsonCollector
 
 CDS, EDS = "type.googleapis.com/envoy.config.cluster.v3.Cluster", "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-COMMIT = Commit([None, None, None], [("services", "a", 1), ("services", "b", None)], 4, 100.0, 101.0, Counter({("services", "add"): 2}), 0.25)  # type: ignore[list-item, arg-type]
+COMMIT = Commit([None, None, None], [("services", "a", 1), ("services", "b", None)], 4, 100.0, 101.0, Counter({("services", "add"): 2}), 0.25)  # type: ignore[list-item]
 
 
 class Told:
@@ -171,7 +172,7 @@ def test_spans_are_posted_with_the_headers_that_are_set(collector: JsonCollector
 def test_a_collector_that_is_away_is_told_of_once_until_it_is_back(
     collector: JsonCollector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    exporter, real = OtlpExporter(collector.url, ""), otlp.urllib.request.urlopen
+    exporter, real = OtlpExporter(collector.url, ""), urllib.request.urlopen
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise ConnectionRefusedError(111, "Connection refused")
@@ -179,7 +180,7 @@ def test_a_collector_that_is_away_is_told_of_once_until_it_is_back(
     with caplog.at_level(logging.WARNING, "pilot"):
         for _ in range(2):
             for opened, result in ((refuse, SpanExportResult.FAILURE), (refuse, SpanExportResult.FAILURE), (real, SpanExportResult.SUCCESS)):
-                monkeypatch.setattr(otlp.urllib.request, "urlopen", opened)
+                monkeypatch.setattr(urllib.request, "urlopen", opened)
                 assert exporter.export(spans_of()) is result
     assert caplog.messages == [f"cannot send traces to {collector.url}/v1/traces: [Errno 111] Connection refused"] * 2
     assert len(collector.requests) == 2

@@ -147,7 +147,8 @@ def test_what_cannot_be_derived_is_counted_by_its_name_and_logged(caplog: pytest
     assert f'pilot_derivation_failures{{derivation="{node.fn}"}} 1' in metrics.exposition().decode().splitlines()
     [record] = caplog.records
     assert record.getMessage() == f"cannot derive {node.key!r}"
-    assert isinstance((record.exc_info or ())[1], ZeroDivisionError)
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], ZeroDivisionError)
 
 
 def test_a_problem_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,12 +10,16 @@ from pilot.lib.duration import Duration
 FOREVER = Duration(2**63 - 1)
 
 
-def setting(default: Any, about: str, *, flag: str = "", short: str = "", env: str = "", repeated: bool = False) -> Any:
+def setting(
+    default: Any, about: str, *, flag: str = "", short: str = "", env: str = "", repeated: bool = False, may_be_empty: bool = False
+) -> Any:
     """Returns a field of a section: its default, one sentence, the flag (and its letter) and the environment variable that set it.
 
-    `repeated`: every use of the flag gives one value of a tuple, in which a comma is nothing special.
+    `repeated`: every use of the flag gives one value of a tuple, in which a comma is nothing special. `may_be_empty`: a variable that is set to
+    an empty text says that, and not the default.
     """
-    return dataclasses.field(default=default, metadata={"about": about, "flag": flag, "short": short, "env": env, "repeated": repeated})
+    said = {"about": about, "flag": flag, "short": short, "env": env, "repeated": repeated, "may_be_empty": may_be_empty}
+    return dataclasses.field(default=default, metadata=said)
 
 
 def section(default: Any, title: str = "") -> Any:
@@ -34,6 +38,7 @@ class DeclaredSetting(NamedTuple):
     short: str
     env: str
     repeated: bool
+    may_be_empty: bool
 
 
 def declared(sections: Any, path: tuple[str, ...] = (), title: str = "") -> Iterator[DeclaredSetting]:

@@ -77,10 +77,12 @@ class KubernetesSettings:
         env="ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY",
     )
     injection_webhook: str = setting(
-        "istio-sidecar-injector", "Empty: do not write the roots into webhook configurations for injection.", env="INJECTION_WEBHOOK_CONFIG_NAME"
+        "istio-sidecar-injector", "Empty: do not write the roots into webhook configurations for injection.",
+        env="INJECTION_WEBHOOK_CONFIG_NAME", may_be_empty=True,
     )
     validation_webhook: str = setting(
-        "istio-istio-system", "Empty: do not write the roots into webhook configurations for validation.", env="VALIDATION_WEBHOOK_CONFIG_NAME"
+        "istio-istio-system", "Empty: do not write the roots into webhook configurations for validation.",
+        env="VALIDATION_WEBHOOK_CONFIG_NAME", may_be_empty=True,
     )
     analysis: bool = setting(False, "Write what is wrong with objects into their status.", env="PILOT_ENABLE_ANALYSIS")
     analysis_interval: Duration = setting(

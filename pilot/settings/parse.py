@@ -44,7 +44,7 @@ def load_sections(defaults: Section, argv: Sequence[str], environ: Mapping[str, 
     given, warnings = _scan(argv, known)
     values: Values = {d.path: d.default for d in known}
     for d in known:
-        if d.env and environ.get(d.env):
+        if d.env and (environ.get(d.env) or (d.may_be_empty and d.env in environ)):
             try:
                 values[d.path] = read(environ[d.env], d.default)
             except ValueError as error:

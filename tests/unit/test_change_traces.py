@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
 import urllib.request
 from collections import Counter
@@ -196,6 +197,12 @@ def test_headers_are_read_as_opentelemetry_lays_down() -> None:
 
 def test_without_an_endpoint_nothing_is_made() -> None:
     assert start_export(TraceSettings(), "1") is None
+
+
+def test_without_opentelemetry_it_is_said_that_there_are_no_traces(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    assert start_export(TraceSettings(endpoint="http://127.0.0.1:1"), "1") is None
+    assert caplog.messages == ["traces go nowhere: OpenTelemetry is not installed; it is with pip install 'pyistiod[tracing]'"]
 
 
 def test_what_is_left_is_sent_at_the_end_by_the_name_and_version_of_the_service(collector: JsonCollector) -> None:

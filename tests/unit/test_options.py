@@ -29,7 +29,7 @@ def test_every_port_has_an_address_of_its_own() -> None:
     )  # fmt: skip
     given = {flag: f"host-{number}:{number}" for number, flag in enumerate(FLAGS)}
     assert addresses(**given, ctrlz_address="*", ctrlz_port=65535) == ListenAddresses(
-        *(Address(f"host-{number}", number) for number in range(5)), Address("", 65535)
+        Address("host-0", 0), Address("host-1", 1), Address("host-2", 2), Address("host-3", 3), Address("host-4", 4), Address("", 65535)
     )
     assert addresses(**dict.fromkeys(FLAGS, ""), ctrlz_port=0) == ListenAddresses(None, None, None, None, None, None)
 

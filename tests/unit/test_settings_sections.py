@@ -114,6 +114,11 @@ def test_a_variable_that_makes_no_sense_leaves_the_default_and_is_told(variable:
     assert loaded.warnings == [f"environment variable {variable} is ignored: {why}"]
 
 
+def test_a_variable_that_is_empty_counts_where_that_says_something() -> None:
+    empty = load([], {"INJECTION_WEBHOOK_CONFIG_NAME": "", "VALIDATION_WEBHOOK_CONFIG_NAME": "", "POD_NAMESPACE": ""}).settings
+    assert (empty.kubernetes.injection_webhook, empty.kubernetes.validation_webhook, empty.mesh.registry.namespace) == ("", "", "istio-system")
+
+
 def test_a_flag_counts_although_its_variable_makes_no_sense() -> None:
     loaded = load(["--keepaliveInterval=1m"], {"GRPC_KEEPALIVE_INTERVAL": "often"})
     assert loaded.settings.serve.keepalive_interval == Duration(60_000_000_000)

@@ -1,0 +1,372 @@
+"""What a control plane writes into clusters by its settings: which parts there are, which lock each waits for, and what they are told."""
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from pilot.app import writers
+from pilot.app.writers import Writers
+from pilot.ingest.batch import Commit
+from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.ingest.problems import ProblemStore
+from pilot.kube.backoff import Backoff
+from pilot.kube.follow import Pace
+from pilot.kube.lease import LeaseTerms
+from pilot.kube.locks import CONFIG_MAP, LEASE
+from pilot.kube.tasks import end_tasks
+from pilot.model.config.object import ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.kind import GroupKind
+from pilot.model.problem import ObjectRef
+from pilot.settings.parse import load
+from pilot.writers.ca_bundles import MUTATING, VALIDATING
+from pilot.writers.precedence import OUTSIDE
+from pilot.writers.workload_entries import EntryTerms
+from tests.support.objects import make
+from tests.support.stand_ins import Journal, StandIn
+from tests.support.world import rows_of
+
+PARTS = (
+    "RootCertificates", "TrustBundle", "Together", "AutoAddresses", "Analysis", "CaBundles", "WorkloadEntries", "GatewayWriters", "Precedence",
+    "ServiceExports", "NodeTaints", "RemoteWriters", "Election", "Lock",
+)  # fmt: skip
+USUAL = ["RootCertificates", "AutoAddresses", "CaBundles", "WorkloadEntries", "GatewayWriters", "Precedence"]
+ENTRY = GroupKind("networking.istio.io", "ServiceEntry")
+TERMS = LeaseTerms()
+
+
+class Authority:
+    """What proxies trust the control plane by."""
+
+    def __init__(self) -> None:
+        self.on_change: list[Any] = []
+        self.roots, self.crl = b"roots", b"revoked"
+
+    def roots_pem(self) -> bytes:
+        return self.roots
+
+
+class Written:
+    """The writers of a control plane whose parts are stand-ins."""
+
+    def __init__(self, journal: Journal, environ: dict[str, str], flags: tuple[str, ...] = (), authority: bool = True, mesh: str = "") -> None:
+        self.journal, self.client, self.counts, self.pace = journal, object(), object(), Pace(Backoff(1.0, 2.0))
+        self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), followed=["a kind"])
+        self.settings, self.webhooks = load(list(flags), {"POD_NAME": "istiod-1", **environ}).settings, object()
+        self.problems, self.db, self.authority = ProblemStore(), Mesh(self.settings.mesh), Authority() if authority else None
+        config, found = decode_mesh_config([yaml.safe_load(mesh)] if mesh else [])
+        assert config is not None, found
+        self.db.commit([(self.db.mesh, "mesh", config)])
+        self.kubernetes: Any = SimpleNamespace(
+            client=self.client, source=self.source, pace=self.pace, counts=self.counts, problems=self.problems, beside=None
+        )
+        self.writers = Writers(self.kubernetes, self.settings, self.db, self.authority, self.webhooks, TERMS)  # type: ignore[arg-type]
+
+    def one(self, name: str) -> StandIn:
+        return self.journal.one(name)
+
+    async def begin(self) -> None:
+        """Starts, and lets everything that begins do so."""
+        await self.writers.start()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    def committed(self, *tables: str) -> list[tuple[Any, ...]]:
+        """Returns what is called when tables have changed."""
+        self.journal.take_calls()
+        self.writers.committed(Commit([], [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0))
+        return [call[:1] for call in self.journal.take_calls()]
+
+
+@pytest.fixture
+def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
+    made = Journal()
+    made.take_over(monkeypatch, writers, *PARTS)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("environ", "flags", "authority", "parts"),
+    [
+        ({}, (), True, USUAL),
+        ({}, (), False, ["AutoAddresses", "WorkloadEntries", "GatewayWriters", "Precedence"]),
+        ({}, ("--configDir=/etc",), True, ["RootCertificates", "CaBundles", "Precedence"]),
+        ({"PILOT_ENABLE_IP_AUTOALLOCATE": "false"}, (), False, ["WorkloadEntries", "GatewayWriters", "Precedence"]),
+        ({"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "false"}, (), False, ["AutoAddresses", "GatewayWriters", "Precedence"]),
+        ({"PILOT_ENABLE_ANALYSIS": "true"}, (), False, ["AutoAddresses", "Analysis", "WorkloadEntries", "GatewayWriters", "Precedence"]),
+        ({"PILOT_ENABLE_ANALYSIS": "true"}, ("--configDir=/etc",), False, ["Precedence"]),
+        ({"ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"}, (), True, ["RootCertificates", "TrustBundle", "Together", *USUAL[1:]]),
+        ({"ENABLE_MCS_AUTO_EXPORT": "true"}, (), True, [*USUAL, "ServiceExports"]),
+        ({"PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS": "true"}, (), True, [*USUAL, "NodeTaints"]),
+        ({"EXTERNAL_ISTIOD": "true"}, (), True, [*USUAL, "RemoteWriters"]),
+        ({"EXTERNAL_ISTIOD": "true"}, (), False, ["AutoAddresses", "WorkloadEntries", "GatewayWriters", "Precedence"]),
+    ],
+)  # fmt: skip
+def test_settings_say_what_is_written(
+    journal: Journal, environ: dict[str, str], flags: tuple[str, ...], authority: bool, parts: list[str]
+) -> None:
+    Written(journal, environ, flags, authority)
+    assert journal.names == parts
+
+
+ALL = {
+    "PILOT_ENABLE_ANALYSIS": "true", "ENABLE_MCS_AUTO_EXPORT": "true", "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS": "true", "EXTERNAL_ISTIOD": "true",
+}  # fmt: skip
+
+
+def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
+    it = Written(journal, ALL)
+    choose = it.one("AutoAddresses").given[-1]
+    assert isinstance(choose, random.Random)
+    client, pace, backoff = it.client, it.pace, it.pace.backoff
+    path = it.one("AutoAddresses").given[2]
+    assert it.one("AutoAddresses").given == (client, it.db, path, backoff, choose)
+    assert path(ObjectKey("shop", "one")) == f"{ENTRY}/shop/one"
+    given = it.one("Analysis").given
+    assert given == (client, it.problems, given[2], given[3], 10.0, backoff, choose)
+    assert given[2](ObjectRef(ENTRY, "shop", "one")) == f"{ENTRY}/shop/one"
+    assert given[3]() == ("a kind",)
+    given = it.one("CaBundles").given
+    assert given == (client, "", "istio-system", given[3], [MUTATING, VALIDATING], pace, choose, it.counts)
+    assert given[3]() == "roots"
+    terms = EntryTerms("istiod-1", 10.0, identity_check=True)
+    assert it.one("WorkloadEntries").given == (client, it.db, it.source.path_of, terms, backoff, choose, it.counts)
+    entries: Any = it.writers.entries
+    assert entries is it.one("WorkloadEntries")
+    assert it.one("GatewayWriters").given == (it.kubernetes, it.settings, it.db, it.webhooks, choose)
+    assert it.one("Precedence").given == (client, "default", pace, choose)
+    assert it.one("NodeTaints").given == (client, "istio-system", "cni.istio.io/not-ready", pace, choose)
+    given = it.one("ServiceExports").given
+    assert given == (client, given[1], pace, choose)
+    assert it.one("RemoteWriters").given[:2] == ("Kubernetes", "istio-system")
+
+
+def test_settings_of_parts_reach_them(journal: Journal) -> None:
+    environ = {
+        **ALL, "REVISION": "blue", "POD_NAMESPACE": "mesh", "CLUSTER_ID": "east", "PILOT_ANALYSIS_INTERVAL": "1s",
+        "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "1m", "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false",
+        "PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME": "a/taint",
+    }  # fmt: skip
+    it = Written(journal, environ, ("--cniNamespace=kube-system",))
+    assert it.one("Analysis").given[4] == 1.0
+    assert it.one("CaBundles").given[1:3] == ("blue", "mesh")
+    assert it.one("WorkloadEntries").given[3] == EntryTerms("istiod-1", 60.0, identity_check=False)
+    assert it.one("Precedence").given[1] == "blue"
+    assert it.one("NodeTaints").given[1:3] == ("kube-system", "a/taint")
+    assert it.one("RemoteWriters").given[:2] == ("east", "mesh")
+
+
+def test_an_interval_of_analysis_that_is_too_short_is_the_usual_one(journal: Journal) -> None:
+    assert Written(journal, {**ALL, "PILOT_ANALYSIS_INTERVAL": "999ms"}).one("Analysis").given[4] == 10.0
+
+
+def test_a_process_that_is_no_pod_has_a_name_of_its_own(journal: Journal) -> None:
+    for _ in range(2):
+        Written(journal, {"POD_NAME": ""})
+    names = [one.given[3].replica for one in journal.made if one.name == "WorkloadEntries"]
+    assert len(set(names)) == 2
+    assert all(re.fullmatch(r"pyistiod-[0-9a-f]{12}", name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("injection", "validation", "kinds"), [("a", "b", [MUTATING, VALIDATING]), ("a", "", [MUTATING]), ("", "b", [VALIDATING]), ("", "", None)]
+)
+def test_roots_are_written_into_the_kinds_of_webhooks_that_are_named(
+    journal: Journal, injection: str, validation: str, kinds: list[Any] | None
+) -> None:
+    it = Written(journal, {"INJECTION_WEBHOOK_CONFIG_NAME": injection, "VALIDATION_WEBHOOK_CONFIG_NAME": validation, "EXTERNAL_ISTIOD": "true"})
+    assert [one.given[4] for one in journal.made if one.name == "CaBundles"] == ([kinds] if kinds else [])
+    client: Any = object()
+    roots, bundles = it.one("RemoteWriters").given[2](client)
+    assert roots.given[0] is client
+    assert (bundles is not None) == bool(injection)
+
+
+def test_roots_come_from_whoever_proxies_trust(journal: Journal) -> None:
+    it = Written(journal, {})
+    client, wanted, selected, pace, choose = it.one("RootCertificates").given
+    assert (client, pace) == (it.client, it.pace)
+    assert isinstance(choose, random.Random)
+    assert it.authority is not None
+    assert wanted() == {"istio-ca-root-cert": {"root-cert.pem": "roots"}, "istio-ca-crl": {"ca-crl.pem": "revoked"}}
+    assert selected("shop", {})
+    it.authority.roots = b""
+    assert wanted() == {}, "there are none yet"
+
+
+@pytest.mark.parametrize(
+    ("environ", "maps"),
+    [
+        ({"PILOT_ENABLE_CA_CRL": "false", "PILOT_CA_CERT_CONFIGMAP": "ours"}, {"ours": {"root-cert.pem": "roots"}}),
+        ({"PILOT_CRL_CONFIGMAP": "gone", "ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"}, {"gone": {"ca-crl.pem": "revoked"}}),
+    ],
+)
+def test_settings_name_the_maps_that_have_roots(journal: Journal, environ: dict[str, str], maps: dict[str, Any]) -> None:
+    it = Written(journal, environ)
+    assert it.one("RootCertificates").given[1]() == maps
+    if "ENABLE_CLUSTER_TRUST_BUNDLE_API" in environ:
+        client, wanted, pace, choose = it.one("TrustBundle").given
+        assert (client, wanted(), pace, choose) == (it.client, "roots", it.pace, it.one("RootCertificates").given[4])
+        assert it.one("Together").given == (it.one("RootCertificates"), it.one("TrustBundle"))
+
+
+SELECTORS = "discoverySelectors: [{matchLabels: {mesh: 'yes'}}, {matchLabels: {kubernetes.io/metadata.name: bank}}]"
+
+
+@pytest.mark.parametrize(
+    ("environ", "mesh", "namespace", "labels", "selected"),
+    [
+        ({}, SELECTORS, "shop", {}, False),
+        ({}, SELECTORS, "shop", {"mesh": "yes"}, True),
+        ({}, SELECTORS, "bank", {}, True),
+        ({"ISTIO_WATCH_NAMESPACE": "shop"}, "", "shop", {}, True),
+        ({"ISTIO_WATCH_NAMESPACE": "shop"}, "", "bank", {}, False),
+        ({"ISTIO_WATCH_NAMESPACE": "shop"}, SELECTORS, "shop", {}, False),
+    ],
+)
+def test_namespaces_that_are_left_out_have_no_roots(
+    journal: Journal, environ: dict[str, str], mesh: str, namespace: str, labels: dict[str, str], selected: bool
+) -> None:
+    assert Written(journal, environ, mesh=mesh).one("RootCertificates").given[2](namespace, labels) is selected
+
+
+def test_services_that_stay_in_their_cluster_are_not_exported(journal: Journal) -> None:
+    mesh = "serviceSettings: [{settings: {clusterLocal: true}, hosts: [own.shop.svc.example.org]}]"
+    stays = Written(journal, ALL, ("--domain=example.org",), mesh=mesh).one("ServiceExports").given[1]
+    assert [stays("shop", "own"), stays("own", "shop"), stays("shop", "web"), stays("kube-system", "dns")] == [True, False, False, True]
+
+
+# -- who writes, and when ----------------------------------------------------------------------------------------------
+
+async def test_each_matter_waits_for_a_lock_of_its_own(journal: Journal) -> None:
+    it = Written(journal, {**ALL, "POD_NAMESPACE": "mesh"})
+    it.one("GatewayWriters").matters = lambda: [("istio-leader", None), ("istio-gateway-status-leader-default", None)]
+    await it.begin()
+    locks = [one.given for one in journal.made if one.name == "Lock"]
+    names = ("istio-namespace-controller-election", "istio-ip-autoallocate", "istio-analyze-leader", "istio-serviceexport-controller-election",
+             "istio-node-untaint", "istio-leader")  # fmt: skip
+    assert locks == [*((it.client, CONFIG_MAP, "mesh", name) for name in names), (it.client, LEASE, "mesh", "istio-gateway-status-leader-default")]
+    elections = [one for one in journal.made if one.name == "Election"]
+    precedence = it.one("Precedence")
+    for election, lock in zip(elections, [one for one in journal.made if one.name == "Lock"], strict=True):
+        ranks = () if lock.given[1] is LEASE else (precedence.key, precedence.outranks)
+        assert election.given[:3] == (lock, "istiod-1", TERMS)
+        assert len(election.given) == 3 + len(ranks)
+    assert journal.lines.count("Election.run") == len(locks)
+    await it.writers.stop()
+
+
+async def test_without_elections_every_replica_writes(journal: Journal) -> None:
+    it = Written(journal, {**ALL, "ENABLE_LEADER_ELECTION": "false"})
+    await it.begin()
+    begun = ["WorkloadEntries.start", "GatewayWriters.start", "CaBundles.run", "RootCertificates.run", "AutoAddresses.run", "Analysis.run",
+             "ServiceExports.run", "NodeTaints.run"]  # fmt: skip
+    assert journal.lines == begun
+    await it.writers.stop()
+    assert journal.lines[len(begun):] == ["GatewayWriters.stop", "Precedence.stop", "WorkloadEntries.stop"]
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == [], "nothing is left running"
+
+
+async def test_with_elections_the_default_revision_is_followed_first(journal: Journal) -> None:
+    it = Written(journal, {}, authority=False)
+    await it.begin()
+    assert journal.lines == ["WorkloadEntries.start", "GatewayWriters.start", "Precedence.start", "Election.run"]
+    await it.writers.stop()
+
+
+async def test_where_nothing_is_written_nothing_runs(journal: Journal) -> None:
+    it = Written(journal, {"ENABLE_LEADER_ELECTION": "false"}, ("--configDir=/etc",), authority=False)
+    await it.begin()
+    it.writers.reached([])
+    assert it.committed("mesh", "service_entries", "namespaces") == []
+    await it.writers.stop()
+    assert journal.lines == ["Precedence.stop"]
+
+
+async def test_other_roots_are_written_at_once(journal: Journal) -> None:
+    it = Written(journal, ALL)
+    assert it.authority is not None
+    assert it.authority.on_change == [], "nothing is written before the start"
+    await it.begin()
+    journal.take_calls()
+    for changed in it.authority.on_change:
+        changed()
+    assert journal.take_calls() == [("RemoteWriters.changed",), ("RootCertificates.changed",), ("CaBundles.changed",)]
+    await it.writers.stop()
+
+
+def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
+    it = Written(journal, ALL)
+    always = [("GatewayWriters.committed",), ("Analysis.edited",)]
+    assert it.committed("mesh") == [("RootCertificates.changed",), ("RemoteWriters.changed",), *always]
+    assert it.committed("service_entries") == [("AutoAddresses.changed",), *always]
+    assert it.committed("services", "pods") == always
+    nodes: Any = ["some nodes"]
+    it.writers.reached(nodes)
+    assert journal.take_calls() == [("GatewayWriters.reached", nodes)]
+
+
+def test_of_what_is_committed_objects_are_looked_at_by_the_analysis(journal: Journal) -> None:
+    it = Written(journal, ALL)
+    rows = rows_of([make("ServiceEntry", "one", "{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}")])
+    [row] = rows.values()
+    edits: Any = [("service_entries", "a", row), ("service_entries", "b", None), ("mesh", "mesh", object())]
+    commit = Commit([], edits, 1, 0.0, 0.0, Counter(), 0.0)
+    it.writers.committed(commit)
+    calls = {call[0]: call[1] for call in journal.take_calls() if len(call) > 1}
+    assert list(calls["Analysis.edited"]) == [row.ref]
+    assert calls["GatewayWriters.committed"] is commit
+
+
+# -- other clusters ----------------------------------------------------------------------------------------------------
+
+async def test_other_clusters_are_written_to_by_whoever_leads_there(journal: Journal) -> None:
+    it = Written(journal, {**ALL, "REVISION": "blue", "POD_NAMESPACE": "mesh"})
+    remote = it.one("RemoteWriters")
+    assert it.kubernetes.beside is not None
+    _, _, make_written, lead, started, attempts = remote.given
+    assert not started.is_set()
+    assert attempts() is not attempts()
+    there: Any = object()
+    roots, bundles = make_written(there)
+    assert (roots.name, roots.given[0]) == ("RootCertificates", there)
+    choose = roots.given[4]
+    assert bundles.given == (there, "blue", "mesh", bundles.given[3], [MUTATING], it.pace, choose, it.counts)
+    assert bundles.given[3]() == "roots"
+    task = asyncio.create_task(lead(there, roots))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert journal.made[-1].name == "Election"
+    lock, precedence = journal.made[-2], journal.made[-3]
+    assert lock.given == (there, CONFIG_MAP, "mesh", "istio-namespace-controller-election")
+    assert precedence.given == (there, f"{OUTSIDE}blue", it.pace, choose)
+    assert journal.made[-1].given[:3] == (lock, "istiod-1", TERMS)
+    assert len(journal.made[-1].given) == 5
+    assert journal.lines == ["Precedence.start", "Election.run"]
+    await end_tasks(task)
+    assert journal.lines[2:] == ["Precedence.stop"]
+    await it.writers.start()
+    assert started.is_set()
+    await it.writers.stop()
+
+
+async def test_without_elections_every_replica_writes_to_other_clusters(journal: Journal) -> None:
+    it = Written(journal, {**ALL, "ENABLE_LEADER_ELECTION": "false"})
+    _, _, make_written, lead, _, _ = it.one("RemoteWriters").given
+    there: Any = object()
+    roots, _ = make_written(there)
+    task = asyncio.create_task(lead(there, roots))
+    await asyncio.sleep(0)
+    assert journal.lines == ["RootCertificates.run"]
+    await end_tasks(task)
+
+
+def test_only_a_control_plane_outside_writes_to_other_clusters(journal: Journal) -> None:
+    assert Written(journal, {}).kubernetes.beside is None

@@ -1,0 +1,233 @@
+"""What is written for Gateways and Ingresses by the settings: which parts there are, what each is given and told, and when it begins."""
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pilot.app import gateway_writers
+from pilot.app.gateway_writers import GatewayWriters
+from pilot.ingest.batch import Commit
+from pilot.ingest.decode import DocumentOrigin
+from pilot.kube.backoff import Backoff
+from pilot.kube.follow import Pace
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.config.object import ObjectKey
+from pilot.model.inputs import Mesh
+from pilot.model.kind import GroupKind
+from pilot.model.problem import ObjectRef
+from pilot.model.views.gateway_api.status.objects import AMBIENT_KINDS, GATEWAY_CLASS, INGRESS, KINDS
+from pilot.settings.parse import load
+from tests.support.stand_ins import Journal, StandIn
+from tests.support.world import rows_of
+from webhook.inject.proxy_config import ProxyConfigObject
+
+PARTS = ("RevisionTags", "Statuses", "DefaultClasses", "Deployments", "ShadowServices")
+EVERY = {"PILOT_ENABLE_AMBIENT": "true", "ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"}
+GATEWAY, POOL = GroupKind("gateway.networking.k8s.io", "Gateway"), GroupKind("inference.networking.k8s.io", "InferencePool")
+OTHERS = tuple(kind for kind in KINDS if kind != INGRESS)
+
+
+class Written:
+    """The writers of Gateways of a control plane whose parts are stand-ins."""
+
+    def __init__(self, journal: Journal, environ: dict[str, str], injects: bool = True) -> None:
+        self.journal, self.client, self.pace, self.choose = journal, object(), Pace(Backoff(1.0, 2.0)), random.Random(1)
+        self.settings = load([], environ).settings
+        self.db, self.mesh = Mesh(self.settings.mesh), MeshConfig()
+        self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), on_follow=[])
+        self.configs: list[ProxyConfigObject] = []
+        around = SimpleNamespace(
+            mesh=lambda: self.mesh, proxy_ids=lambda namespace: (7, 8), compliance_policy="fips", proxy_configs=lambda: self.configs
+        )
+        self.injector = SimpleNamespace(config="the templates", on_take=[]) if injects else None
+        kubernetes: Any = SimpleNamespace(client=self.client, source=self.source, pace=self.pace)
+        webhooks: Any = SimpleNamespace(surroundings=around, injector=self.injector)
+        self.writers = GatewayWriters(kubernetes, self.settings, self.db, webhooks, self.choose)
+
+    def statuses(self) -> dict[str, StandIn]:
+        """The writers of statuses by the kinds that they are for."""
+        names = {OTHERS: "gateways", (INGRESS,): "ingresses", AMBIENT_KINDS: "ambient"}
+        return {names[one.given[2]]: one for one in self.journal.made if one.name == "Statuses"}
+
+    def matters(self) -> list[str]:
+        return [name for name, _ in self.writers.matters()]
+
+
+@pytest.fixture
+def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
+    made = Journal()
+    made.take_over(monkeypatch, gateway_writers, *PARTS)
+    return made
+
+
+STATUS, CLASSES, DEPLOYMENTS = "istio-gateway-status-leader-default", "DefaultClasses", "istio-gateway-deployment-default"
+
+
+@pytest.mark.parametrize(
+    ("environ", "injects", "matters", "makes_classes"),
+    [
+        ({}, True, ["istio-leader", STATUS, DEPLOYMENTS], True),
+        ({}, False, ["istio-leader", STATUS], True),
+        ({"PILOT_ENABLE_GATEWAY_API_STATUS": "false"}, True, ["istio-leader", DEPLOYMENTS], True),
+        ({"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER": "false"}, True, ["istio-leader", STATUS, DEPLOYMENTS], False),
+        ({"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"}, True, ["istio-leader", STATUS], True),
+        ({"PILOT_ENABLE_AMBIENT": "true"}, False, ["istio-leader", STATUS, "istio-status-leader"], True),
+        ({"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_STATUS": "false"}, False, ["istio-leader", STATUS], True),
+        ({**EVERY, "PILOT_ENABLE_GATEWAY_API": "false"}, True, ["istio-leader", "istio-status-leader"], False),
+        ({"ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"}, False, ["istio-leader", STATUS, "istio-gateway-inferencepool-default"], True),
+        (
+            {**EVERY, "REVISION": "blue"}, True,
+            ["istio-leader", "istio-gateway-status-leader-blue", "istio-status-leader", "istio-gateway-deployment-blue",
+             "istio-gateway-inferencepool-blue"], True,
+        ),
+    ],
+)  # fmt: skip
+def test_settings_say_what_is_written(journal: Journal, environ: dict[str, str], injects: bool, matters: list[str], makes_classes: bool) -> None:
+    it = Written(journal, environ, injects)
+    assert it.matters() == matters
+    assert ("DefaultClasses" in journal.names) is makes_classes
+    assert ("Deployments" in journal.names) is any("deployment" in name for name in matters)
+
+
+def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
+    it = Written(journal, {**EVERY, "REVISION": "blue", "POD_NAMESPACE": "mesh", "CLUSTER_ID": "east"})
+    client, db, backoff, choose = it.client, it.db, it.pace.backoff, it.choose
+    assert journal.one("RevisionTags").given == (client, "blue", "mesh", it.pace, choose)
+    found = it.statuses()
+    assert list(found) == ["gateways", "ingresses", "ambient"]
+    for name, one in found.items():
+        path, is_ours = one.given[3:5]
+        assert one.given == (client, db, one.given[2], path, is_ours, DocumentOrigin("east", True, "blue"), backoff, choose)
+        assert path(ObjectRef(GATEWAY, "shop", "edge")) == f"{GATEWAY}/shop/edge"
+        assert (is_ours == it.writers.is_ours) is (name != "ingresses")
+    assert found["ingresses"].given[4](object()) is True
+    path = journal.one("DefaultClasses").given[2]
+    assert journal.one("DefaultClasses").given == (client, db, path, backoff, choose)
+    assert path("istio") == f"{GATEWAY_CLASS}//istio"
+    path = journal.one("ShadowServices").given[2]
+    assert journal.one("ShadowServices").given == (client, db, path, it.writers.is_ours, backoff, choose)
+    assert path(ObjectKey("shop", "pool")) == f"{POOL}/shop/pool"
+
+
+def test_gateways_are_deployed_with_what_the_injector_has(journal: Journal) -> None:
+    it = Written(journal, {"REVISION": "blue", "CLUSTER_ID": "east", "PILOT_GATEWAY_API_CONTROLLER_NAME": "a/controller"})
+    given = journal.one("Deployments").given
+    around = given[3]
+    assert given == (it.client, it.db, given[2], around, "a/controller", it.pace, it.choose)
+    assert given[2]() == f"{GATEWAY}/"
+    assert (around.config(), around.mesh() is it.mesh, around.proxy_ids("shop")) == ("the templates", True, (7, 8))
+    assert (around.cluster, around.revision, around.copies, around.compliance_policy) == ("east", "blue", True, "fips")
+    assert not Written(Journal(), {}).journal.made
+    usual = around.proxy_config("shop", {"app": "edge"})
+    assert usual == it.mesh.default_config
+    it.configs = [ProxyConfigObject("shop", selector={"app": "edge"}, concurrency=3)]
+    assert around.proxy_config("shop", {"app": "edge"}).concurrency == 3
+    assert around.proxy_config("shop", {"app": "web"}) == around.proxy_config("bank", {"app": "edge"}) == usual
+
+
+def test_labels_of_a_gateway_are_copied_where_the_settings_have_it_so(journal: Journal) -> None:
+    Written(journal, {"PILOT_ENABLE_GATEWAY_API_COPY_LABELS_ANNOTATIONS": "false"})
+    assert journal.one("Deployments").given[3].copies is False
+
+
+def test_an_object_is_ours_by_its_labels_and_those_of_its_namespace(journal: Journal) -> None:
+    it = Written(journal, {})
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"a": "b"}}}
+    it.db.commit([(it.db.namespaces, key, row) for (_, key), row in rows_of([namespace]).items()])
+    asked: list[tuple[Any, Any]] = []
+
+    def is_ours(labels: Any, of_namespace: Any) -> bool:
+        asked.append((dict(labels), None if of_namespace is None else dict(of_namespace)))
+        return False
+
+    tags: Any = it.writers.tags
+    tags.is_ours = is_ours
+    row: Any = SimpleNamespace(labels={"istio.io/rev": "x"}, namespace="shop")
+    assert it.writers.is_ours(row) is False
+    assert it.writers.is_ours(SimpleNamespace(labels={}, namespace="bank")) is False  # type: ignore[arg-type]
+    assert it.writers.is_ours(SimpleNamespace(labels={}, namespace="")) is True, "what the whole cluster has is everybody's"  # type: ignore[arg-type]
+    assert asked == [({"istio.io/rev": "x"}, {"a": "b"}), ({}, None)]
+    ours = journal.one("Deployments").given[3].ours
+    assert ours({}, "") is False, "of a Gateway it is asked whatever its namespace"
+
+
+# -- while it runs -----------------------------------------------------------------------------------------------------
+
+async def test_parts_look_again_when_tags_change(journal: Journal) -> None:
+    it = Written(journal, EVERY)
+    await it.writers.start()
+    await asyncio.sleep(0)
+    assert journal.lines == ["RevisionTags.start", "DefaultClasses.run"]
+    assert it.injector is not None
+    for changed in it.writers.tags.on_change:
+        changed()
+    assert journal.take_calls() == [
+        ("Statuses.looked_again",), ("Statuses.looked_again",), ("Deployments.changed",), ("ShadowServices.changed",),
+    ]  # fmt: skip
+    for taken in it.injector.on_take:
+        taken()
+    assert journal.take_calls() == [("Deployments.changed",)], "the templates are others"
+    for followed in it.source.on_follow:
+        followed(GATEWAY)
+        assert journal.take_calls() == []
+        followed(GATEWAY_CLASS)
+    assert journal.take_calls() == [("DefaultClasses.changed",)]
+    await it.writers.stop()
+    assert journal.lines[2:] == ["RevisionTags.stop"]
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+async def test_without_any_part_only_tags_are_followed(journal: Journal) -> None:
+    it = Written(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
+    await it.writers.start()
+    assert (it.writers.tags.on_change, it.source.on_follow, journal.lines) == ([], [], ["RevisionTags.start"])
+    it.writers.reached([])
+    assert journal.take_calls() == []
+    await it.writers.stop()
+
+
+async def test_whoever_leads_waits_for_the_tags_but_for_ingresses(journal: Journal) -> None:
+    it = Written(journal, EVERY)
+    for (name, lead), part in zip(it.writers.matters(), ("Statuses", "Statuses", "Statuses", "Deployments", "ShadowServices"), strict=True):
+        journal.lines.clear()
+        task = asyncio.ensure_future(lead())
+        await asyncio.sleep(0)
+        assert journal.lines == [*(() if name == "istio-leader" else ("RevisionTags.synced",)), f"{part}.run"]
+        task.cancel()
+
+
+def committed(it: Written, *tables: str) -> list[tuple[Any, ...]]:
+    it.journal.take_calls()
+    hit: Any = ["some nodes"]
+    it.writers.committed(Commit(hit, [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0))
+    return it.journal.take_calls()
+
+
+def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
+    it = Written(journal, EVERY)
+    hit = ["some nodes"]
+    status, deployed, shadowed = ("Statuses.committed", hit), ("Deployments.committed", hit), ("ShadowServices.committed", hit)
+    edits = [("services", "key", None)]
+    assert committed(it, "services") == [(*status, edits), (*status, edits), (*status, edits), deployed, shadowed]
+    edits = [("gateway_classes", "key", None)]
+    assert committed(it, "gateway_classes") == [("DefaultClasses.changed",), (*status, edits), (*status, edits), (*status, edits), deployed, shadowed]
+    for table in ("mesh", "proxy_configs"):
+        assert [call[0] for call in committed(it, table)][-3:] == ["Deployments.committed", "Deployments.changed", "ShadowServices.committed"]
+    told = [call[0] for call in committed(it, "namespaces")]
+    assert told == [
+        "Statuses.committed", "Statuses.looked_again", "Statuses.committed", "Statuses.committed", "Statuses.looked_again",
+        "Deployments.committed", "Deployments.changed", "ShadowServices.committed",
+    ]  # fmt: skip
+    nodes: Any = ["others"]
+    it.writers.reached(nodes)
+    assert journal.take_calls() == [("Statuses.committed", nodes, ())]
+
+
+def test_without_the_gateway_api_ingresses_have_their_status(journal: Journal) -> None:
+    it = Written(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
+    assert [call[0] for call in committed(it, "namespaces", "gateway_classes", "mesh")] == ["Statuses.committed"]

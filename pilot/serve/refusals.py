@@ -49,7 +49,6 @@ class Refusals:
     def taken(self, connection: Connection, type_url: str) -> None:
         """Takes note that a proxy has taken a response."""
         key = RefusalKey(connection.proxy_key, type_url)
-        self._waiting.pop(key, None)
         if self._db.refusals.peek(key) is not None:
             self._discovery.commit([(self._db.refusals, key, None)], {})
 

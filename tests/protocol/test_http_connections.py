@@ -24,8 +24,13 @@ class Port:
 
     def __init__(self, **patience: float) -> None:
         self.now = 0.0
-        self.connections = Connections(ConnectionPatience(look=1e9, **patience), now=lambda: self.now)  # type: ignore[arg-type]
+        self.looks = 0
+        self.connections = Connections(ConnectionPatience(**{"look": 1e9, **patience}), self.time)  # type: ignore[arg-type]
         self.number, self.computed = 0, asyncio.Event()
+
+    def time(self) -> float:
+        self.looks += 1
+        return self.now
 
     async def computed_slowly(self) -> web.Response:
         await self.computed.wait()
@@ -186,3 +191,14 @@ async def test_a_port_that_listens_looks_after_its_connections(monkeypatch: pyte
     runner = await listen(web.Application(), Address("127.0.0.1", 0))
     assert made.look() == 0
     await runner.cleanup()
+
+
+async def test_a_port_looks_by_itself_until_it_stops() -> None:
+    async with serving(silent=0.0, look=0.001) as port:
+        reader, writer = await port.open(b"GET")
+        assert await ends(reader)
+        writer.close()
+        await port.connections.stop(web.Application())
+        looks = port.looks
+        await asyncio.sleep(0.01)
+        assert port.looks == looks

@@ -301,3 +301,11 @@ def test_keys_of_the_port_are_of_the_signers_kind_and_of_p_256_beside_rsa() -> N
         issued = issue_server_certificates(sign_root(key, name("a"), DAY, now), [NAME], now)
         assert [kind for one, kind in zip(issued, expected, strict=True) if not isinstance(load_key(one.key, "here"), kind)] == []
         assert "PRIVATE" not in repr(issued)
+
+
+async def test_a_port_that_is_closed_can_be_had_again() -> None:
+    front = TlsFront()
+    port = await front.listen(Address("127.0.0.1", 0), context(), lambda _: ())
+    front.close()
+    with socket.create_server(("127.0.0.1", port)):
+        pass

@@ -65,6 +65,8 @@ TOLD = f'By=spiffe://x/gw;Hash=1f;Subject="CN=web.shop,O=Books\\, and\\; more";U
         (f"URI={WEB}, uri=spiffe://td/ns/a/sa/b;URI={WEB}", (WEB, "spiffe://td/ns/a/sa/b")),
         ('Subject="nonsense";URI="spiffe://td/ns/a/sa/b";Cert="x\\"y"', ("spiffe://td/ns/a/sa/b",)),
         ('Subject="";URI=spiffe://td/ns/a/sa/b', ("spiffe://td/ns/a/sa/b",)),
+        ("URI=;DNS=;URI=spiffe://td/ns/a/sa/b", ("spiffe://td/ns/a/sa/b",)),
+        ('DNS="the \\"web\\" of shop"', ('the "web" of shop',)),
     ],
 )
 async def test_a_gateway_tells_of_certificates(header: str, names: tuple[str, ...]) -> None:

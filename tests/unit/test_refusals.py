@@ -7,13 +7,24 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from envoy.service.discovery.v3 import discovery_pb2
 
+from pilot.lib.metrics import Metrics
+from pilot.lib.text import cut
+from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.model.inputs import Mesh
 from pilot.model.kind import GATEWAY_API
-from pilot.model.refusal import Refusal
+from pilot.model.proxy import NodeType, Proxy
+from pilot.model.refusal import Refusal, RefusalKey
 from pilot.model.views.refusals import tell
+from pilot.serve.discovery import Discovery
+from pilot.serve.refusals import SOON, Refusals
+from pilot.serve.sotw import SotwSession
+from pilot.translate.profile import plan
 from tests.support.ads import Client
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
+from tests.support.clock import VirtualClock
 from tests.support.gateway_slots import gateway_object
 from tests.support.kube import until, write_kubeconfig
 from tests.support.kube_plane import Plane, running
@@ -126,6 +137,74 @@ async def test_a_proxy_that_goes_refuses_nothing_any_more(server: ApiServer, tmp
         plane.plane.refusals.sweep()
         assert len(plane.plane.db.refusals) == 0
         await until(lambda: refusal(server, "one") == "")
+
+
+class Stream:
+    """A proxy's stream, whose refusals are looked at when a test says so."""
+
+    def __init__(self) -> None:
+        self.db, self.clock = Mesh(), VirtualClock()
+        self.discovery = Discovery(self.db, Metrics(), plan, linger=0.0)
+        self.refusals = Refusals(self.db, self.discovery, self.clock)
+        self.session = SotwSession(self.discovery.name_sets)
+        proxy = Proxy(type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={})
+        self.connection = self.discovery.connect("node", proxy, "10.0.0.1:99", self.session)
+
+    def ask(self, kind: str, *names: str) -> None:
+        self.session.receive(discovery_pb2.DiscoveryRequest(type_url=BY_SHORT_NAME[kind], resource_names=names))
+
+    def refuse(self, kind: str, message: str) -> None:
+        request = discovery_pb2.DiscoveryRequest(type_url=BY_SHORT_NAME[kind])
+        request.error_detail.message = message
+        rejected = self.session.receive(request).rejected
+        assert rejected is not None
+        self.refusals.refused(self.connection, request.type_url, rejected[1])
+
+    def take(self, kind: str) -> None:
+        url = BY_SHORT_NAME[kind]
+        subscription = self.session.subscriptions[url]
+        request = discovery_pb2.DiscoveryRequest(type_url=url, response_nonce="n", resource_names=[n for n in subscription.names if n != "*"])
+        subscription.nonce_sent = "n"
+        assert self.session.receive(request).acknowledged
+        self.refusals.taken(self.connection, url)
+
+    def rows(self) -> list[tuple[RefusalKey, Refusal]]:
+        self.clock.advance(SOON)
+        return list(self.db.refusals.rows())
+
+
+def row(kind: str, message: str) -> tuple[RefusalKey, Refusal]:
+    return RefusalKey("node", BY_SHORT_NAME[kind]), Refusal("pod.ns", kind.upper(), message)
+
+
+def test_refusals_gather_for_a_moment_and_the_last_of_a_type_counts() -> None:
+    stream = Stream()
+    for kind in ("cds", "lds"):
+        stream.ask(kind)
+    stream.refuse("cds", "one")
+    stream.clock.advance(SOON / 2)
+    stream.refuse("lds", "m" * 301)
+    stream.refuse("cds", "two")
+    assert not list(stream.db.refusals.rows())
+    assert stream.clock.waiting == 1, "one look at all of them"
+    assert stream.rows() == [row("cds", "two"), row("lds", cut("m" * 301, 300))]
+    stream.refuse("lds", "three")
+    assert stream.rows() == [row("cds", "two"), row("lds", "three")]
+    stream.take("lds")
+    assert stream.rows() == [row("cds", "two")]
+
+
+def test_what_is_taken_or_not_asked_for_any_more_before_it_is_looked_at_is_no_refusal() -> None:
+    stream = Stream()
+    stream.ask("cds")
+    stream.ask("lds")
+    stream.ask("rds", "a")
+    stream.refuse("rds", "gone")
+    stream.refuse("lds", "taken")
+    stream.refuse("cds", "still refused")
+    stream.ask("rds")
+    stream.take("lds")
+    assert stream.rows() == [row("cds", "still refused")]
 
 
 @pytest.mark.parametrize(("count", "who"), [(1, "p1"), (3, "p1, p2, p3"), (4, "p1, p2, p3 and 1 more"), (9, "p1, p2, p3 and 6 more")])

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -22,7 +23,8 @@ from pilot.cli.ctl.progress import shown_progress
 from pilot.install.installer import Installer, Waits
 from pilot.install.plan import Step
 from pilot.install.tags import NAMESPACE
-from pilot.kube.objects import Key, Objects, VersionedKind, key_of
+from pilot.kube.errors import NotFound
+from pilot.kube.objects import Key, Objects, UnknownKind, VersionedKind, key_of
 from pilot.operator.custom import FINALIZER, KIND
 from pilot.operator.finalizer import release_all
 from pilot.operator.run import watched_namespaces
@@ -88,7 +90,8 @@ def init(cluster: Cluster, values: Plain, package: str, files: Sequence[str], dr
         if failure is not None:
             raise CommandError("; ".join((failure.reason, *(line.strip() for line in failure.causes))))
         for custom in customs:
-            await objects.apply(custom)
+            with contextlib.suppress(*((NotFound, UnknownKind) if dry_run else ())):  # its namespace or definition is not made in a dry run
+                await objects.apply(custom)
 
     cluster.ask(work, dry_run)
     write("Nothing was changed: the API server takes all of it." if dry_run else f"✔ The operator watches {', '.join(watched) or 'all namespaces'}.")

@@ -52,8 +52,11 @@ def read_profile(name: str, folder: Traversable | None = None) -> Plain:
 
 
 def profile_names(folder: Traversable | None = None) -> list[str]:
-    """Returns the names of all profiles."""
-    return _names((folder or installation_folder()) / "profiles")
+    """Returns the names of all profiles. SettingsError where the folder has no place for them."""
+    profiles = (folder or installation_folder()) / "profiles"
+    if not profiles.is_dir():
+        raise SettingsError(f"there is no folder {profiles}")
+    return _names(profiles)
 
 
 def _names(profiles: Traversable) -> list[str]:

@@ -25,7 +25,10 @@ def profile() -> None:
 @click.option("-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own")
 def list_profiles(package: str) -> None:
     """Print the names of all profiles."""
-    write("\n".join(profile_names(installation_folder(package))))
+    try:
+        write("\n".join(profile_names(installation_folder(package))))
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
 
 
 @profile.command()

@@ -93,8 +93,8 @@ class Follower:
             except Expired:
                 _log.info("%s: what happened meanwhile is not to be had any more, reading all of it", self.collection.path)
                 self._revision = ""
-                wait = self._attempts.wait() if self._attempts.failed else 0.0
-                self._attempts.failed += 1
+                again = self._attempts.wait()
+                wait = again if self._attempts.failed > 1 else 0.0
             except KubeError as error:
                 wait = self._attempts.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
                 self._pace.failed()

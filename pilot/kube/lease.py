@@ -75,6 +75,7 @@ class Election:
 
     async def _acquire(self) -> None:
         """Returns when the lock is ours."""
+        self._held = None  # who could not renew may have lost it meanwhile
         while True:
             try:
                 self._held = await self._take()

@@ -1,8 +1,12 @@
 """A clock that only moves when told to."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Handle:
@@ -42,3 +46,36 @@ class VirtualClock:
             self.turns += 1
             handle.callback()
         self.now = end
+
+
+class _Jumping(selectors.DefaultSelector):
+    """Never waits: what would be waited for is left to who calls."""
+
+    def __init__(self, wait: Callable[[float | None], None]) -> None:
+        super().__init__()
+        self._wait = wait
+
+    def select(self, timeout: float | None = None) -> Any:
+        self._wait(timeout)
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time jumps to what is waited for, and is 0 at its start. Nothing from outside of it may be waited for."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        super().__init__(_Jumping(self._pass))
+
+    def time(self) -> float:
+        return self._now
+
+    def _pass(self, seconds: float | None) -> None:
+        assert seconds is not None, "nothing will happen any more"
+        self._now += seconds
+
+
+def run_virtual(work: Coroutine[Any, Any, T]) -> T:
+    """Returns what a coroutine returns, however long it waits."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work)

@@ -44,6 +44,22 @@ class Journal:
         for name in names:
             patch.setattr(module, name, self._maker(name))
 
+    def spy(self, patch: pytest.MonkeyPatch, module: Any, *names: str) -> None:
+        """Notes what a module gives to some classes, which are what they were."""
+        for name in names:
+            patch.setattr(module, name, self._noting(name, getattr(module, name)))
+
+    def _noting(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def make(*given: Any, **named: Any) -> Any:
+            self.made.append(StandIn(self, name, given, named))
+            return real(*given, **named)
+
+        return make
+
+    def given(self, name: str) -> list[tuple[Any, ...]]:
+        """Returns what every one of a name was given, in the order in which they were made."""
+        return [one.given for one in self.made if one.name == name]
+
     def _maker(self, name: str) -> Callable[..., StandIn]:
         def make(*given: Any, **named: Any) -> StandIn:
             made = StandIn(self, name, given, named)

@@ -180,7 +180,7 @@ def test_a_collector_that_is_away_is_told_of_once_until_it_is_back(
 
     with caplog.at_level(logging.WARNING, "pilot"):
         for _ in range(2):
-            for opened, result in ((refuse, SpanExportResult.FAILURE), (refuse, SpanExportResult.FAILURE), (real, SpanExportResult.SUCCESS)):
+            for opened, result in (*3 * ((refuse, SpanExportResult.FAILURE),), (real, SpanExportResult.SUCCESS)):
                 monkeypatch.setattr(urllib.request, "urlopen", opened)
                 assert exporter.export(spans_of()) is result
     assert caplog.messages == [f"cannot send traces to {collector.url}/v1/traces: [Errno 111] Connection refused"] * 2

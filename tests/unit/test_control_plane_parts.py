@@ -98,7 +98,9 @@ async def test_every_folder_is_followed_and_the_first_has_what_two_declare(tmp_p
     ("environ", "jobs"),
     [({}, ["HealthFindings.check"]), ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthFindings.check", "PatchStatus.check"])],
 )
-async def test_what_is_done_again_and_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], jobs: list[str]) -> None:
+async def test_what_is_done_again_and_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], jobs: list[str]
+) -> None:
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "Sweeper")
     plane = make(tmp_path, environ)

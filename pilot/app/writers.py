@@ -150,12 +150,9 @@ class Writers:
     async def start(self) -> None:
         """Begins to wait for leadership."""
         self._has_started.set()
-        if self._remote is not None and self._authority is not None:
-            self._authority.on_change.append(self._remote.changed)
-        if self._roots is not None and self._authority is not None:
-            self._authority.on_change.append(self._roots.changed)
-        if self._bundles is not None and self._authority is not None:
-            self._authority.on_change.append(self._bundles.changed)
+        if self._authority is not None:
+            self._authority.on_change += [part.changed for part in (self._remote, self._roots, self._bundles) if part is not None]
+        if self._bundles is not None:
             self._tasks.append(asyncio.create_task(self._bundles.run(), name="write roots into webhook configurations"))
         if self.entries is not None:
             await self.entries.start()

@@ -239,8 +239,12 @@ def test_namespaces_that_are_left_out_have_no_roots(
 
 def test_services_that_stay_in_their_cluster_are_not_exported(journal: Journal) -> None:
     mesh = "serviceSettings: [{settings: {clusterLocal: true}, hosts: [own.shop.svc.example.org]}]"
-    stays = Written(journal, ALL, ("--domain=example.org",), mesh=mesh).one("ServiceExports").given[1]
+    it = Written(journal, ALL, ("--domain=example.org",), mesh=mesh)
+    stays = it.one("ServiceExports").given[1]
     assert [stays("shop", "own"), stays("own", "shop"), stays("shop", "web"), stays("kube-system", "dns")] == [True, False, False, True]
+    config, _ = decode_mesh_config([])
+    it.db.commit([(it.db.mesh, "mesh", config)])
+    assert not stays("shop", "own"), "the mesh config says so no more"
 
 
 # -- who writes, and when ----------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from pilot.agent.facts import Facts, build_metadata, gather_facts, workers
 from pilot.agent.proxy_config import build_proxy_config, parse_object, read_sources
 from pilot.agent.settings import AgentSettings
 from pilot.lib.duration import Duration
-from pilot.settings.document import sections
 from pilot.settings.parse import load_sections
 
 
@@ -125,11 +124,6 @@ def test_envoys_workers_are_those_of_the_flag_the_config_or_the_cpu_limit(
     argv: tuple[str, ...], environ: dict[str, str], config: int | None, expected: int
 ) -> None:
     assert workers(load_sections(AgentSettings(), argv, environ).settings, config) == expected
-
-
-def test_every_setting_is_in_the_document() -> None:
-    written = (pathlib.Path(__file__).parents[2] / "docs" / "agent.md").read_text(encoding="utf-8")
-    assert sections(AgentSettings()) in written
 
 
 def test_a_wrong_variable_is_left_at_its_default_with_a_warning() -> None:

@@ -17,7 +17,6 @@ from pilot.agent.capture.settings import CaptureSettings
 from pilot.agent.capture.wanted import read_wanted
 from pilot.cli.pilot_agent import main
 from pilot.lib.flags import FlagError
-from pilot.settings.document import sections
 from pilot.settings.parse import load_sections
 
 INJECTED = "-p 15001 -z 15006 -u 1337 -m REDIRECT -i * -x '' -b * -d 15090,15021,15020"
@@ -231,8 +230,3 @@ def test_commands_say_what_is_wrong_and_how_they_are_used(capsys: pytest.Capture
     assert capsys.readouterr().err == "Error: invalid argument for --istio-inbound-ports: 'x' is not a port\n"
     assert main(["istio-clean-iptables", "--help"]) == 0
     assert "--istio-inbound-interception-mode, -m TEXT" in capsys.readouterr().out
-
-
-def test_every_setting_is_in_the_document() -> None:
-    written = (pathlib.Path(__file__).parents[2] / "docs" / "capture.md").read_text(encoding="utf-8")
-    assert sections(CaptureSettings()) in written

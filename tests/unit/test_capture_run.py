@@ -1,0 +1,207 @@
+"""What `istio-iptables` and `istio-clean-iptables` do to a network namespace, step by step. Kernel and programs stand in, and write down what they
+are asked for; tests/e2e/test_capture.py has real ones."""
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import shlex
+from typing import Any
+
+import pytest
+from pyroute2.netlink.exceptions import NetlinkError
+
+from pilot.agent.capture import netlink, network, restore, run
+from pilot.agent.capture.errors import NotApplied, NotCaptured
+from pilot.agent.capture.rules import Family
+from pilot.agent.capture.settings import CaptureSettings
+from pilot.lib.flags import FlagError
+from pilot.settings.parse import load_sections
+
+V4, V6 = "family=2", "family=10"
+RULE, ROUTE = "rule add {} fwmark={} table={}", "route replace {} dst={} oif=1 table={} type=2 scope={}"
+POD = ("127.0.0.1", "10.0.0.7", "fe80::1", "fd00::7")
+SCRIPT = """\
+table ip istio-proxy
+delete table ip istio-proxy
+table ip istio-proxy {
+  chain nat_ISTIO_IN_REDIRECT {
+    meta l4proto tcp redirect to :15006
+  }
+  chain nat_ISTIO_INBOUND {
+    meta l4proto tcp tcp dport 15008 return
+    meta l4proto tcp tcp dport 80 jump nat_ISTIO_IN_REDIRECT
+  }
+  chain nat_ISTIO_PRERT {
+    type nat hook prerouting priority -100; policy accept;
+    meta l4proto tcp jump nat_ISTIO_INBOUND
+  }
+  chain nat_ISTIO_REDIRECT {
+    meta l4proto tcp redirect to :15001
+  }
+  chain nat_ISTIO_OUTPUT {
+    type nat hook output priority -100; policy accept;
+    oifname "lo" ip saddr 127.0.0.6/32 return
+    meta l4proto tcp oifname "lo" ip daddr != 127.0.0.1/32 tcp dport != 15008 meta skuid 1337 jump nat_ISTIO_IN_REDIRECT
+    meta l4proto tcp oifname "lo" ip daddr != 127.0.0.1/32 tcp dport != 15008 meta skgid 1337 jump nat_ISTIO_IN_REDIRECT
+    oifname "lo" meta skuid != 1337 meta skgid != 1337 return
+    meta skuid 1337 return
+    meta skgid 1337 return
+    ip daddr 127.0.0.1/32 return
+    ip daddr 10.0.0.0/8 jump nat_ISTIO_REDIRECT
+  }
+}
+table ip6 istio-proxy
+delete table ip6 istio-proxy
+"""
+
+
+class Namespace:
+    """A network namespace: its addresses, what was done in it, and the code by which the kernel refuses the next change."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.addresses, self.done, self.refuses = POD, list[str](), 0
+        self.with_iptables, self.captured = False, True
+        monkeypatch.setattr(network, "IPRoute", lambda: self)
+        monkeypatch.setattr(netlink, "apply", lambda chains: self.done.append(f"nftables: {self.counted(chains)}"))
+        monkeypatch.setattr(restore, "apply", lambda chains: self.done.append(f"iptables: {self.counted(chains)}"))
+        monkeypatch.setattr(restore, "there", lambda *_: self.with_iptables)
+        monkeypatch.setattr(run, "probe", self.probe)
+        monkeypatch.setattr(run.netns, "setns", self.enter)
+
+    @staticmethod
+    def counted(chains: Any) -> str:
+        return " ".join(f"{int(family)}={sum(len(chain.rules) for chain in found)}" for family, found in chains.items()) or "none"
+
+    def enter(self, path: str) -> None:
+        if path == "/gone":
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        self.done.append(f"in {path}")
+
+    def probe(self, *asked: Any) -> None:
+        self.done.append(f"probe {' '.join(map(str, asked))}")
+        if not self.captured:
+            raise NotCaptured("it goes elsewhere")
+
+    def __enter__(self) -> Namespace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing stays open."""
+
+    def get_addr(self) -> list[dict[str, str]]:
+        return [{"address": address} for address in self.addresses]
+
+    def link_lookup(self, ifname: str) -> list[int]:
+        return {"lo": [1]}[ifname]
+
+    def addr(self, what: str, **said: Any) -> None:
+        self.change("addr", what, said)
+
+    def rule(self, what: str, **said: Any) -> None:
+        self.change("rule", what, said)
+
+    def route(self, what: str, **said: Any) -> None:
+        self.change("route", what, said)
+
+    def change(self, *words: Any) -> None:
+        kind, what, said = words
+        self.done.append(" ".join([kind, what, *(f"{name}={value}" for name, value in said.items())]))
+        if self.refuses:
+            raise NetlinkError(self.refuses)
+
+    def run(self, argv: str, **environ: str) -> int:
+        return run.run(load_sections(CaptureSettings(), shlex.split(argv), environ).settings)
+
+
+@pytest.fixture
+def pod(monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    return Namespace(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ("-i * -b 80 -u 1337", ["nftables: 4=13"]),
+        ("-i * -b 80 -u 1337 --dual-stack", ["addr add index=1 address=::6 prefixlen=128", "nftables: 4=13 6=13"]),
+        ("-i * -b 80 -u 1337 -m TPROXY -t 7 -r 134 --dual-stack", [
+            RULE.format(V4, 7, 134), ROUTE.format(V4, "0.0.0.0/0", 134, 254), "addr add index=1 address=::6 prefixlen=128",
+            RULE.format(V6, 7, 134), ROUTE.format(V6, "::/0", 134, 0), "nftables: 4=27 6=27",
+        ]),
+        ("-i * -b 80 -u 1337 --network-namespace /pods/1", ["in /pods/1", "nftables: 4=13"]),
+        ("-i * -b 80 -u 1337 --skip-rule-apply", []),
+        ("-i * -b 80 -u 1337 -z 15007 --skip-rule-apply --run-validation", ["probe 10.0.0.7 15002 15007 1337 5.0"]),
+        ("-i * -b 80 -u 1,2 --run-validation --iptables-probe-port 1 --probe-timeout 100ms", ["nftables: 4=17", "probe 10.0.0.7 1 15006 1 0.1"]),
+        ("--cleanup-only", [
+            "nftables: none", "rule del family=2 fwmark=1337 table=133", "route del family=2 dst=0.0.0.0/0 oif=1 table=133 type=2 scope=254",
+            "rule del family=10 fwmark=1337 table=133", "route del family=10 dst=::/0 oif=1 table=133 type=2 scope=0",
+        ]),
+    ],
+)  # fmt: skip
+def test_what_is_done_by_flags(pod: Namespace, argv: str, expected: list[str]) -> None:
+    assert pod.run(argv) == 0
+    assert pod.done == expected
+
+
+def test_iptables_has_the_rules_where_it_is_there_and_nothing_else_is_asked_for(pod: Namespace, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot")
+    pod.with_iptables = True
+    pod.run("-i * -b 80 -u 1337")
+    pod.run("-i * -b 80 -u 1337 --native-nftables")
+    assert pod.done == ["iptables: 4=13", "nftables: 4=13"]
+    assert [record.getMessage() for record in caplog.records] == ["iptables has 13 rules", "nftables has 13 rules"]
+    pod.done.clear()
+    pod.run("--cleanup-only")
+    assert pod.done[:2] == ["nftables: none", "iptables: none"]
+
+
+def test_rules_are_printed_and_nothing_is_changed(pod: Namespace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pod.run("-i 10.0.0.0/8 -b 80 -u 1337 --dry-run --run-validation") == 0
+    assert capsys.readouterr().out == SCRIPT
+    assert pod.run("--cleanup-only --dry-run") == 0
+    assert capsys.readouterr().out == "table ip istio-proxy\ndelete table ip istio-proxy\ntable ip6 istio-proxy\ndelete table ip6 istio-proxy\n"
+    assert pod.done == []
+
+
+def test_a_connection_that_is_not_captured_is_told_to_the_cni_plugin_by_the_exit_status(
+    pod: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pilot")
+    asked = "-u 1337 --skip-rule-apply --run-validation"
+    assert pod.run(asked) == 0
+    pod.captured = False
+    assert pod.run(asked) == 126
+    pod.addresses = ("127.0.0.1",)
+    with pytest.raises(NotApplied, match="this network namespace has no address by which others reach it"):
+        pod.run(asked)
+    assert [record.getMessage() for record in caplog.records] == ["connections are captured", "it goes elsewhere"]
+
+
+def test_a_namespace_that_is_not_there_is_said_by_the_flag_s_name(pod: Namespace) -> None:
+    with pytest.raises(FlagError, match="invalid argument for --network-namespace: /gone: No such file or directory"):
+        pod.run("--network-namespace /gone")
+
+
+def test_without_a_list_of_servers_questions_cannot_be_captured(pod: Namespace, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "RESOLVERS", tmp_path / "resolv.conf")
+    with pytest.raises(NotApplied, match=r"resolv.conf: No such file or directory; without it nobody knows which questions for names"):
+        pod.run("--redirect-dns")
+    assert pod.done == []
+
+
+@pytest.mark.parametrize(("argv", "code"), [("-m TPROXY -b * -i *", 17), ("--cleanup-only", 2), ("--cleanup-only", 3), ("--cleanup-only", 99)])
+def test_what_is_there_or_gone_already_is_no_mistake(pod: Namespace, argv: str, code: int) -> None:
+    pod.refuses = code
+    assert pod.run(argv) == 0
+
+
+@pytest.mark.parametrize(("argv", "code"), [("-m TPROXY -b * -i *", 1), ("-m TPROXY -b * -i *", 2), ("--cleanup-only", 17), ("--cleanup-only", 1)])
+def test_what_the_kernel_refuses_is_told(pod: Namespace, argv: str, code: int) -> None:
+    pod.refuses = code
+    with pytest.raises(NotApplied, match=r"^rule: "):
+        pod.run(argv)
+
+
+def test_addresses_by_which_others_reach_the_pod_are_those_of_its_interfaces(pod: Namespace) -> None:
+    assert network.addresses() == [ipaddress.ip_address("10.0.0.7"), ipaddress.ip_address("fd00::7")]
+    assert network.captured_families(network.addresses(), dual_stack=False) == (Family.V4,)

@@ -164,7 +164,7 @@ def messages(data: bytes) -> list[tuple[int, str, str, int, Any]]:
 def applied(monkeypatch: pytest.MonkeyPatch, chains: Mapping[Family, Sequence[CaptureChain]], codes: Mapping[int, int]) -> Kernel:
     kernel = Kernel(codes)
     with monkeypatch.context() as only_here:
-        only_here.setattr(netlink.socket, "socket", kernel)
+        only_here.setattr("pilot.agent.capture.netlink.socket.socket", kernel)
         netlink.apply(chains)
     return kernel
 

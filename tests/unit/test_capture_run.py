@@ -60,14 +60,14 @@ class Namespace:
     """A network namespace: its addresses, what was done in it, and the code by which the kernel refuses the next change."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.addresses, self.done, self.refuses = POD, list[str](), 0
+        self.addresses, self.done, self.refuses = list(POD), list[str](), 0
         self.with_iptables, self.captured = False, True
         monkeypatch.setattr(network, "IPRoute", lambda: self)
         monkeypatch.setattr(netlink, "apply", lambda chains: self.done.append(f"nftables: {self.counted(chains)}"))
         monkeypatch.setattr(restore, "apply", lambda chains: self.done.append(f"iptables: {self.counted(chains)}"))
         monkeypatch.setattr(restore, "there", lambda *_: self.with_iptables)
         monkeypatch.setattr(run, "probe", self.probe)
-        monkeypatch.setattr(run.netns, "setns", self.enter)
+        monkeypatch.setattr("pilot.agent.capture.run.netns.setns", self.enter)
 
     @staticmethod
     def counted(chains: Any) -> str:
@@ -171,7 +171,7 @@ def test_a_connection_that_is_not_captured_is_told_to_the_cni_plugin_by_the_exit
     assert pod.run(asked) == 0
     pod.captured = False
     assert pod.run(asked) == 126
-    pod.addresses = ("127.0.0.1",)
+    pod.addresses = ["127.0.0.1"]
     with pytest.raises(NotApplied, match="this network namespace has no address by which others reach it"):
         pod.run(asked)
     assert [record.getMessage() for record in caplog.records] == ["connections are captured", "it goes elsewhere"]

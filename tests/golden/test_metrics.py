@@ -1,4 +1,5 @@
-"""The metrics that dashboards and alerts read: each by its name, type, labels and the bounds of its buckets, as /metrics shows one series of it.
+"""The metrics that dashboards and alerts read: each by its name, type, labels and the bounds of its buckets, as /metrics shows one series of it,
+and how many series there can be of the labels whose values others choose.
 
 `metrics.txt` is what they are to be; `pytest tests/golden --rewrite` writes it again. A line that changes breaks somebody's dashboard.
 """
@@ -28,7 +29,8 @@ def shown() -> list[str]:
         labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
         bounds = dict.fromkeys(sample.labels["le"] for sample in family.samples if "le" in sample.labels)
         names = dict.fromkeys(sample.name for sample in family.samples)
-        found.append(" ".join([family.type, *names, *(f"{{{label}}}" for label in labels), *(["at", *bounds] if bounds else [])]))
+        chosen = [f"{declared.limit} of", *declared.foreign] if declared.foreign else []
+        found.append(" ".join([family.type, *names, *(f"{{{label}}}" for label in labels), *(["at", *bounds] if bounds else []), *chosen]))
     return sorted(found)
 
 

@@ -1,0 +1,230 @@
+"""How pilotctl prints: tables on a terminal and off it, whole tables of an Envoy's configuration, differences, and pages as they are."""
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import sys
+from importlib import import_module
+from typing import Any
+
+import pytest
+from click.shell_completion import CompletionItem, ShellComplete
+from rich.console import Console
+
+from pilot.cli.ctl import output
+from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.envoy import EnvoyDump
+from pilot.cli.ctl.output import CommandResult, TextTable, render, say, show, table, watch, write
+from pilot.cli.ctl.tables import clusters, listeners, routes
+from pilot.cli.pilotctl import main, pilotctl
+
+ROWS = TextTable(("NAME", "STATE"), [("a", "SYNCED"), ("long name", 7)])
+PLAIN = "NAME        STATE\na           SYNCED\nlong name   7\n"
+proxy_status = import_module("pilot.cli.ctl.proxy_status")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Standard output from now on: a terminal of 60 columns."""
+    made = Terminal()
+    monkeypatch.setattr(sys, "stdout", made)
+    for name, value in {"TERM": "xterm", "COLUMNS": "60", "LINES": "20"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return made
+
+
+def test_lines_and_tables_are_plain_text_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    say(["head", ROWS, "foot"])
+    assert capsys.readouterr().out == f"head\n{PLAIN}foot\n"
+    assert table(("A",), []) == "A"
+
+
+def test_on_a_terminal_heads_are_bold_states_coloured_and_long_lines_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = terminal(monkeypatch)
+    say([f"[red]:tea: {'x' * 70}", ROWS])
+    assert shown.getvalue().splitlines() == [
+        f"[red]:tea: {'x' * 70}",
+        "\x1b[1mNAME     \x1b[0m\x1b[1m   \x1b[0m\x1b[1mSTATE \x1b[0m",
+        "a           \x1b[32mSYNCED\x1b[0m",
+        "long name   7     ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "style"),
+    [
+        ("SYNCED", "32"), ("HEALTHY", "32"), ("ALLOWED", "32"), ("ok", "32"), ("STALE", "33"), ("NOT SENT", "33"), ("DEGRADED", "33"),
+        ("warning", "33"), ("ERROR", "1;31"), ("UNHEALTHY", "31"), ("DENIED", "1;31"), ("error", "1;31"), ("synced", ""),
+    ],
+)  # fmt: skip
+def test_the_colour_of_a_state(cell: str, style: str) -> None:
+    console = Console(force_terminal=True, color_system="standard", width=40, file=io.StringIO())
+    console.print(render(TextTable(("S",), [(cell,)])))
+    assert console.file.getvalue().splitlines()[1].rstrip() == (f"\x1b[{style}m{cell}\x1b[0m" if style else cell)
+
+
+def test_characters_that_an_encoding_has_not_are_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for encoding, written in (("ascii", b"tea \\u2714\n"), ("utf-8", "tea ✔\n".encode())):
+        raw = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+        write("tea ✔")
+        assert raw.getvalue() == written, "at once, not when the process ends"
+    unknown = io.StringIO()  # it has no encoding
+    monkeypatch.setattr(sys, "stdout", unknown)
+    write("tea ✔")
+    assert unknown.getvalue() == "tea ✔\n"
+
+
+def test_programs_get_members_in_their_order_and_texts_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"z": "é" + "x y " * 50, "a": [1, {"b": None}], "e": []}
+    show(CommandResult(value, ["never"]), "json")
+    assert capsys.readouterr().out == json.dumps(value, indent=4, ensure_ascii=False) + "\n"
+    show(CommandResult(value, ["never"]), "yaml")
+    assert capsys.readouterr().out == f"z: '{value['z']}'\na:\n- 1\n- b: null\ne: []\n"
+    show(CommandResult(value, [ROWS]), "table")
+    assert capsys.readouterr().out == PLAIN
+
+
+def test_what_is_watched_is_printed_again_below_dashes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = itertools.count(1)
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 2.5
+        if next(rounds) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(output.time, "sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        watch(lambda: ["head", ROWS], 2.5)
+    assert capsys.readouterr().out == f"head\n{PLAIN}---\n" * 2
+
+
+def test_what_is_watched_is_drawn_on_a_terminal_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = itertools.count(1)
+
+    def sleep(_: float) -> None:
+        if next(rounds) == 3:
+            raise KeyboardInterrupt
+
+    drawn = itertools.count(1)
+    monkeypatch.setattr(output.time, "sleep", sleep)
+    screen = terminal(monkeypatch)
+    watch(lambda: [f"round {next(drawn)}"], 1.0)
+    shown = screen.getvalue()
+    assert [f"round {n}" in shown for n in (1, 2, 3, 4)] == [True, True, True, False]
+    assert "\x1b[?1049h" in shown, "on a screen of its own"
+
+
+# -- tables of an Envoy's configuration ------------------------------------------------------------------------------------
+
+def test_routes_are_in_the_order_of_their_ports_and_then_of_their_names() -> None:
+    names = ["tea", "9080", "80", "65536", "a"]
+    named = [{"name": name, "virtualHosts": [{"name": "h", "domains": list("abcd"[:n])}]} for n, name in enumerate(names)]
+    assert [(row[0], row[2]) for row in routes.rows(named)] == [
+        ("80", "a, b"), ("9080", "a"), ("65536", "a, b + 1 more"), ("a", "a, b + 2 more"), ("tea", ""),
+    ]  # fmt: skip
+
+
+def test_clusters_and_listeners_without_a_port_come_first() -> None:
+    names = ["outbound|9080||b", "outbound|80||b", "outbound|80|v1|b", "PassthroughCluster", "inbound|80||", "outbound|80||a"]
+    assert [row[:4] for row in clusters.rows([{"name": name} for name in names])] == [
+        ("-", "80", "-", "inbound"), ("PassthroughCluster", "-", "-", "-"), ("a", "80", "-", "outbound"), ("b", "80", "-", "outbound"),
+        ("b", "80", "v1", "outbound"), ("b", "9080", "-", "outbound"),
+    ]  # fmt: skip
+    bound = [("b", 80), ("a", 80), ("c", 15001), ("d", 0)]
+    made = [{"name": name, "address": {"socketAddress": {"address": "0.0.0.0", **({"portValue": n} if n else {})}}} for name, n in bound]
+    found = listeners.rows([{**one, "filterChains": [{}]} for one in [*made, {"name": "internal"}]])
+    assert [row[0] for row in found] == ["d", "internal", "a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("short_type", "envelope", "entries", "given", "all_of_them"),
+    [
+        ("cds", "Clusters", {"dynamicActiveClusters": [{"cluster": {"name": "a"}}], "staticClusters": [{"cluster": {"name": "s"}}]}, "a", "as"),
+        ("lds", "Listeners", {
+            "dynamicListeners": [{"name": "a", "activeState": {"listener": {"x": 1}}}, {"name": "warming"}],
+            "staticListeners": [{"listener": {"name": "s"}}],
+        }, "a", "as"),
+        ("rds", "Routes", {
+            "dynamicRouteConfigs": [{"routeConfig": {"name": "a"}}], "staticRouteConfigs": [{"routeConfig": {"name": "s"}}],
+        }, "a", "as"),
+        ("eds", "Endpoints", {
+            "dynamicEndpointConfigs": [{"endpointConfig": {"name": "a"}}], "staticEndpointConfigs": [{"endpointConfig": {"name": "s"}}],
+        }, "a", "as"),
+        ("ecds", "Ecds", {"ecdsFilters": [{"ecdsFilter": {"name": "a"}}]}, "a", "a"),
+        ("sds", "Secrets", {
+            "dynamicActiveSecrets": [{"name": "a", "secret": {"x": 1}}], "dynamicWarmingSecrets": [{"name": "w"}], "staticSecrets": [{"name": "s"}],
+        }, "aw", "aws"),
+    ],
+)  # fmt: skip
+def test_the_resources_of_a_dump(short_type: str, envelope: str, entries: dict[str, Any], given: str, all_of_them: str) -> None:
+    dump = EnvoyDump({"configs": [{"@type": f"type.googleapis.com/envoy.admin.v3.{envelope}ConfigDump", **entries}, {"@type": "other"}, "broken"]})
+    assert "".join(resource["name"] for resource in dump.resources(short_type, dynamic=True)) == given
+    assert "".join(resource["name"] for resource in dump.resources(short_type)) == all_of_them
+
+
+# -- pages -----------------------------------------------------------------------------------------------------------------
+
+Asked = list[tuple[str, dict[str, str]]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """The questions to a control plane, which answers "text"."""
+    found: Asked = []
+
+    def text(_: PageClient, path: str, **query: str) -> str:
+        found.append((path, query))
+        return "text\n\n"
+
+    monkeypatch.setattr(PageClient, "text", text)
+    monkeypatch.setattr(PageClient, "get", lambda _, page: ["/debug/a", "/debug/b"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("page", "path", "query"),
+    [
+        ("syncz", "debug/syncz", {}), ("/debug/syncz", "debug/syncz", {}), ("debug/config_dump?proxyID=web", "debug/config_dump", {"proxyID": "web"}),
+        ("x?empty=&a=b%20c", "debug/x", {"empty": "", "a": "b c"}),
+    ],
+)  # fmt: skip
+def test_a_page_is_asked_for_with_its_query(asked: Asked, capsys: pytest.CaptureFixture[str], page: str, path: str, query: dict[str, str]) -> None:
+    assert main(["internal-debug", page]) == 0
+    assert (capsys.readouterr().out, asked) == ("text\n", [(path, query)])
+
+
+def test_without_a_page_there_is_the_list_which_a_shell_completes_from(
+    asked: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def completed(incomplete: str) -> list[str]:
+        found: list[CompletionItem] = ShellComplete(pilotctl, {}, "pilotctl", "X").get_completions(["internal-debug"], incomplete)
+        return [item.value for item in found]
+
+    assert main(["internal-debug"]) == 0
+    assert (capsys.readouterr().out, asked) == ("/debug/a\n/debug/b\n", [])
+    assert (completed("/debug/"), completed("/debug/b"), completed("x")) == (["/debug/a", "/debug/b"], ["/debug/b"], [])
+
+    def nobody(*_: object) -> None:
+        raise CommandError("nobody answers")
+
+    monkeypatch.setattr(PageClient, "get", nobody)
+    assert completed("") == []
+
+
+def test_a_difference_has_seven_lines_around_it_and_members_in_order() -> None:
+    ours = [{"name": "b", "@type": "x", "list": list(range(20)), "text": "é"}, {"name": "a", "n": 1.0}]
+    theirs = [{"n": 1, "name": "a"}, {"name": "b", "list": [*range(10), 99, *range(11, 20)], "text": "é", "@type": "y"}]
+    lines = proxy_status._difference("Routes", ours, theirs)
+    around = [[f"       {n}," for n in numbers] for numbers in (range(3, 10), range(11, 18))]
+    assert lines == ["--- Istiod Routes", "+++ Envoy Routes", "@@ -11,15 +11,15 @@", *around[0], "-      10,", "+      99,", *around[1]]
+    assert proxy_status._lines(ours)[:5] == ["[", "  {", '    "n": 1,', '    "name": "a"', "  },"]
+    assert '    "text": "é"' in proxy_status._lines(ours)
+
+

@@ -61,6 +61,7 @@ class Started:
 
             async def run(self, **named: Any) -> None:
                 started.rotations.append(sorted(named) and named["jitter"]())
+                await asyncio.Event().wait()
 
         class Reload:
             def __init__(self, *given: Any) -> None:
@@ -142,7 +143,9 @@ async def test_the_first_look_at_the_root_comes_after_a_random_time_unless_setti
     await authority.start()
     await asyncio.sleep(0)
     assert started.rotations[1] == ran
-    await authority.stop()
+    async with asyncio.timeout(10):
+        await authority.stop()
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "root rotation"] == []
 
 
 @pytest.mark.parametrize("has_api_server", [True, False])

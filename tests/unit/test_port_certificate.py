@@ -175,6 +175,7 @@ async def test_files_come_before_the_authority_whose_roots_are_trusted_too(conte
     write(tmp_path, other)
     await until(lambda: bool(taken) and contexts.made[-1][0] == (other,))
     await it.stop()
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == [], "files are followed no more"
 
 
 async def test_files_alone_are_enough(contexts: Contexts, tmp_path: pathlib.Path) -> None:

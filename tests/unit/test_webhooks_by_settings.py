@@ -5,6 +5,7 @@ import asyncio
 import json
 import pathlib
 import ssl
+import threading
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -262,7 +263,10 @@ async def test_the_port_answers_reviews_and_whether_the_process_is_ready(ready: 
         async with session.post(f"{url}/inject", json=review(pod())) as answer:
             assert (await answer.json())["response"]["allowed"] is True
     await port.stop()
+    [thread] = [thread for thread in threading.enumerate() if thread.name.startswith("webhook")]
     await it.stop()
+    thread.join(10)
+    assert not thread.is_alive(), "nothing is answered after the end"
 
 
 async def test_a_port_without_a_certificate_does_not_listen() -> None:

@@ -1,0 +1,264 @@
+"""Who callers are, who issues certificates, and what ports with TLS are made of, by the settings."""
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ca.service import CallerRefused
+from pilot.app import security
+from pilot.app.authentication import Entrance, find_reviewers, for_certificates, for_impersonation, own_names
+from pilot.app.ports import GrpcServices
+from pilot.app.registration import Registration
+from pilot.app.security import Security
+from pilot.lib.flags import FlagError
+from pilot.lib.metrics import Metrics
+from pilot.model.config.mesh_config import MeshConfig
+from pilot.model.inputs import Mesh
+from pilot.serve.address import Address
+from pilot.serve.authn.oidc import JwtRule
+from pilot.serve.identity import Caller, IdentityError, nobody, plain_caller, unchecked, verified_identity
+from pilot.settings.parse import load
+from tests.support.stand_ins import Journal
+
+PARTS = ("CertificateAuthority", "SignedCertificate", "PortCertificate", "NodeProxies", "ServiceAccountTokens", "CertificateService", "SecurePort")
+EXTERNAL = {"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "K8S_SIGNER": "example.com/mesh"}
+SIGNED = {**EXTERNAL, "PILOT_CERT_PROVIDER": "k8s.io/example.com/mesh"}
+ALIASES = {"alias": "Kubernetes", "other": "west"}
+
+
+class Secured:
+    """The security of a control plane whose parts are stand-ins."""
+
+    def __init__(self, journal: Journal, environ: dict[str, str] | None = None, *flags: str, **given: Any) -> None:
+        self.journal, self.metrics, self.servers = journal, Metrics(), {"west": object()}
+        self.settings, self.mesh = load(list(flags), environ or {}).settings, MeshConfig()
+        self.db = Mesh(self.settings.mesh)
+        servers: Any = self.servers
+        asked = {"servers": servers, "client": object(), "kept": lambda: None, "read_secret": lambda: None, **given}
+        self.asked = asked
+        self.security = Security(self.settings, lambda: self.mesh, ALIASES, self.metrics, self.db, **asked)
+
+
+@pytest.fixture
+def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
+    made = Journal()
+    made.take_over(monkeypatch, security, *PARTS)
+    return made
+
+
+TLS, AUTHORITY = "the certificate of the port with TLS", "the certificate authority"
+SIGNERS, OWN = "the signers of the API server", "the certificate of the control plane"
+
+
+@pytest.mark.parametrize(
+    ("environ", "flags", "parts"),
+    [
+        ({}, (), [AUTHORITY, TLS]),
+        ({}, ("--secureGRPCAddr=",), [AUTHORITY]),
+        ({"ENABLE_CA_SERVER": "false"}, (), [TLS]),
+        (EXTERNAL, (), [AUTHORITY, SIGNERS, TLS]),
+        (SIGNED, (), [SIGNERS, OWN, TLS]),
+        ({**SIGNED, "ENABLE_CA_SERVER": "false"}, (), [TLS]),
+        ({"PILOT_CERT_PROVIDER": "k8s.io/example.com/mesh"}, (), [AUTHORITY, TLS]),
+    ],
+)
+async def test_settings_say_who_issues_certificates(journal: Journal, environ: dict[str, str], flags: tuple[str, ...], parts: list[str]) -> None:
+    it = Secured(journal, environ, *flags)
+    assert [part.name for part in it.security.parts()] == parts
+    assert (it.security.authority is not None) is (AUTHORITY in parts)
+    assert (it.security.registration is not None) is (SIGNERS in parts)
+    trust: Any = it.security.trust
+    assert (trust.name if trust is not None else None) == (
+        "SignedCertificate" if OWN in parts else "CertificateAuthority" if AUTHORITY in parts else None
+    )
+    if SIGNERS in parts:
+        registration: Any = it.security.registration
+        assert isinstance(registration, Registration)
+    for part in it.security.parts():
+        if part.name != SIGNERS:
+            await part.start()
+            await part.stop()
+    begun = {AUTHORITY: "CertificateAuthority", OWN: "SignedCertificate", TLS: "PortCertificate"}
+    names = [begun[name] for name in parts if name != SIGNERS]
+    assert journal.lines == [f"{name}.{what}" for name in names for what in ("start", "stop")]
+
+
+async def test_everybody_is_given_what_he_needs(journal: Journal) -> None:
+    it = Secured(journal, {**SIGNED, "REVISION": "blue", "POD_NAMESPACE": "mesh", "ISTIOD_CUSTOM_HOST": "a.com"})
+    registration, signer, names = journal.one("SignedCertificate").given
+    assert (registration, signer) == (it.security.registration, "example.com/mesh")
+    assert {"a.com", "istiod.mesh.svc", "istiod-blue.mesh.svc"} <= set(names())
+    port = journal.one("PortCertificate")
+    assert port.given == (it.settings.secure_port, it.security._rules, names, it.security.trust)
+    assert port.named == {"registration": registration}
+    other: Any = it.security.make_certificate("http/1.1")
+    assert other.given == (it.settings.secure_port, it.security._rules, names, it.security.trust, "http/1.1")
+
+
+async def test_the_authority_is_given_where_its_root_is_kept(journal: Journal) -> None:
+    it = Secured(journal)
+    said, trust_domain, metrics, kept, read_secret = journal.one("CertificateAuthority").given
+    assert (said, metrics, kept, read_secret) == (it.settings.authority, it.metrics, it.asked["kept"], it.asked["read_secret"])
+    assert trust_domain() == "cluster.local"
+
+
+async def test_signers_need_an_api_server(journal: Journal) -> None:
+    with pytest.raises(FlagError, match=r"^EXTERNAL_CA: there is no API server whose signers could issue certificates$"):
+        Secured(journal, EXTERNAL, client=None)
+
+
+async def test_another_mesh_config_reaches_the_signers(journal: Journal) -> None:
+    it, told = Secured(journal, EXTERNAL), list[Any]()
+    registration: Any = it.security.registration
+    registration.configured = told.append
+    it.security.configured(it.mesh)
+    assert told == [it.mesh]
+    Secured(Journal()).security.configured(it.mesh)
+
+
+@pytest.mark.parametrize(
+    ("environ", "plain_is_known", "secure_is_known"),
+    [({}, False, True), ({"XDS_AUTH_PLAINTEXT": "true"}, True, True), ({"XDS_AUTH": "false"}, False, False),
+     ({"XDS_AUTH": "false", "XDS_AUTH_PLAINTEXT": "true"}, False, False)],
+)  # fmt: skip
+async def test_callers_prove_who_they_are_where_settings_say_so(
+    journal: Journal, environ: dict[str, str], plain_is_known: bool, secure_is_known: bool
+) -> None:
+    it = Secured(journal, environ).security
+    assert it.plain.meet is plain_caller
+    assert it.secure.meet == it._front.meet
+    assert (it.plain.authenticate is not nobody) is plain_is_known
+    assert (it.secure.authenticate is not nobody) is secure_is_known
+    assert it.authorize is verified_identity
+    assert Secured(Journal(), {**environ, "PILOT_ENABLE_XDS_IDENTITY_CHECK": "false"}).security.authorize is unchecked
+
+
+async def test_certificates_are_issued_at_one_port(journal: Journal) -> None:
+    it = Secured(journal).security
+    assert it.certificates(it.plain) is None
+    service: Any = it.certificates(it.secure)
+    service.given[0]("a request")
+    assert journal.take_calls() == [("CertificateAuthority.sign", "a request")]
+    assert service.given[2] is it._metrics
+    without_tls = Secured(Journal(), {}, "--secureGRPCAddr=").security
+    assert without_tls.certificates(without_tls.secure) is None
+    assert without_tls.certificates(without_tls.plain) is not None
+    none = Secured(Journal(), {"ENABLE_CA_SERVER": "false"}).security
+    assert none.certificates(none.secure) is None
+
+
+async def test_signers_issue_before_the_authority(journal: Journal) -> None:
+    it = Secured(journal, EXTERNAL).security
+    assert it.registration is not None
+    service: Any = it.certificates(it.secure)
+    sign, identify, metrics, impersonate = service.given
+    assert (sign, metrics) == (it.registration.sign, it._metrics)
+    assert callable(identify)
+    with pytest.raises(CallerRefused, match=r"nobody may ask for the certificate of spiffe://a"):
+        await impersonate(None, "spiffe://a")
+
+
+async def test_proxies_of_nodes_are_told_by_their_tokens(journal: Journal) -> None:
+    environ = {"CA_TRUSTED_NODE_ACCOUNTS": "istio-system/ztunnel", "TOKEN_AUDIENCES": "one,two", "CLUSTER_ID": "Kubernetes"}
+    it = Secured(journal, environ)
+    reviewers, audiences, trust_domain = journal.one("ServiceAccountTokens").given
+    assert (reviewers, audiences, trust_domain()) == (it.servers, ("one", "two"), "cluster.local")
+    accounts, tokens, db, clusters = journal.one("NodeProxies").given
+    assert (accounts, tokens, db) == (("istio-system/ztunnel",), journal.one("ServiceAccountTokens"), it.db)
+    assert clusters == {"": "Kubernetes", "Kubernetes": "Kubernetes", "alias": "Kubernetes", "other": "west"}
+
+
+@pytest.mark.parametrize("environ", [{}, {"CA_TRUSTED_NODE_ACCOUNTS": "a/b", "XDS_AUTH": "false"}])
+async def test_without_accounts_or_authentication_there_are_no_proxies_of_nodes(journal: Journal, environ: dict[str, str]) -> None:
+    Secured(journal, environ)
+    assert "NodeProxies" not in journal.names
+
+
+@pytest.mark.parametrize("in_kubernetes", [True, False])
+async def test_outside_of_kubernetes_a_provider_is_asked_for_certificates_too(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, in_kubernetes: bool
+) -> None:
+    asked: list[Any] = []
+
+    def also(*given: Any) -> Any:
+        asked.append(given)
+        return nobody
+
+    monkeypatch.setattr(security, "also_by_provider", also)
+    environ = {"TOKEN_ISSUER": "https://a", "AUDIENCE": "istio", **({"KUBERNETES_SERVICE_HOST": "10.0.0.1"} if in_kubernetes else {})}
+    it = Secured(journal, environ).security
+    it.certificates(it.secure)
+    [(authenticate, provider, trust_domain)] = asked
+    assert authenticate is it.secure.authenticate
+    assert provider == (None if in_kubernetes else JwtRule("https://a", ("istio",)))
+    assert trust_domain() == "cluster.local"
+
+
+async def test_the_port_with_tls_is_made_of_what_it_serves(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "make_server", lambda *given: given)
+    it = Secured(journal, {}, "--shutdownDuration=7s")
+    services = GrpcServices("secure xDS", Address("", 1), ("handlers",), ("connections",))  # type: ignore[arg-type]
+    port: Any = it.security.make_port(services)
+    server, front, certificate, trust_domain, address, connections, patience = port.given
+    assert server == (it.settings.serve, ("handlers",))
+    assert (front, certificate, address, connections, str(patience)) == (
+        it.security._front, journal.one("PortCertificate"), Address("", 1), ("connections",), "7s"
+    )  # fmt: skip
+    assert trust_domain() == "cluster.local"
+
+
+# -- how callers prove who they are ------------------------------------------------------------------------------------
+
+def test_the_own_cluster_is_known_by_its_aliases_too() -> None:
+    assert own_names("Kubernetes", ALIASES) == ("", "Kubernetes", "alias")
+
+
+def test_a_file_of_keys_takes_the_place_of_api_servers() -> None:
+    servers: Any = {"west": object()}
+    settings = load([], {}).settings.authentication
+    assert find_reviewers(settings, "Kubernetes", ALIASES, servers) is servers
+    settings = load(["--tokenKeys=/keys"], {}).settings.authentication
+    assert list(find_reviewers(settings, "Kubernetes", ALIASES, servers)) == ["", "Kubernetes", "alias"]
+
+
+async def test_whoever_has_proved_nothing_gets_no_certificate() -> None:
+    context, caller = object(), Caller("10.0.0.1:1")
+    met: list[Any] = []
+
+    def meet(given: Any) -> Caller:
+        met.append(given)
+        return caller
+
+    async def known(given: Caller) -> list[str]:
+        assert given is caller
+        return ["spiffe://a"]
+
+    async def wrong(_: Caller) -> list[str]:
+        raise IdentityError("the token has expired")
+
+    assert await for_certificates(meet, known)(context) == ["spiffe://a"]
+    assert met == [context]
+    with pytest.raises(CallerRefused, match=r"^nobody proves who he is on this port$"):
+        await for_certificates(meet, nobody)(context)
+    with pytest.raises(CallerRefused, match=r"^the token has expired$"):
+        await for_certificates(meet, wrong)(context)
+
+
+async def test_proxies_of_nodes_may_ask_in_the_name_of_others() -> None:
+    entrance, asked = Entrance(lambda context: Caller("10.0.0.1:1"), nobody), list[Any]()
+
+    async def check(caller: Caller, identity: str) -> None:
+        asked.append((caller.address, identity))
+        if identity == "wrong":
+            raise IdentityError("no pod on the node runs as that")
+
+    proxies: Any = SimpleNamespace(check=check)
+    impersonate = for_impersonation(entrance.meet, proxies)
+    await impersonate(None, "right")
+    with pytest.raises(CallerRefused, match=r"^no pod on the node runs as that$"):
+        await impersonate(None, "wrong")
+    assert asked == [("10.0.0.1:1", "right"), ("10.0.0.1:1", "wrong")]
+    with pytest.raises(CallerRefused, match=r"^nobody may ask"):
+        await for_impersonation(entrance.meet, None)(None, "right")

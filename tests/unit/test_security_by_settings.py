@@ -1,14 +1,24 @@
 """Who callers are, who issues certificates, and what ports with TLS are made of, by the settings."""
 from __future__ import annotations
 
+import pathlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ca.service import CallerRefused
-from pilot.app import security
-from pilot.app.authentication import Entrance, find_reviewers, for_certificates, for_impersonation, own_names
+from pilot.app import authentication, security
+from pilot.app.authentication import (
+    Entrance,
+    also_by_provider,
+    find_provider,
+    find_reviewers,
+    for_certificates,
+    for_impersonation,
+    make_authenticate,
+    own_names,
+)
 from pilot.app.ports import GrpcServices
 from pilot.app.registration import Registration
 from pilot.app.security import Security
@@ -17,10 +27,11 @@ from pilot.lib.metrics import Metrics
 from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.inputs import Mesh
 from pilot.serve.address import Address
-from pilot.serve.authn.oidc import JwtRule
+from pilot.serve.authn.oidc import JwtRule, Provider
 from pilot.serve.identity import Caller, IdentityError, nobody, plain_caller, unchecked, verified_identity
 from pilot.settings.parse import load
 from tests.support.stand_ins import Journal
+from tests.support.tokens import token
 
 PARTS = ("CertificateAuthority", "SignedCertificate", "PortCertificate", "NodeProxies", "ServiceAccountTokens", "CertificateService", "SecurePort")
 EXTERNAL = {"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "K8S_SIGNER": "example.com/mesh"}
@@ -149,6 +160,14 @@ async def test_certificates_are_issued_at_one_port(journal: Journal) -> None:
     assert none.certificates(none.secure) is None
 
 
+async def test_whoever_asks_for_a_certificate_proves_who_he_is_on_that_port(journal: Journal) -> None:
+    it = Secured(journal, {"XDS_AUTH_PLAINTEXT": "true"}, "--secureGRPCAddr=").security
+    service: Any = it.certificates(it.plain)
+    context = SimpleNamespace(peer=lambda: "ipv4:10.0.0.1:1", invocation_metadata=lambda: ())
+    with pytest.raises(CallerRefused, match="client certificate: no client certificate was shown"):
+        await service.given[1](context)
+
+
 async def test_signers_issue_before_the_authority(journal: Journal) -> None:
     it = Secured(journal, EXTERNAL).security
     assert it.registration is not None
@@ -262,3 +281,45 @@ async def test_proxies_of_nodes_may_ask_in_the_name_of_others() -> None:
     assert asked == [("10.0.0.1:1", "right"), ("10.0.0.1:1", "wrong")]
     with pytest.raises(CallerRefused, match=r"^nobody may ask"):
         await for_impersonation(entrance.meet, None)(None, "right")
+
+
+def test_tokens_of_a_provider_are_verified_by_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[Any, ...]] = []
+
+    def noting(*args: Any) -> Any:
+        given.append(args)
+        return SimpleNamespace(identify=nobody)
+
+    monkeypatch.setattr(authentication, "OidcTokens", noting)
+    rule = JwtRule("https://a", ("istio",))
+    also_by_provider(unknown, rule, lambda: "td")
+    make_authenticate(load([], {"JWT_RULE": '{"issuer": "https://a", "audiences": ["istio"]}'}).settings.authentication, {}, lambda: "td")
+    for found, provider, trust_domain in given:
+        assert (found, type(provider), trust_domain()) == (rule, Provider, "td")
+    assert len(given) == 2
+
+
+async def unknown(_: Caller) -> list[str]:
+    raise IdentityError("nobody knows")
+
+
+@pytest.mark.parametrize(
+    ("said", "own", "warning"),
+    [
+        ({"TOKEN_ISSUER": "https://a"}, None,
+         "tokens of https://a are not accepted for certificates: AUDIENCE does not say whom they must be for"),
+        ({}, "nonsense", "FILE: who issued the control plane's own token cannot be told: the token does not have three parts"),
+        ({}, token(aud=7), "FILE: who issued the control plane's own token cannot be told: "),
+        ({"TOKEN_ISSUER": "https://a", "AUDIENCE": "istio"}, "nonsense", None),
+    ],
+)  # fmt: skip
+def test_why_no_provider_is_known_is_said(
+    tmp_path: pathlib.Path, said: dict[str, str], own: str | None, warning: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "istio-token"
+    if own is not None:
+        path.write_text(own)
+    find_provider(load([], said).settings.authentication, False, str(path))
+    told = [message.replace(str(path), "FILE") for message in caplog.messages]
+    assert len(told) == (0 if warning is None else 1)
+    assert warning is None or told[0].startswith(warning)

@@ -113,7 +113,6 @@ class Follower:
     def _forget_versions(self) -> None:
         """Has everything told again by the next reading, and what that leaves out told as gone."""
         self._revision, self.versions = "", dict.fromkeys(self.versions, "")
-        self._gone.clear()
 
     async def forget(self) -> None:
         """Tells the receiver that all is gone, for a collection that is followed no more."""

@@ -208,6 +208,9 @@ async def test_so_many_of_the_gone_are_remembered(monkeypatch: pytest.MonkeyPatc
     late = [line("MODIFIED", name, 5) for name in "abc"]
     it = await Followed(page(4, ("a", 1), ("b", 1), ("c", 1)), [gone, late]).run(monkeypatch)
     assert it.told == ["+a +b +c", "-a -b -c", "+a"], "the oldest is not known any more"
+    came_back = [line("DELETED", "a", 10), line("ADDED", "a", 11), line("DELETED", "b", 12), line("DELETED", "a", 13), line("DELETED", "c", 14)]
+    it = await Followed(page(4, ("a", 1), ("b", 1), ("c", 1)), [came_back, late]).run(monkeypatch)
+    assert it.told == ["+a +b +c", "-a +a -b -a -c", "+b"], "a went after b"
 
 
 async def test_a_stream_of_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,3 +248,11 @@ async def test_who_moves_to_another_collection_is_told_all_of_it(monkeypatch: py
     assert it.told[3:] == ["-a"]
     await it.follower.forget()
     assert it.told[3:] == ["-a"]
+
+
+async def test_a_server_that_was_restored_from_older_data_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted = [line("DELETED", "a", 10), error_line(410)]
+    it = await Followed(page(4, ("a", 1), ("b", 2)), [deleted], page(3, ("b", 1)), [[line("ADDED", "a", 5), line("MODIFIED", "b", 6)]]).run(
+        monkeypatch
+    )
+    assert it.told == ["+a +b", "-a", "+b", "+a +b"]

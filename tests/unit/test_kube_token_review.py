@@ -1,11 +1,17 @@
 """Whose a token is, asked of an API server."""
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
 from pilot.app.reviewers import ClusterReviewers
+from pilot.kube.errors import Unreachable
+from pilot.kube.secret_review import lists_secrets
+from pilot.kube.token_review import TokenRefused, UserInfo, review_token
 from pilot.serve.authn.service_account import ServiceAccountTokens
 from pilot.serve.identity import Caller, IdentityError
 from tests.support.apiserver.server import ApiServer
@@ -56,3 +62,53 @@ async def test_without_an_answer_nobody_is_let_in(server: ApiServer, reviewers: 
     await server.stop()
     with pytest.raises(IdentityError):
         await identify(reviewers, "good")
+
+
+class Answering:
+    """A client whose server gives one answer. `asked` has the requests."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer, self.asked = answer, list[tuple[str, str, Any]]()
+
+    async def call(self, method: str, path: str, body: bytes) -> bytes:
+        self.asked.append((method, path, json.loads(body)))
+        return json.dumps(self._answer).encode()
+
+
+@pytest.mark.parametrize(
+    ("audiences", "status", "reason"),
+    [
+        (("a", "b"), {"authenticated": True, "audiences": ["b", "c"]}, None),
+        ((), {"authenticated": True}, None),
+        ((), {"authenticated": True, "audiences": ["c"]}, None),
+        (("a",), {}, "the token is not accepted"),
+        (("a",), {"audiences": ["a"], "error": "it has expired"}, "it has expired"),
+        (("a", "b"), {"authenticated": True}, "the token is for nobody, not for a, b"),
+        (("a",), {"authenticated": True, "audiences": ["c", "d"]}, "the token is for c, d, not for a"),
+    ],
+)
+async def test_what_a_review_of_a_token_says(audiences: Sequence[str], status: Any, reason: str | None) -> None:
+    client = Answering({"status": {**status, "user": {"username": "me", "groups": ["g"], "extra": {"k": ["v"]}}}})
+    found = await asyncio.gather(review_token(client, "secret", audiences), return_exceptions=True)  # type: ignore[arg-type]
+    assert [repr(one) for one in found] == [repr(UserInfo("me", ("g",), {"k": ("v",)}) if reason is None else TokenRefused(reason))]
+    spec = {"token": "secret", **({"audiences": [*audiences]} if audiences else {})}
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    assert client.asked == [("POST", "/apis/authentication.k8s.io/v1/tokenreviews", asked)]
+
+
+@pytest.mark.parametrize(
+    ("status", "may"), [({}, False), ({"allowed": True}, True), ({"allowed": True, "denied": True}, False), ({"denied": True}, False)]
+)
+async def test_what_a_review_of_secrets_says(status: Any, may: bool) -> None:
+    client = Answering({"status": status})
+    assert await lists_secrets(client, "shop", "edge") is may  # type: ignore[arg-type]
+    spec = {"user": "system:serviceaccount:shop:edge", "resourceAttributes": {"namespace": "shop", "verb": "list", "resource": "secrets"}}
+    asked = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec}
+    assert client.asked == [("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", asked)]
+
+
+async def test_a_review_without_a_status_accepts_nobody() -> None:
+    with pytest.raises(TokenRefused, match="the token is not accepted"):
+        await review_token(Answering({}), "secret", ())  # type: ignore[arg-type]
+    with pytest.raises(Unreachable, match="subjectaccessreviews: the answer is no review: "):
+        await lists_secrets(Answering({}), "shop", "edge")  # type: ignore[arg-type]

@@ -45,3 +45,68 @@ def test_what_envoy_refuses(expression: str) -> None:
 def test_a_fault_says_where_it_is() -> None:
     assert find_fault("response.code >= 400 and true") == "position 21: 'and' does not belong there"
     assert find_fault("a.startsWith('b'") == "position 16: the expression ends too early, ',' is expected"
+
+
+@pytest.mark.parametrize(
+    ("expression", "fault"),
+    [
+        ("", "position 0: the expression ends too early, a name is expected"),
+        ("1 +", "position 3: the expression ends too early, a name is expected"),
+        ("a b", "position 2: 'b' does not belong there"), ("(a", "position 2: the expression ends too early, ')' is expected"),
+        ("a)", "position 1: ')' does not belong there"), ("a ? b", "position 5: the expression ends too early, ':' is expected"),
+        ("a == 'x", 'position 5: "\'x" is not understood'), ("1 = 1 and much more", "position 2: '= 1 and much' is not understood"),
+        ("if", "position 0: 'if' does not belong there, a name is expected"), ("a.in", "position 2: 'in' does not belong there, a name is expected"),
+        ("a.true", "position 2: 'true' does not belong there, a name is expected"),
+        ("-!a", "position 1: '!' does not belong there, a name is expected"),
+        ("a[1", "position 3: the expression ends too early, ']' is expected"), ("a[]", "position 2: ']' does not belong there, a name is expected"),
+        ("[1 2]", "position 3: '2' does not belong there, ',' is expected"), ("{1}", "position 2: '}' does not belong there, ':' is expected"),
+        ("{1: 2 3}", "position 6: '3' does not belong there, ',' is expected"), ("{,}", "position 1: ',' does not belong there, a name is expected"),
+        ("f(,)", "position 2: ',' does not belong there, a name is expected"),
+        ("size(1,)", "position 7: ')' does not belong there, a name is expected"),
+        ("1 == size()", "position 5: Envoy has no size() of 0 arguments"),
+        ("a.getHours('a', 'b')", "position 2: Envoy has no getHours() of 2 arguments"),
+        ("re.captureN('a')", "position 3: Envoy has no captureN() of 1 arguments"),
+        ("x.extract(1, 2, 3)", "position 2: Envoy has no extract() of 3 arguments"),
+        ("has()", "position 0: has() takes one field, like has(request.headers.host)"),
+        ("has(a.b, a.c)", "position 0: has() takes one field, like has(request.headers.host)"),
+        ("[1].map(x, x)", "position 4: map() is a loop, which Envoy's filters do not have"),
+        ("'a'.matches('[')", "position 12: missing ]: ["), ("matches(a, r'[')", "position 11: missing ]: ["),
+        (r"a == '\x4'", r"position 5: '\x4' has an unknown escape"),
+        ("a > 0x8000000000000000", "position 4: 0x8000000000000000 does not fit into 64 bits"),
+        ("0x10000000000000000u", "position 0: 0x10000000000000000u does not fit into 64 bits"), ("1" * 100_001, "longer than 100000 characters"),
+    ],
+    ids=lambda text: text[:20],
+)  # fmt: skip
+def test_what_is_wrong_is_told(expression: str, fault: str) -> None:
+    assert find_fault(expression) == fault
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "9223372036854775807", "0x7FFFFFFFFFFFFFFF", "18446744073709551615u", "0xFFFFFFFFFFFFFFFFu", "true.a", "!!-1", "size(a) == size('b')",
+        "[]", "{}",
+        "a.matches(b'[')", "a.matches(b)", "'a'.getHours() == a.getHours('UTC')", "{'a': 1, 'b': 2,}['b']", "re.capture('a', 'b')", "a in b in c",
+        " " * 99_999 + "a",
+    ],
+    ids=lambda text: text[:20],
+)  # fmt: skip
+def test_what_is_at_the_edge_is_taken(expression: str) -> None:
+    assert find_fault(expression) == ""
+
+
+@pytest.mark.parametrize(
+    ("form", "times"),
+    [
+        ("(@)", 30), ("[@]", 30), ("[1, @]", 30), ("{'a': @}", 30), ("{@: 1}", 30), ("a[@]", 30), ("@[0]", 30), ("@.b", 30), ("size(@)", 30),
+        ("a.contains(@)", 30), ("@.contains('x')", 30), ("re.extract(@, 'b', 'c')", 30), ("a ? b : @", 30), ("@ ? a : b", 30), ("@ + 1", 30),
+        ("1 + @", 30), ("@ < 2", 30), ("!(@)", 15), ("-(@)", 15), ("(@ ? a : b)", 15), ("(b ? @ : a)", 15), ("a || (@)", 15), ("has(@.b)", 15),
+        ("a && (b || @)", 10), ("(1 + 2 + @)", 10), ("(a || b || c || @)", 10), ("(@ && b && c && d && e && f && g && h)", 7),
+    ],
+)  # fmt: skip
+def test_how_often_an_expression_may_stand_in_its_like(form: str, times: int) -> None:
+    expressions = ["a"]
+    for _ in range(times + 1):
+        expressions.append(form.replace("@", expressions[-1]))
+    assert find_fault(expressions[times]) == ""
+    assert find_fault(expressions[times + 1]) == "nested deeper than 31"

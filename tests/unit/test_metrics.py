@@ -192,3 +192,26 @@ def test_reads_of_the_cache_are_counted_as_they_are_when_metrics_are_read(metric
     assert lines(metrics, "xds_cache_reads") == ['xds_cache_reads{type="hit"} 4', 'xds_cache_reads{type="miss"} 2']
     assert lines(metrics, "xds_cache_size") == ["xds_cache_size 5"]
     assert lines(metrics, "xds_cache_dependent") == ["xds_cache_dependent_config_size 9"]
+
+
+def test_a_response_is_counted_by_its_type_size_and_times(metrics: Metrics) -> None:
+    metrics.sent(CDS, 500, 0.25, 0.125)
+    metrics.sent(CDS, 20_000, 2, 1)
+    assert (metrics.responses, metrics.response_bytes) == (2, 20_500)
+    assert lines(metrics, "pilot_xds_pushes{") == ['pilot_xds_pushes{type="cds"} 2']
+    expected = {
+        'pilot_xds_push_time_sum{type="cds"} 2.25', 'pilot_xds_push_time_bucket{type="cds",le="0.5"} 1',
+        f'pilot_xds_config_size_bytes_sum{{type="{CDS}"}} 20500', f'pilot_xds_config_size_bytes_bucket{{type="{CDS}",le="10000"}} 1',
+        "pilot_xds_send_time_sum 1.125", 'pilot_xds_send_time_bucket{le="1"} 2',
+    }  # fmt: skip
+    assert expected - set(lines(metrics)) == set()
+
+
+def test_the_last_series_below_a_limit_is_its_own(metrics: Metrics) -> None:
+    for number in range(CATALOGUE["pilot_xds"].limit):
+        metrics.connected(f"v{number}")
+    metrics.connected("v1")
+    assert len(lines(metrics, "pilot_xds{")) == 100
+    assert 'pilot_xds{version="v1"} 2' in lines(metrics)
+    metrics.connected("one more")
+    assert lines(metrics, "pilot_xds{")[0] == 'pilot_xds{version="other"} 1'

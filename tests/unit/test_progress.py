@@ -60,3 +60,29 @@ def test_only_so_many_lines_are_remembered() -> None:
     for number in range(log_repeats.KEPT + 10):
         repeats.filter(record("line %d", 0.0, number))
     assert len(repeats._seen) == log_repeats.KEPT
+
+
+def test_only_the_line_after_a_pause_says_what_was_left_out_and_lines_that_repeat_are_remembered_longest() -> None:
+    repeats = Repeats()
+    said = [record("%s is late", 100.0, "x") for _ in range(OFTEN)]
+    assert [(repeats.filter(line), line.getMessage()) for line in said] == [(True, "x is late")] * OFTEN
+    assert not repeats.filter(record("%s is late", 100.0 + SECONDS - 0.001, "x"))
+    late = record("%s is late", 100.0 + SECONDS, "x")
+    assert (repeats.filter(late), late.getMessage()) == (True, "x is late (1 more of these were left out)")
+    for number in range(log_repeats.KEPT - 1):
+        repeats.filter(record("line %d", 0.0, number))
+    repeats.filter(record("%s is late", 100.0 + 2 * SECONDS, "x"))  # moves it behind them
+    repeats.filter(record("another", 0.0))
+    again = [repeats.filter(record("%s is late", 100.0 + 2 * SECONDS, "x")) for _ in range(OFTEN)]
+    assert again == [True] * (OFTEN - 1) + [False], "it was not forgotten"
+    broken = logging.LogRecord("pilot.ads", logging.WARNING, "", 0, "%d", ("x",), None)
+    assert [repeats.filter(broken) for _ in range(OFTEN + 1)] == [True] * (OFTEN + 1), "the handler tells of it"
+
+
+def test_equal_texts_of_other_scopes_and_levels_are_other_lines() -> None:
+    repeats = Repeats()
+    for name, level in (("pilot.ads", logging.WARNING), ("pilot.ads", logging.ERROR), ("pilot.ca", logging.WARNING)):
+        lines = [logging.LogRecord(name, level, "", 0, "it is late", None, None) for _ in range(OFTEN + 1)]
+        for line in lines:
+            line.created = 100.0
+        assert [repeats.filter(line) for line in lines] == [True] * OFTEN + [False]

@@ -100,6 +100,73 @@ def test_messages_nested_without_end_are_told() -> None:
     assert {fault.code for fault in read_message(kind, plain)[1]} == {"too-deep"}
 
 
+BUFFERED = f"'@type': x/{BUFFER}, max_request_bytes: 7"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("nobody: 1", "nobody: envoy.config.cluster.v3.Cluster has no field nobody"),
+        ("eds_cluster_config: []", "eds_cluster_config: expected a mapping for EdsClusterConfig, got a list"),
+        ("eds_cluster_config: text", "eds_cluster_config: expected a mapping for EdsClusterConfig, got text"),
+        ("eds_cluster_config: true", "eds_cluster_config: expected a mapping for EdsClusterConfig, got true or false"),
+        ("filters: {}", "filters: expected a list, got a mapping"), ("filters: 1.5", "filters: expected a list, got a number"),
+        ("filters: [null]", "filters[0]: expected a mapping for Filter, got nothing"),
+        ("metadata: {filter_metadata: 5}", "metadata.filter_metadata: expected a mapping, got a number"),
+        ("type: EDS, cluster_type: {name: x}", "cluster_type: only one of type and cluster_type may be set"),
+        ("connect_timeout: 1s, connectTimeout: 2s", "connectTimeout: only one of connect_timeout and connectTimeout may be set"),
+        ("filters: [{typed_config: 5}]", "filters[0].typed_config: expected a mapping with @type, got a number"),
+        ("filters: [{typed_config: {'@type': 5}}]", "filters[0].typed_config: its type is needed in @type"),
+        ("filters: [{typed_config: {'@type': ''}}]", "filters[0].typed_config: its type is needed in @type"),
+        ("filters: [{typed_config: {'@type': x/no.Such}}]", "filters[0].typed_config.@type: there is no type x/no.Such"),
+        (
+            "filters: [{typed_config: {'@type': x/envoy.config.filter.http.buffer.v2.Buffer}}]",
+            "filters[0].typed_config.@type: there is no type x/envoy.config.filter.http.buffer.v2.Buffer; those of the v2 API are gone",
+        ),
+        ("filters: [{typed_config: {'@type': x/google.protobuf.Duration}}]", "filters[0].typed_config.value: it is needed"),
+        ("connectTimeout: abc", 'connectTimeout: Duration must end with letter "s": abc'),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_in_words(text: str, told: str) -> None:
+    _, (fault,) = read_message(Cluster, yaml.safe_load(f"{{{text}}}"))
+    assert f"{shown(fault.place)}: {fault.text}" == told
+
+
+def test_entries_of_a_map_beside_a_wrong_one_are_read() -> None:
+    values, (fault,) = read_message(Cluster, yaml.safe_load("{metadata: {filter_metadata: {a: {x: 1}, b: 5, c: {y: 2}}}}"))
+    assert (shown(fault.place), fault.text) == ("metadata.filter_metadata.b", "Struct must be in a dict which is 5")
+    assert values == read("cluster", "metadata: {filter_metadata: {a: {x: 1}, c: {y: 2}}}")
+    options = f"{{typed_extension_protocol_options: {{a: {{{BUFFERED}}}, b: {{'@type': x/no.Such}}, c: {{{BUFFERED}}}}}}}"
+    messages, (fault,) = read_message(Cluster, yaml.safe_load(options))
+    assert shown(fault.place) == "typed_extension_protocol_options.b.@type"
+    found = {key: unpack(value) for key, value in messages.typed_extension_protocol_options.items() if value.type_url}
+    assert {key: value.max_request_bytes.value for key, value in found.items()} == {"a": 7, "c": 7}
+
+
+def test_a_type_without_a_host_gets_the_usual_one_and_a_value_is_read_as_its_type() -> None:
+    configs = (f"{{'@type': {BUFFER}}}", "{'@type': x/google.protobuf.Duration, value: 2s}")
+    filters = read("cluster", f"filters: [{', '.join(f'{{typed_config: {text}}}' for text in configs)}]").filters
+    assert [f.typed_config.type_url for f in filters] == [f"type.googleapis.com/{BUFFER}", "x/google.protobuf.Duration"]
+    assert unpack(filters[1].typed_config).seconds == 2
+
+
+@pytest.mark.parametrize("rest", ["x/no.Such, value: {max: 1}", f"x/{BUFFER}", f"x/{BUFFER}, value: {{max_request_bytes: 7}}"])
+def test_a_struct_of_a_type_that_is_not_known_or_without_a_value_is_taken(rest: str) -> None:
+    read("cluster", f"filters: [{{typed_config: {{'@type': x/xds.type.v3.TypedStruct, type_url: {rest}}}}}]")
+
+
+def test_how_deep_messages_may_be() -> None:
+    def faults(times: int) -> list[str]:
+        plain: dict[str, Any] = {"any_match": True}
+        for _ in range(times):
+            plain = {"and_match": {"rules": [plain]}}
+        kind = find_type("envoy.config.common.matcher.v3.MatchPredicate")
+        assert kind is not None
+        return [fault.text for fault in read_message(kind, plain)[1]]
+
+    assert (faults(20), faults(21)) == ([], ["messages are nested more than 60 deep"])
+
+
 def test_names_of_types_import_nothing_else() -> None:
     assert find_type("antigravity.X") is None
     assert find_type("envoy") is None

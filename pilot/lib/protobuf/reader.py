@@ -127,6 +127,9 @@ class _Reading:
         into.value = message.SerializeToString(deterministic=True)
 
     def _read_by_value(self, message: Any, rest: Mapping[str, Any], place: Place) -> None:
+        if "value" not in rest:
+            self._wrong((*place, "value"), "it is needed")
+            return
         try:
             json_format.ParseDict(rest["value"], message)
         except _ERRORS as error:

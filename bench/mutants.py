@@ -8,9 +8,9 @@ others that the table names leave of it. First all fast tests run once under cov
 coverage`), which says what reaches what; --work keeps that. A mutant is then shown to the tests that reach it, those that import its module
 first, in a fork of a process that has collected them. What runs at import alone is changed in a copy of the tree, and the nearest test
 files run there. PYISTIOD_SEED draws the sample. The word `reads` makes every tracked read of a table by model and translate that is on the
-way to what proxies get untracked instead, one at a time, at run time, and edits of a mesh must notice: first one that is made for the read
-(tests/support/read_cases.py), then random ones. Without words it is all of it. Prints survivors and a table by
-package; exits 1 where less than nine in ten mutants, or not all reads, were caught.
+way to what proxies get or users are told untracked instead, one at a time, at run time, and edits of a mesh must notice: first one that is
+made for the read (tests/support/read_cases.py, told_read_cases.py), then random ones. Without words it is all of it. Prints survivors and a
+table by package; exits 1 where less than nine in ten mutants, or not all reads, were caught.
 """
 from __future__ import annotations
 
@@ -193,8 +193,9 @@ def try_reads() -> tuple[int, int]:
     from tests.support.mesh_edits import FLAGS, SLOTS, tour
     from tests.support.read_cases import CASES
     from tests.support.reads import EXPLAINED, Survey
+    from tests.support.told_read_cases import TOLD_CASES
 
-    tried = {site: noticed for case in CASES for site, noticed in case.tried().items()}
+    tried = {site: noticed for case in (*CASES, *TOLD_CASES) for site, noticed in case.tried().items()}
     sites, noticed = set(tried), {site for site in tried if tried[site]}
     for number in range(TOURS):
         survey = Survey()

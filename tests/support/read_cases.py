@@ -1,60 +1,16 @@
-"""Edits that random ones seldom come to, of meshes that are made for them: each needs one read to be told of."""
+"""Edits that random ones seldom come to, of meshes that are made for them: each needs one read to be told of what proxies get."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-import yaml
+from collections.abc import Mapping
+from typing import Any
 
 from pilot.ingest.decode import OWN
-from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.model.config.mesh_networks import MeshNetworks
 from tests.support.ambient_slots import NAME
 from tests.support.cluster_slots import WEST
 from tests.support.gateway_slots import ALL, API, cluster_wide, gateway_object, tls
-from tests.support.mesh_edits import FLAGS, Rows, rows_at
-from tests.support.mesh_slots import SLOTS
-from tests.support.objects import Plain, at, endpoint_slice, make, pod
-from tests.support.reads import Site, Survey, look_at_all
-from tests.support.world import rows_of
-
-VIEWS = "pilot/model/views"
-NUMBERS = {slot.name: number for number, slot in enumerate(SLOTS)}
-
-
-class ReadCase(NamedTuple):
-    """A mesh, and edits one after another, of which some is told by this read alone ("file function read")."""
-
-    read: str
-    mesh: Rows
-    edits: Sequence[Rows]
-
-    def tried(self) -> dict[Site, bool]:
-        """Returns whether each site of the read is noticed, by proxies or in what users are told."""
-        survey = Survey(look_at_all)
-        survey.follow(enumerate((self.mesh, *self.edits)), FLAGS)
-        return {site: survey.noticed(site) for site in survey.sites if site.name == self.read}
-
-
-def of(*objects: Plain, cluster: str = OWN.cluster) -> Rows:
-    """Returns the rows of objects."""
-    return rows_of(objects, cluster)
-
-
-def held(*names: str) -> dict[tuple[str, Any], Any]:
-    """Returns the rows of slots, each at its first variant."""
-    return {key: row for name in names for key, row in rows_at(NUMBERS[name], 0).items()}
-
-
-def mesh(*parts: Rows, config: str = "{}") -> dict[tuple[str, Any], Any]:
-    """Returns the rows of a mesh: these, and what its mesh config says in YAML."""
-    decoded, problems = decode_mesh_config([yaml.safe_load(config)])
-    assert decoded is not None, problems
-    settings = {("mesh", "mesh"): decoded, ("mesh", "networks"): MeshNetworks()}
-    return {key: row for part in (settings, *parts) for key, row in part.items()}
-
-
-# -- what the cases are made of --------------------------------------------------------------------------------------------
+from tests.support.mesh_edits import Rows
+from tests.support.objects import at, endpoint_slice, make, pod
+from tests.support.read_case import VIEWS, ReadCase, held, mesh, of
 
 SIDECAR = "Proxy web-0.a Kubernetes"
 ROUTER, ZTUNNEL = "Proxy ingress-0.edge Kubernetes", "Proxy zt-0.istio-system Kubernetes"
@@ -67,6 +23,8 @@ SERVED = held("Service b/api", "EndpointSlice b/api-0", "Pod b/api-0")
 WEB = held("Service a/web", "EndpointSlice a/web-0", "Pod a/web-0")
 GLOBAL = "{serviceScopeConfigs: [{scope: GLOBAL, servicesSelector: {matchLabels: {scope: global}}}]}"
 FOR = "istio.io/waypoint-for"
+SOCKET = "ports: [{number: 80, name: http, protocol: HTTP}]"
+NAMED = "{matchLabels: {app: named}}"
 WAYPOINT_USER = "istio.io/use-waypoint: wp"
 
 
@@ -130,8 +88,33 @@ def destination_rule(namespace: str, more: str = "") -> Rows:
     return of(make("DestinationRule", "rule", f"{{host: web.a.svc.cluster.local, {policy}{more}}}", namespace))
 
 
+def mutual_tls(name: str, mode: str, day: int = 1, more: str = "") -> Rows:
+    return of(make("PeerAuthentication", name, f"{{mtls: {{mode: {mode}}}{more}}}", day=day))
+
+
+def user(labels: str = "{}") -> Rows:
+    return of(pod("user", "10.1.0.60", labels=labels))
+
+
+def entry_endpoint(name: str, labels: str) -> Rows:
+    """Returns a ServiceEntry with an endpoint that has labels."""
+    endpoint = f"{{address: 10.60.0.9, labels: {labels}}}"
+    return of(make("ServiceEntry", name, f"{{hosts: [{name}.example.com], resolution: STATIC, {SOCKET}, endpoints: [{endpoint}]}}"))
+
+
+def selecting(app: str) -> Rows:
+    selector = f"workloadSelector: {{labels: {{app: {app}}}}}"
+    return of(make("ServiceEntry", "chosen", f"{{hosts: [chosen.example.com], addresses: [10.50.0.8], resolution: STATIC, {SOCKET}, {selector}}}"))
+
+
+def unmatched(*addresses: str) -> Rows:
+    """Returns an EndpointSlice that has none of the ports of its Service."""
+    return of(endpoint_slice("web", *addresses, ports="[{name: other, port: 9}]", name="web-9"))
+
+
 FRONT_AT = of(endpoint_slice("front", at("10.1.0.9", "ingress-0", namespace="edge"), namespace="edge"))
 PICKING = {**ROUTERS, **of(pod("ingress-0", "10.1.0.9", "edge", labels=f"{{istio: ingress, {NAME}: front}}"))}
+WAYPOINT_FOR_ALL = mesh(WAYPOINT, waypoint(labels={FOR: "all"}), held("Proxy wp-0.a Kubernetes"))
 CANARY = f"{{{WAYPOINT_USER}, istio.io/use-waypoint-canary: second}}"
 WEIGHTS = [f"{{istio.io/use-waypoint-canary-weight: '{weight}'}}" for weight in (10, 90)]
 CASES = (
@@ -185,7 +168,7 @@ CASES = (
     ),
     ReadCase(
         f"{VIEWS}/ambient/attachments.py _own_pods Pod.all_keys",
-        mesh(WAYPOINT, waypoint(labels={FOR: "all"}), held("Proxy wp-0.a Kubernetes")),
+        WAYPOINT_FOR_ALL,
         [of(pod("user", "10.1.0.60", labels=f"{{{WAYPOINT_USER}}}"))],
     ),
     ReadCase(
@@ -215,7 +198,7 @@ CASES = (
     ),
     ReadCase(
         f"{VIEWS}/ambient/behind.py _of_entry WorkloadEntry.get",
-        mesh(WAYPOINT, waypoint(labels={FOR: "all"}), held("Proxy wp-0.a Kubernetes"), behind("10.1.0.61")),
+        {**WAYPOINT_FOR_ALL, **behind("10.1.0.61")},
         [behind("10.1.0.62")],
     ),
     *(
@@ -241,4 +224,36 @@ CASES = (
             ("ServiceEntry.get", entry("other.example.com"), entry("other.example.com, out.example.com")),
         )
     ),
+    ReadCase(f"{VIEWS}/ambient/attachments.py _waypoint_of_pod Pod.get", {**WAYPOINT_FOR_ALL, **user()}, [user(f"{{{WAYPOINT_USER}}}")]),
+    ReadCase(f"{VIEWS}/ambient/behind.py _own_entries WorkloadEntry.all_keys", WAYPOINT_FOR_ALL, [behind("10.1.0.61")]),
+    ReadCase(f"{VIEWS}/ambient/behind.py _service_entries ServiceEntry.all_keys", WAYPOINT_FOR_ALL, [entry_endpoint("out", f"{{{WAYPOINT_USER}}}")]),
+    ReadCase(
+        f"{VIEWS}/ambient/behind.py _of_service_entry ServiceEntry.get",
+        {**WAYPOINT_FOR_ALL, **entry_endpoint("out", "{}")},
+        [entry_endpoint("out", f"{{{WAYPOINT_USER}}}")],
+    ),
+    ReadCase(
+        f"{VIEWS}/ambient/policies.py _mtls_policies PeerAuthentication.get",
+        mesh(held(ZTUNNEL), user("{app: named}"), mutual_tls("own", "PERMISSIVE", more=f", selector: {NAMED}")),
+        [mutual_tls("own", "STRICT", more=f", selector: {NAMED}")],
+    ),
+    ReadCase(
+        f"{VIEWS}/ambient/served.py selecting_entries ServiceEntry.get",
+        mesh(held(ZTUNNEL), user("{app: named}"), selecting("other")),
+        [selecting("named")],
+    ),
+    ReadCase(
+        f"{VIEWS}/asked_labels.py _destination_rule_keys DestinationRule.keys",
+        mesh(WEB, held(SIDECAR)),
+        [destination_rule("a", ", workloadSelector: {matchLabels: {app: web}}")],
+    ),
+    *(
+        ReadCase(
+            f"{VIEWS}/endpoint_slices.py unmatched_accounts EndpointSlice.{read}",
+            mesh(WEB, user(), held(SIDECAR), before),
+            [unmatched(at("10.1.0.60", "user"))],
+        )
+        for read, before in (("keys", {}), ("get", unmatched()))
+    ),
+    ReadCase(f"{VIEWS}/services.py _all_refs ServiceImport.all_keys", mesh(WEB, held(SIDECAR)), [held("ServiceImport a/web")]),
 )

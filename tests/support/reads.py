@@ -203,9 +203,9 @@ Change = tuple[Any, Rows]
 
 
 class Survey:
-    """Every site that was passed, and the edits that changed what is seen and of which sites alone had to tell. `look` sees what proxies get."""
+    """Every site that was passed, and the edits that changed what is seen and of which sites alone had to tell."""
 
-    def __init__(self, look: Look = snapshot) -> None:
+    def __init__(self, look: Look = look_at_all) -> None:
         self.sites: set[Site] = set()
         self.occasions: dict[Sites, list[Occasion]] = {}
         self._look = look
@@ -228,6 +228,7 @@ class Survey:
                     for sites in needed:
                         self.occasions.setdefault(sites, []).append(occasion)
                 rows, had = {key: row for key, row in {**rows, **edit}.items() if row is not None}, got
+        assert not world.failures, world.failures  # each would count as noticed
         self.sites |= reads.sites
 
     def noticed(self, site: Site) -> bool:

@@ -13,7 +13,6 @@ from pilot.model.config.virtual_service import Destination, HTTPRoute, VirtualSe
 from pilot.model.inputs import Mesh
 from pilot.model.problem import Problem, Problems, below, warning
 from pilot.model.views.gateways import servers
-from pilot.model.views.kinds.gateways import gateways
 from pilot.model.views.kinds.virtual_services import virtual_services
 from pilot.model.views.virtual_service_names import MESH, gateway_key
 from pilot.model.views.virtual_services import PUBLIC, Binding, binding, check_delegates, qualified
@@ -56,7 +55,7 @@ def _check_delegated(db: Mesh, o: Object[VirtualService]) -> Problems:
 
 def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
     for index, name in enumerate(spec.gateways):
-        if name != MESH and gateways.get(db, gateway_key(name)) is None:
+        if name != MESH and not servers(db, gateway_key(name)):  # no Gateway is without a server
             yield warning("gateway-not-found", f"[{index}]", f"there is no Gateway {name}")
 
 

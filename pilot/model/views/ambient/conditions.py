@@ -34,10 +34,8 @@ _AT_WAYPOINTS = "In ambient mode you must use a waypoint proxy to enforce HTTP r
 # -- services and workloads ------------------------------------------------------------------------------------------------
 
 @derived
-def service_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
-    """Returns the conditions of a Service; None where it is not there."""
-    if services.get(db, RegistryKey(db.settings.registry.cluster_id, *key)) is None:
-        return None
+def service_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...]:
+    """Returns the conditions of a Service of the own cluster."""
     return tuple(_bound(service_attachment(db, ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace))))
 
 

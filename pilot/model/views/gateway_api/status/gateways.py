@@ -30,7 +30,6 @@ from pilot.model.views.gateway_api.references import ReferenceKey, may_refer
 from pilot.model.views.gateway_api.status.routes import attached_routes
 from pilot.model.views.kinds.config_maps import config_maps
 from pilot.model.views.kinds.kubernetes_gateways import kubernetes_gateways
-from pilot.model.views.kinds.listener_sets import listener_sets
 
 _CONFIG_MAP = GroupKind("", "ConfigMap")
 
@@ -162,14 +161,14 @@ def _is_lax(spec: Gateway) -> bool:
 @derived
 def listener_set_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
     """Returns the status of a ListenerSet; None for one whose Gateway is not there, or not this control plane's."""
-    row, at = listener_sets.get(db, key), gateway_of_set(db, key)
+    at = gateway_of_set(db, key)
     gateway = kubernetes_gateways.get(db, at) if at is not None else None
     info = class_of(db, at) if at is not None else None
-    if row is None or at is None or gateway is None or info is None:
+    if at is None or gateway is None or info is None:
         return None
     if not info.listener_sets:
         return _not_allowed(f'The "{info.name}" GatewayClass does not support ListenerSet')
-    if not takes_set(db, gateway, row.namespace):
+    if not takes_set(db, gateway, key.namespace):
         return _not_allowed("The parent Gateway does not allow this reference; check the 'spec.allowedListeners'")
     listed, routers = _listeners(db, LISTENER_SET, key), routers_of(db, at)
     valid = [one for one, _ in listed if one.valid]

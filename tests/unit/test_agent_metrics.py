@@ -1,0 +1,163 @@
+"""What the agent counts of itself: every name once something has happened, and what a page of metrics makes of the pages of others."""
+from __future__ import annotations
+
+import datetime
+import http.server
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pilot.agent.app_probes import Probe, Prober
+from pilot.agent.certificate import WorkloadCertificate
+from pilot.agent.merged_metrics import RESERVED, MetricsPage, merge, parse_targets
+from pilot.agent.metrics import AgentMetrics
+
+ENDS = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+
+
+def shown(metrics: AgentMetrics) -> dict[str, str]:
+    """Every sample that is not of the process, and not 0."""
+    lines = (line for line in metrics.render().decode().splitlines() if not line.startswith(("#", "istio_agent_process_")))
+    return {name: value for name, _, value in (line.removeprefix("istio_agent_").partition(" ") for line in lines) if value != "0"}
+
+
+def test_every_count_has_the_name_that_dashboards_of_istio_have() -> None:
+    metrics = AgentMetrics(wall=lambda: ENDS.timestamp() - 90)
+    metrics.certificate(WorkloadCertificate(b"", b"", b"", ENDS, ENDS))
+    for hit in (True, False, False):
+        metrics.module_looked_up(hit)
+    for result in ("success", "download_failure"):
+        metrics.module_fetched(result)
+        metrics.module_converted(result)
+    metrics.modules_kept(3)
+    for count in (
+        metrics.asked_authority, metrics.not_issued, metrics.scraped, metrics.xds_request, metrics.xds_response, metrics.upstream_failed,
+        metrics.dns_asked, metrics.dns_forwarded, metrics.dns_failed,
+    ):  # fmt: skip
+        count()
+    metrics.xds_request()
+    metrics.scrape_failed("envoy")
+    metrics.upstream_ended("closed")
+    metrics.envoy_ended("cancelled")
+    assert shown(metrics) == {
+        'cert_expiry_seconds{resource_name="default"}': "90",
+        'wasm_cache_lookup_count{hit="true"}': "1", 'wasm_cache_lookup_count{hit="false"}': "2", "wasm_cache_entries": "3",
+        'wasm_remote_fetch_count{result="success"}': "1", 'wasm_remote_fetch_count{result="download_failure"}': "1",
+        'wasm_config_conversion_count{result="success"}': "1", 'wasm_config_conversion_count{result="download_failure"}': "1",
+        'num_outgoing_requests{request_type="csr"}': "1", 'num_failed_outgoing_requests{request_type="csr"}': "1", "scrapes_total": "1",
+        'scrape_failures_total{type="envoy"}': "1", "xds_proxy_requests": "2", "xds_proxy_responses": "1", "istiod_connection_failures": "1",
+        'istiod_connection_terminations{type="closed"}': "1", 'envoy_connection_terminations{type="cancelled"}': "1", "dns_requests_total": "1",
+        "dns_upstream_requests_total": "1", "dns_upstream_failures_total": "1",
+    }  # fmt: skip
+
+
+def test_the_time_of_the_start_is_that_until_the_proxy_was_ready_for_the_first_time() -> None:
+    times = iter([10.0, 12.5, 99.0])
+    metrics = AgentMetrics(clock=lambda: next(times))
+    assert shown(metrics) == {}
+    metrics.ready()
+    metrics.ready()
+    assert shown(metrics) == {"startup_duration_seconds": "2.5"}
+
+
+class Site(http.server.ThreadingHTTPServer):
+    """Answers each request with its status and body, and keeps what was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        site = self
+        self.status, self.body, self.asked = 200, b"", list[tuple[str, dict[str, str]]]()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.asked.append((self.path, dict(self.headers.items())))
+                self.send_response_only(site.status)
+                self.send_header("Content-Length", str(len(site.body)))
+                self.end_headers()
+                self.wfile.write(site.body)
+
+            def log_message(self, *_: object) -> None:
+                """Quiet."""
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.port: int = self.server_address[1]
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", b"own\n"),
+        (b"a 1\nb 2\n", b"own\na 1\nb 2\n"),
+        (b"a 1\n# EOF\nb 2", b"own\na 1\nb 2\n"),
+        (b"# EOF \r\n", b"own\n"),
+        (b"# EOFS\n", b"own\n# EOFS\n"),
+        (b"x" * 65536 + b"# EOF\n", b"own\n" + b"x" * 65536 + b"# EOF\n"),
+    ],
+)
+def test_a_page_is_passed_on_line_by_line_but_its_end(site: Site, body: bytes, expected: bytes) -> None:
+    site.body = body
+    assert b"".join(merge(b"own\n", [MetricsPage("application", "127.0.0.1", site.port, "mine?a=b")], 2.5, lambda *_: None)) == expected
+    [(path, headers)] = site.asked
+    assert (path, headers["accept"], headers["x-prometheus-scrape-timeout-seconds"]) == (
+        "/mine?a=b", "text/plain;version=0.0.4;q=1.0,*/*;q=0.1", "2.5",
+    )  # fmt: skip
+
+
+def test_a_page_that_is_refused_is_told_and_the_others_are_there(site: Site) -> None:
+    site.status = 404
+    failures: list[str] = []
+    pages = [MetricsPage(name, "127.0.0.1", site.port, "/") for name in ("envoy", "application")]
+    assert list(merge(b"own\n", pages, 1, lambda page, error: failures.append(f"{page.what}: {error}"))) == [b"own\n"]
+    assert failures == ["envoy: it answers 404", "application: it answers 404"]
+
+
+def test_the_proxy_s_own_ports_are_no_pages_of_the_application() -> None:
+    assert sorted(RESERVED) == [15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090]
+    for text, reason in (
+        ("{", "is not JSON: "), ("[]", "is not an object"), ('{"port": 80}', ": 80 is not a port"), ('{"port": "x"}', ": 'x' is not a port"),
+        ('{"port": "65536"}', ": '65536' is not a port"), ('{"port": "15090"}', ": port 15090 is one of the proxy's own"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"^variable ISTIO_PROMETHEUS_ANNOTATIONS {reason}|^variable ISTIO_PROMETHEUS_ANNOTATIONS{reason}"):
+            parse_targets(text, "127.0.0.1", 15020)
+    assert parse_targets('{"port": "65535"}', "::1", 15020) == [MetricsPage("application", "::1", 65535, "/metrics")]
+
+
+def probed(site: Site, one: Probe, **headers: str) -> tuple[int, bytes]:
+    return Prober({"/p": one}, "127.0.0.1", 15020).answer("/p", headers)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(200, (200, b"said")), (299, (299, b"said")), (300, (200, b"")), (399, (200, b"")), (400, (400, b"said")), (503, (503, b"said"))],
+)
+def test_a_probe_has_the_application_s_status_but_of_redirections(site: Site, status: int, expected: tuple[int, bytes]) -> None:
+    site.status, site.body = status, b"said"
+    assert probed(site, Probe("http", site.port)) == expected
+
+
+def test_a_probe_is_sent_as_the_kubelet_sent_it(site: Site) -> None:
+    site.body = b"x" * 10241
+    declared = Probe("http", site.port, "/live", headers=(("X-Mine", "1"), ("Accept", "text/plain")))
+    assert probed(site, declared, Host="10.0.0.1:15020", accept="*/*", Connection="keep-alive", TE="trailers") == (200, b"x" * 10240)
+    probed(site, Probe("http", site.port), Host="web.example:80")
+    probed(site, Probe("http", site.port))
+    assert site.asked == [
+        ("/live", {"host": f"10.0.0.1:{site.port}", "accept": "text/plain", "x-mine": "1", "connection": "close"}),
+        ("/", {"host": "web.example:80", "connection": "close"}),
+        ("/", {"host": f"127.0.0.1:{site.port}", "connection": "close"}),
+    ]
+
+
+def test_a_probe_that_nobody_declared_is_not_there() -> None:
+    assert Prober({}, "127.0.0.1", 15020).answer("/app-health/a/livez", {}) == (404, b"no such probe\n")

@@ -124,3 +124,22 @@ def test_a_pod_whose_names_are_not_resolved_by_the_cluster_is_told_of(policy: st
     injected({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}, "spec": spec})
     found = [record.getMessage() for record in caplog.records if "DNSPolicy" in record.getMessage()]
     assert found == ["the DNSPolicy of shop/a is Default, not ClusterFirst: its proxy may not find the control plane"] * told
+
+
+@pytest.mark.parametrize(
+    ("words", "values", "revision"),
+    [
+        ((), "{}", "default"), (("-r", "canary"), "{}", "canary"), (("-r", "default"), "{revision: canary}", "default"),
+        ((), "{revision: canary}", "canary"), (("--revision", "r2"), "{revision: canary}", "r2"),
+    ],
+)
+def test_the_flag_s_revision_comes_before_that_of_the_values(words: tuple[str, ...], values: str, revision: str, tmp_path: pathlib.Path) -> None:
+    pod, said, out = (tmp_path / name for name in ("pod.yaml", "values.yaml", "out.yaml"))
+    pod.write_text(json.dumps(POD))
+    said.write_text(values)
+    done = CliRunner().invoke(kube_inject, ["-f", str(pod), "--valuesFile", str(said), "-o", str(out), *words])
+    assert (done.exit_code, done.output) == (0, "")
+    metadata = yaml.safe_load(out.read_text())["metadata"]
+    assert metadata["labels"]["service.istio.io/canonical-name"] == "tickets"
+    assert json.loads(metadata["annotations"]["sidecar.istio.io/status"])["revision"] == revision
+    assert metadata["annotations"]["istio.io/rev"] == revision

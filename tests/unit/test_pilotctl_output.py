@@ -43,6 +43,8 @@ def test_lines_and_tables_are_plain_text_where_there_is_no_terminal(capsys: pyte
     say(["head", ROWS, "foot"])
     assert capsys.readouterr().out == f"head\n{PLAIN}foot\n"
     assert table(("A",), []) == "A"
+    with pytest.raises(ValueError, match="shorter"):
+        table(("A", "B"), [("a", "b"), ("a",)])
 
 
 def test_on_a_terminal_heads_are_bold_states_coloured_and_long_lines_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:

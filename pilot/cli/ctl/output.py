@@ -56,7 +56,7 @@ def say(parts: Iterable[str | TextTable]) -> None:
     if not sys.stdout.isatty():
         write("\n".join(part if isinstance(part, str) else table(*part) for part in parts))
         return
-    console = Console(highlight=False, emoji=False, markup=False)
+    console = Console()
     for part in parts:
         console.print(render(part), soft_wrap=isinstance(part, str))
 
@@ -68,7 +68,7 @@ def watch(parts: Callable[[], Iterable[str | TextTable]], seconds: float) -> Non
             say(parts())
             write("---")
             time.sleep(seconds)
-    with contextlib.suppress(KeyboardInterrupt), Live(console=Console(highlight=False), auto_refresh=False, screen=True) as live:
+    with contextlib.suppress(KeyboardInterrupt), Live(console=Console(), auto_refresh=False, screen=True) as live:
         while True:
             live.update(Group(*map(render, parts())), refresh=True)
             time.sleep(seconds)
@@ -80,7 +80,7 @@ def render(part: str | TextTable) -> RenderableType:
         return Text(part)
     drawn = RichTable(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
     for name in part.head:
-        drawn.add_column(name, overflow="fold")
+        drawn.add_column(Text(name), overflow="fold")
     for row in part.rows:
         cells = [one_line(str(cell)) for cell in row]
         drawn.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pilot.app import ControlPlane, control_plane
+from pilot.app import ControlPlane, StartError, control_plane
 from pilot.app.control_plane import KUBERNETES_RANK, REGISTERED_RANK
 from pilot.app.part import Part
 from pilot.settings.parse import load
@@ -198,3 +198,10 @@ async def test_nothing_is_left_running(tmp_path: pathlib.Path, ends_early: bool)
         await task
         await asyncio.sleep(0)
     assert [left.get_name() for left in asyncio.all_tasks() if left is not asyncio.current_task()] == []
+
+
+async def test_a_start_that_fails_leaves_nothing_running(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(StartError, match=r"^--configDir: .*missing: No such file or directory$"):
+        await make(tmp_path / "missing").run()
+    await asyncio.sleep(0)
+    assert [left for left in asyncio.all_tasks() if left is not asyncio.current_task()] == []

@@ -104,17 +104,17 @@ class Nearness:
         return self._chosen(mutant, None, SHOWN_SECONDS_ANEW)
 
     def _chosen(self, mutant: Mutant, lines: range | None, at_most: float) -> Job:
-        """Returns the job with tests of the nearest files first, then some of every other file in turn."""
+        """Returns the job with tests of the nearest files first, some of each in turn, then some of every other file in turn."""
         files: dict[str, list[str]] = {}
         reaching = self._reached.reaching(mutant.path, lines)
         if not reaching and lines is None:
             reaching = [test for file in nearest_tests(mutant.path, self._imports) for test in self._reached.of_file(file)]
         for test in reaching:
             files.setdefault(test.partition("::")[0], []).append(test)
-        first = [test for file in nearest_tests(mutant.path, self._imports) for test in files.pop(file, ())]
-        rest = [test for turn in itertools.zip_longest(*files.values()) for test in turn if test]
+        nearest = [files.pop(file, []) for file in nearest_tests(mutant.path, self._imports)]
+        turns = (turn for several in (nearest, files.values()) for turn in itertools.zip_longest(*several))
         chosen, seconds = list[str](), 0.0
-        for test in [*first, *rest]:
+        for test in (test for turn in turns for test in turn if test):
             if seconds + self._reached.seconds[test] <= at_most:
                 chosen.append(test)
                 seconds += self._reached.seconds[test]

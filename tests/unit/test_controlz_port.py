@@ -88,8 +88,8 @@ async def test_stacks_of_threads_and_tasks_are_logged(caplog: pytest.LogCaptureF
     await asyncio.sleep(0)
     log_stacks()
     task.cancel()
-    assert any(m.startswith("stack of thread MainThread: log_stacks (app/stacks.py:") for m in caplog.messages)
-    assert any(m.startswith("stack of task waiting: ") and "wait_for_ever (unit/test_controlz_port.py:" in m for m in caplog.messages)
+    assert any(m.startswith("stack of thread MainThread: pilot.pprof.tasks.threads (pprof/tasks.py:") for m in caplog.messages)
+    assert any(m.startswith("stack of task waiting: ") and ".wait_for_ever (unit/test_controlz_port.py:" in m for m in caplog.messages)
 
 
 def test_the_signal_writes_stacks_and_ends_nothing(tmp_path: pathlib.Path) -> None:

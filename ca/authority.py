@@ -44,11 +44,11 @@ class Authority:
             raise SigningError("CA_NOT_READY", f"the signer {signer!r} is asked for, and there is none but the mesh's own")
         return self.sign(csr, identities, seconds)
 
-    def replace(self, signer: Signer, multiple_roots: bool = False) -> bool:
+    def replace(self, signer: Signer, multiple_roots: bool) -> bool:
         """Takes another signer; False where it is the same one. KeyMaterialError where its roots are others, so that proxies would
         not trust what it issues, unless `multiple_roots` are allowed and one set of roots contains the other."""
         old, new = set(self.signer.roots), set(signer.roots)
-        if old != new and not (multiple_roots and (old <= new or new <= old)):
+        if (old != new and not multiple_roots) or (old - new and new - old):
             raise KeyMaterialError("the root certificates are others than before; they change only with a restart, or with several roots allowed")
         return self._take(signer)
 

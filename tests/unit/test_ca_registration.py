@@ -109,6 +109,12 @@ async def test_a_request_for_something_else_reaches_no_signer(request_: bytes, r
     assert world.asked == []
 
 
+async def test_a_life_below_nothing_is_as_long_as_the_signer_likes() -> None:
+    world = World(roots=root(3).roots)
+    await world.sign(seconds=-5)
+    assert [seconds for _, _, seconds in world.asked] == [0]
+
+
 async def test_an_organization_is_nobodys_name() -> None:
     request = asking(names(OWN), subject=name("mesh"))
     world = World(roots=root(3).roots)
@@ -126,11 +132,12 @@ async def test_too_long_a_life_reaches_no_signer() -> None:
     [
         (lambda: b"", "it holds no certificates"),
         (lambda: certificate_pem(issued(root(4))), "does not lead to a root that is known"),
+        (lambda: bundle_pem((issued(root(4)), *BELOW.intermediates)), "does not lead to a root that is known"),
         (lambda: certificate_pem(issued(root(3), csr(ec_key(9), names=(IDENTITY,)))), "something else than what was asked for"),
         (lambda: certificate_pem(issued(root(3), REQUEST, OTHER)), "something else than what was asked for"),
         (lambda: certificate_pem(issued(root(3), REQUEST, IDENTITY, "bank.example.com")), "something else than what was asked for"),
     ],
-    ids=["nothing", "another root", "another key", "another name", "more names"],
+    ids=["nothing", "another root", "beside the chain of another", "another key", "another name", "more names"],
 )
 async def test_an_answer_that_is_not_what_was_asked_for_is_none(chain: Callable[[], bytes], reason: str) -> None:
     world = World(roots=root(3).roots)

@@ -2,22 +2,30 @@
 from __future__ import annotations
 
 import datetime
+import errno
+import logging
+import os
 import pathlib
 import stat
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from ca.authority import Authority
 from ca.csr import decode_csr
 from ca.errors import KeyMaterialError
-from ca.pem import bundle_pem, key_pem
+from ca.pem import PrivateKey, bundle_pem, certificate_pem, key_pem, load_key
 from ca.plugged_in import read_extra_roots, read_plugged_in
 from ca.reload import PluggedInReload
 from ca.rotation import Rotation
 from ca.self_signed import make_root, renewal_due, sign_root
-from ca.signer import Signer
+from ca.server_certificate import issue_server_certificates
+from ca.signer import Signer, key_usage
 from ca.store import FolderStore
-from tests.support.certificates import DAY, IDENTITY, NOW, csr, ec_key, intermediate, name, root, write_plugged_in
+from tests.support.certificates import DAY, IDENTITY, NOW, csr, ec_key, intermediate, name, root, rsa_key, write_plugged_in
+
+MINUTE = datetime.timedelta(minutes=1)
 
 # -- plugged in --------------------------------------------------------------------------------------------------------
 
@@ -175,21 +183,66 @@ def test_a_root_of_our_own_is_an_authority_of_the_trust_domain() -> None:
     signer = make_root("example.org", 10 * DAY, NOW)
     assert signer.certificate.subject.rfc4514_string() == "O=example.org"
     assert signer.key.key_size == 2048
-    assert signer.certificate.not_valid_after_utc == NOW + 10 * DAY
+    assert (signer.certificate.not_valid_before_utc, signer.certificate.not_valid_after_utc) == (NOW - 2 * MINUTE, NOW + 10 * DAY)
     signer.certificate.verify_directly_issued_by(signer.certificate)
+    assert [(extension.value, extension.critical) for extension in signer.certificate.extensions] == [
+        (key_usage("key_cert_sign"), True),
+        (x509.BasicConstraints(ca=True, path_length=None), True),
+        (x509.SubjectKeyIdentifier.from_public_key(signer.key.public_key()), False),
+    ]
+    assert (signer.intermediates, signer.roots) == ((), (signer.certificate,))
 
 
 def test_a_root_is_kept_and_its_key_is_the_owners_alone(tmp_path: pathlib.Path) -> None:
-    store = FolderStore(str(tmp_path / "ca"))
+    store = FolderStore(str(tmp_path / "var" / "ca"))
     assert store.load() is None
     signer = root()
-    store.save(signer)
+    store.save(root(1))
+    store.save(signer)  # in its place
     kept = store.load()
     assert kept is not None
     assert (kept.certificate, key_pem(kept.key)) == (signer.certificate, key_pem(signer.key))
-    assert stat.S_IMODE((tmp_path / "ca" / "ca-key.pem").stat().st_mode) == 0o600
-    assert stat.S_IMODE((tmp_path / "ca").stat().st_mode) == 0o700
-    assert sorted(path.name for path in (tmp_path / "ca").iterdir()) == ["ca-cert.pem", "ca-key.pem"]
+    folder = tmp_path / "var" / "ca"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert modes == {"ca-cert.pem": 0o644, "ca-key.pem": 0o600}
+
+
+def test_a_kept_root_is_whole_on_the_disk_before_it_takes_its_name(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[str, bytes]] = []
+    sync, replace = os.fsync, os.replace
+
+    def synced(number: int) -> None:
+        done.append(("on the disk", os.pread(number, 10_000, 0)))
+        sync(number)
+
+    def named(path: str, target: pathlib.Path) -> None:
+        done.append((target.name, pathlib.Path(path).read_bytes()))
+        replace(path, target)
+
+    monkeypatch.setattr("os.fsync", synced)
+    monkeypatch.setattr("os.replace", named)
+    FolderStore(str(tmp_path)).save(root())
+    key, certificate = key_pem(root().key), certificate_pem(root().certificate)
+    assert done == [("on the disk", key), ("ca-key.pem", key), ("on the disk", certificate), ("ca-cert.pem", certificate)]
+
+
+def test_a_root_that_cannot_be_written_leaves_nothing_behind(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(KeyMaterialError, match=f"^{tmp_path}: No space left on device$"):
+        FolderStore(str(tmp_path)).save(root())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kept_certificate_of_another_key_is_told(tmp_path: pathlib.Path) -> None:
+    store = FolderStore(str(tmp_path))
+    store.save(root())
+    (tmp_path / "ca-key.pem").write_bytes(key_pem(root(1).key))
+    with pytest.raises(KeyMaterialError, match=f"^{tmp_path}: the private key does not belong to the signing certificate$"):
+        store.load()
 
 
 @pytest.mark.parametrize("file", ["ca-cert.pem", "ca-key.pem"])
@@ -218,7 +271,8 @@ class Replica:
         self.rotation = Rotation(self.authority, store, 100 * DAY, datetime.timedelta(hours=1), 20, lambda: now)
 
 
-async def test_a_renewed_root_has_the_same_key_so_that_old_leaves_stay_valid(tmp_path: pathlib.Path) -> None:
+async def test_a_renewed_root_has_the_same_key_so_that_old_leaves_stay_valid(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot.rootcertrotator")
     store, extra = FolderStore(str(tmp_path)), root(3)
     old = root()
     store.save(old)
@@ -234,16 +288,22 @@ async def test_a_renewed_root_has_the_same_key_so_that_old_leaves_stay_valid(tmp
     assert kept is not None
     assert kept.certificate == fresh.certificate
     assert not await late.rotation.look()
+    assert caplog.messages == ["renewed the root certificate, valid until 2026-07-11 03:04:05+00:00"]
 
 
-async def test_a_root_that_another_replica_renewed_is_taken(tmp_path: pathlib.Path) -> None:
-    store = FolderStore(str(tmp_path))
+async def test_a_root_that_another_replica_renewed_is_taken(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot.rootcertrotator")
+    store, extra = FolderStore(str(tmp_path)), root(3)
     old = root()
     store.save(old)
-    one, other = (Replica(store, old, NOW + 90 * DAY) for _ in range(2))
+    one, other = (Replica(store, old._replace(roots=(*old.roots, *extra.roots)), NOW + 90 * DAY) for _ in range(2))
     assert await one.rotation.look()
+    caplog.clear()
     assert await other.rotation.look()
     assert other.authority.signer.certificate == one.authority.signer.certificate
+    assert other.authority.signer.roots == one.authority.signer.roots == (one.authority.signer.certificate, *extra.roots)
+    assert caplog.messages == ["took the root certificate that another replica made, valid until 2026-07-11 03:04:05+00:00"]
+    assert not await other.rotation.look()
 
 
 async def test_a_store_that_fails_or_keeps_another_key_changes_nothing(tmp_path: pathlib.Path) -> None:
@@ -258,7 +318,7 @@ async def test_a_store_that_fails_or_keeps_another_key_changes_nothing(tmp_path:
     assert replica.authority.signer is root()
 
 
-async def test_rotation_goes_on_after_a_failure(tmp_path: pathlib.Path) -> None:
+async def test_rotation_goes_on_after_a_failure(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     store = FolderStore(str(tmp_path))
     store.save(root())
     (tmp_path / "ca-key.pem").unlink()
@@ -278,4 +338,37 @@ async def test_rotation_goes_on_after_a_failure(tmp_path: pathlib.Path) -> None:
     with pytest.raises(End):
         await replica.rotation.run(sleep, lambda: 0.5)
     assert slept == [1800, 3600, 3600]
+    assert caplog.messages == [f"the root certificate is not renewed: {tmp_path}: of ca-key.pem and ca-cert.pem one is missing"]
     assert replica.authority.signer.certificate != root().certificate
+
+
+# -- the control plane's own certificate -------------------------------------------------------------------------------
+
+NAMES = ("istiod.istio-system.svc", "istiod", "istiod.istio-system.svc")
+
+
+def test_the_control_planes_certificate_is_for_its_names_for_ten_years() -> None:
+    above = root(life=5000 * DAY)
+    signer = intermediate(above, life=4000 * DAY)
+    (issued,) = issue_server_certificates(signer, NAMES, NOW)
+    leaf, *chain = x509.load_pem_x509_certificates(issued.chain)
+    assert leaf.subject.rfc4514_string() == ""
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["istiod", "istiod.istio-system.svc"]
+    assert (leaf.not_valid_before_utc, leaf.not_valid_after_utc) == (NOW - 2 * MINUTE, NOW + 3650 * DAY)
+    assert chain == [signer.certificate]
+    assert load_key(issued.key, "").public_key() == leaf.public_key()
+    assert repr(issued) == "ServerCertificate(…)"
+
+
+def test_keys_of_the_control_plane_are_of_the_signers_kind_and_of_p256_beside_rsa() -> None:
+    def keys(key: PrivateKey) -> list[str]:
+        issued = issue_server_certificates(sign_root(key, name("d"), DAY, NOW), NAMES, NOW)
+        return [described(load_key(one.key, "")) for one in issued]
+
+    def described(key: PrivateKey) -> str:
+        return key.curve.name if isinstance(key, ec.EllipticCurvePrivateKey) else f"{type(key).__name__} {getattr(key, 'key_size', '')}"
+
+    assert keys(ec_key(1, ec.SECP384R1)) == ["secp384r1"]
+    assert keys(ed25519.Ed25519PrivateKey.generate()) == ["secp256r1"]
+    assert keys(rsa_key()) == [f"{rsa.RSAPrivateKey.__name__} 2048", "secp256r1"]

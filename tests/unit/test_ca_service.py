@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -17,6 +18,12 @@ from pilot.lib.metrics import Metrics
 from protos import ca_pb2
 from tests.support.certificates import DAY, IDENTITY, NOW, csr, root
 
+REASONS = {  # for the log alone
+    "TTL_ERROR": "a life of 7776001 s is asked for, the longest is 7776000 s",
+    "CSR_ERROR": "the request cannot be read: ",
+    "CA_NOT_READY": "the signer 'another' is asked for, and there is none but the mesh's own",
+    "CERT_GEN_ERROR": "no certificate can be made for ('spiffe://clüster/ns/shop/sa/web',): ",
+}
 NODE = "spiffe://cluster.local/ns/istio-system/sa/ztunnel"
 
 
@@ -95,9 +102,10 @@ async def test_a_caller_gets_a_certificate_of_its_identity(client: Client) -> No
     assert client.counted.seen == ["received", "signed"]
 
 
-async def test_a_caller_without_identity_gets_nothing_and_no_reason(client: Client) -> None:
+async def test_a_caller_without_identity_gets_nothing_and_no_reason(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     assert await client.refused(token="") == (grpc.StatusCode.UNAUTHENTICATED, "request authenticate failure")
     assert client.counted.seen == ["received", "unauthenticated"]
+    assert caplog.record_tuples == [("pilot.serverca", logging.WARNING, "request authenticate failure: the reason with a secret in it")]
 
 
 async def test_a_node_proxy_gets_the_certificate_of_a_workload_and_nobody_else_does(client: Client) -> None:
@@ -120,10 +128,13 @@ async def test_a_node_proxy_gets_the_certificate_of_a_workload_and_nobody_else_d
     ids=["too long", "no request", "empty", "other signer", "no name"],
 )
 async def test_a_request_that_is_not_signed_learns_the_code_alone(
-    client: Client, arguments: dict[str, Any], status: grpc.StatusCode, code: str
+    client: Client, arguments: dict[str, Any], status: grpc.StatusCode, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await client.refused(**arguments) == (status, f"CSR signing error ({code})")
     assert client.counted.seen == ["received", code]
+    identity = arguments.get("ImpersonatedIdentity", IDENTITY)
+    assert [(name, level) for name, level, _ in caplog.record_tuples] == [("pilot.serverca", logging.ERROR)]
+    assert caplog.messages[0].startswith(f"CSR signing error for {identity}: {REASONS[code]}")
 
 
 async def test_bytes_that_are_no_message_are_an_invalid_argument(client: Client) -> None:

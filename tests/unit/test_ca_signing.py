@@ -18,7 +18,7 @@ from ca.self_signed import sign_root
 from ca.signer import Signer
 from tests.support.certificates import DAY, IDENTITY, NOW, csr, ec_key, intermediate, name, request_pem, root, rsa_key
 
-HOUR = datetime.timedelta(hours=1)
+HOUR, SECOND = datetime.timedelta(hours=1), datetime.timedelta(seconds=1)
 
 
 def authority(signer: Signer | None = None, default: datetime.timedelta = DAY, longest: datetime.timedelta = 90 * DAY) -> Authority:
@@ -53,12 +53,23 @@ def test_a_leaf_may_be_server_and_client_and_sign_nothing() -> None:
     extended = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert set(extended) == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
     assert leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
+    critical = {"keyUsage": True, "extendedKeyUsage": False, "basicConstraints": True, "subjectAltName": True, "authorityKeyIdentifier": False}
+    assert {extension.oid._name: extension.critical for extension in leaf.extensions} == critical
+
+
+def test_a_leaf_names_the_key_of_its_signer_where_that_names_it_itself() -> None:
+    def named(signer: Signer) -> list[bytes | None]:
+        extensions = leaf_of(authority(signer).sign(csr(), [IDENTITY], 60)).extensions
+        return [e.value.key_identifier for e in extensions if isinstance(e.value, x509.AuthorityKeyIdentifier)]
+
+    assert named(root()) == [x509.SubjectKeyIdentifier.from_public_key(root().key.public_key()).digest]
+    assert named(intermediate(root())) == []  # it has none
 
 
 @pytest.mark.parametrize(
     ("asked", "end"),
-    [(3600, NOW + HOUR), (0, NOW + DAY), (-5, NOW + DAY), (90 * 86400, NOW + 90 * DAY)],
-    ids=["as asked", "default", "negative", "longest"],
+    [(3600, NOW + HOUR), (1, NOW + SECOND), (0, NOW + DAY), (-5, NOW + DAY), (90 * 86400, NOW + 90 * DAY)],
+    ids=["as asked", "shortest", "default", "negative", "longest"],
 )
 def test_life_of_a_leaf(asked: int, end: datetime.datetime) -> None:
     leaf = leaf_of(authority().sign(csr(), [IDENTITY], asked))
@@ -76,10 +87,12 @@ def test_the_default_life_is_no_longer_than_the_chain_lives_at_the_start() -> No
     assert authority(signer).default_ttl == HOUR
 
 
-def test_an_ended_signer_issues_nothing() -> None:
+@pytest.mark.parametrize(("life", "ended"), [(-SECOND, "03:04:04"), (0 * SECOND, "03:04:05")], ids=["a second ago", "now"])
+def test_an_ended_signer_issues_nothing(life: datetime.timedelta, ended: str) -> None:
     with pytest.raises(SigningError) as caught:
-        authority(root(life=-HOUR)).sign(csr(), [IDENTITY], 60)
+        authority(root(life=life)).sign(csr(), [IDENTITY], 60)
     assert caught.value.code == "CERT_GEN_ERROR"
+    assert str(caught.value) == f"the signing certificate ended at 2026-01-02T{ended}Z"
     assert not caught.value.is_callers_fault
 
 
@@ -87,6 +100,7 @@ def test_a_second_more_than_the_longest_life_is_refused() -> None:
     with pytest.raises(SigningError) as caught:
         authority().sign(csr(), [IDENTITY], 90 * 86400 + 1)
     assert caught.value.code == "TTL_ERROR"
+    assert str(caught.value) == "a life of 7776001 s is asked for, the longest is 7776000 s"
     assert caught.value.is_callers_fault
 
 
@@ -97,8 +111,10 @@ def test_a_common_name_is_the_identity_where_one_was_asked_for() -> None:
 
     assert subject(None, IDENTITY) == []
     assert subject("anything", IDENTITY) == [IDENTITY]
-    long = "spiffe://cluster.local/ns/" + "n" * 63 + "/sa/web"
-    assert subject("anything", long) == []
+    longest = "spiffe://cluster.local/ns/" + "n" * 31 + "/sa/web"
+    assert len(longest) == 64  # the upper bound of X.520
+    assert subject("anything", longest) == [longest]
+    assert subject("anything", longest + "s") == []
 
 
 @pytest.mark.parametrize(
@@ -158,6 +174,13 @@ def test_requests_that_get_nothing(request_of: object) -> None:
         authority().sign(request_of(), [IDENTITY], 60)
     assert caught.value.code == "CSR_ERROR"
     assert caught.value.is_callers_fault
+
+
+def test_a_request_of_64_kibibytes_is_read_and_none_that_is_longer() -> None:
+    request = csr().ljust(65536, b"\n")
+    assert decode_csr(request).public_key == ec_key().public_key()
+    with pytest.raises(SigningError, match="^the request has 65537 bytes, more than 65536$"):
+        decode_csr(request + b"\n")
 
 
 @pytest.mark.parametrize("identity", ["spiffe://clüster/ns/a/sa/b", "näme"])

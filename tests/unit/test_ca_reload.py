@@ -119,5 +119,8 @@ async def test_the_log_says_which_certificate_is_taken_and_why_one_is_not(
         ("pilot.ca", logging.INFO, f"took the signing certificate of {tmp_path}, valid until 2026-01-12 03:04:05+00:00"),
         ("pilot.ca", logging.ERROR, f"{stays}{tmp_path}: ca-cert.pem, root-cert.pem, cert-chain.pem is there, but not ca-key.pem"),
         ("pilot.ca", logging.ERROR, f"{stays}{tmp_path}: the signing certificate is gone"),
-        ("pilot.ca", logging.ERROR, f"{stays}the root certificates are others than before; they change only with a restart, or with several roots allowed"),
+        (
+            "pilot.ca", logging.ERROR,
+            f"{stays}the root certificates are others than before; they change only with a restart, or with several roots allowed",
+        ),
     ]  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from pilot.cli.ctl.kube_inject import kube_inject
+from pilot.cli.pilotctl import pilotctl
 from pilot.model.config.mesh_config import MeshConfig
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_document
@@ -112,7 +112,7 @@ def test_quantities_are_written_as_kubernetes_writes_them_though_a_pod_stays_wit
 def test_an_operator_gives_the_mesh_config_that_it_installs(settings: str, expected: dict[str, Any], tmp_path: pathlib.Path) -> None:
     (tmp_path / "operator.yaml").write_text(f"{{apiVersion: install.istio.io/v1alpha1, kind: IstioOperator, spec: {{{settings}}}}}")
     (tmp_path / "pod.yaml").write_text(json.dumps(POD))
-    done = CliRunner().invoke(kube_inject, ["-f", str(tmp_path / "pod.yaml"), "--operatorFileName", str(tmp_path / "operator.yaml")])
+    done = CliRunner().invoke(pilotctl, ["kube-inject", "-f", str(tmp_path / "pod.yaml"), "--operatorFileName", str(tmp_path / "operator.yaml")])
     assert done.exit_code == 0, done.output
     proxy = yaml.safe_load(done.output)["spec"]["containers"][1]
     assert json.loads(next(e["value"] for e in proxy["env"] if e["name"] == "PROXY_CONFIG")) == expected
@@ -137,7 +137,7 @@ def test_the_flag_s_revision_comes_before_that_of_the_values(words: tuple[str, .
     pod, said, out = (tmp_path / name for name in ("pod.yaml", "values.yaml", "out.yaml"))
     pod.write_text(json.dumps(POD))
     said.write_text(values)
-    done = CliRunner().invoke(kube_inject, ["-f", str(pod), "--valuesFile", str(said), "-o", str(out), *words])
+    done = CliRunner().invoke(pilotctl, ["kube-inject", "-f", str(pod), "--valuesFile", str(said), "-o", str(out), *words])
     assert (done.exit_code, done.output) == (0, "")
     metadata = yaml.safe_load(out.read_text())["metadata"]
     assert metadata["labels"]["service.istio.io/canonical-name"] == "tickets"

@@ -314,15 +314,19 @@ async def test_of_pods_that_are_not_ready_three_are_told_of_with_their_last_thre
 
     events = [{**event("i-0", f"r{n}", f"m{n}"), "lastTimestamp": f"2026-01-01T00:00:0{n}Z"} for n in (4, 1, 3, 2)]
     waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, "name": "istio-proxy"}
+    failed = {"state": {"terminated": {"reason": "Error", "exitCode": 1}}, "name": "istio-init"}
+    fine = [{"name": "a", "state": {"terminated": {"reason": "Completed", "exitCode": 0}}}, {"name": "b", "state": {"running": {}}},
+            {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}]  # fmt: skip
     pods = [
         late("ready", conditions=[{"type": "Ready", "status": "True"}]),
         late("i-0", conditions=[{"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]),
-        late("i-1", containerStatuses=[waiting]), late("i-2", phase="Running"), late("i-3"),
+        late("i-1", initContainerStatuses=[failed], containerStatuses=[waiting]), late("i-2", phase="Running", containerStatuses=fine), late("i-3"),
     ]  # fmt: skip
     advice = "name an image that the nodes can pull: hub and tag, or values.global.imagePullSecrets"
     assert await causes(Cluster(*pods, *events, event("i-0", "Pulled", "fine", "Normal")), LATE) == [  # type: ignore[arg-type]
         "pod edge/i-0: Unschedulable", "  no node takes the pod: look at its requests, nodeSelector, affinity and tolerations",
-        "  r2: m2", "  r3: m3", "  r4: m4", "pod edge/i-1, container istio-proxy: ErrImagePull: no such image", f"  {advice}",
+        "  r2: m2", "  r3: m3", "  r4: m4", "pod edge/i-1, container istio-init: Error",
+        "pod edge/i-1, container istio-proxy: ErrImagePull: no such image", f"  {advice}",
         "pod edge/i-2: Running: not ready",
     ]  # fmt: skip
 

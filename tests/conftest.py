@@ -1,12 +1,17 @@
 """Options of every test. Random tests take another seed each run, printed at the end; PYISTIOD_SEED repeats one."""
 from __future__ import annotations
 
+import logging
 import os
 import random
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
 from hypothesis import core
+
+from pilot.lib import log
+from pilot.lib.outlet import Outlet
 
 # Children of the tests run code of Python's before they execute anything, to enter a network namespace. gRPC would wake in them and abort.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -44,3 +49,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def seed() -> int:
     return int(os.environ["PYISTIOD_SEED"])
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Logging is as it was when a test has configured it, or has run a program that does; the next test may look at what is logged."""
+    root = log.scope("default")
+    handlers, propagate = root.handlers[:], root.propagate
+    levels = {name: logging.getLogger(name).level for name in _scopes()}
+    yield
+    for handler in root.handlers:
+        if handler not in handlers and isinstance(handler, Outlet):
+            handler.close()
+    root.handlers[:], root.propagate = handlers, propagate
+    for name in _scopes():
+        logger = logging.getLogger(name)
+        if logger.level != levels.get(name, logging.NOTSET):
+            logger.setLevel(levels.get(name, logging.NOTSET))
+
+
+def _scopes() -> list[str]:
+    return [name for name in logging.root.manager.loggerDict if name == log.ROOT or name.startswith(f"{log.ROOT}.")]

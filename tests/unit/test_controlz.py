@@ -18,9 +18,7 @@ from pilot.lib.build_info import BuildInfo
 from pilot.lib.log_scopes import find_scope, set_output_level
 from pilot.lib.metrics import Metrics
 from pilot.lib.shown_process import HIDDEN, shown_arguments, shown_environment
-from tests.support.logs import logging_as_before
 
-__all__ = ["logging_as_before"]
 SCOPE = "controlz-test"
 PLAIN = "text/plain; charset=utf-8"
 ENVIRON = {"ZONE": "<b>west</b>", "API_TOKEN": "MARKED-1", "HOME": "/root", "PROXY": "http://me:MARKED-2@proxy:3128"}
@@ -89,7 +87,6 @@ async def test_scopes_are_listed_by_name_and_one_by_one(site: Client) -> None:
     assert expected in listed
 
 
-@pytest.mark.usefixtures("logging_as_before")
 async def test_a_level_that_is_put_takes_effect_at_once(site: Client, tmp_path: pathlib.Path) -> None:
     log.configure("default:info", False, [str(tmp_path / "log")])
     log.scope(SCOPE).debug("before")

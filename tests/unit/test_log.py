@@ -8,12 +8,6 @@ import re
 import pytest
 
 from pilot.lib import log
-from tests.support.logs import logging_as_before
-
-__all__ = ["logging_as_before"]
-
-
-pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def lines(path: pathlib.Path) -> list[str]:

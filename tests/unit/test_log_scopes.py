@@ -10,9 +10,6 @@ import pytest
 
 from pilot.lib import log
 from pilot.lib.log_scopes import find_scope, scopes, set_log_callers, set_output_level, set_stack_trace_level
-from tests.support.logs import logging_as_before
-
-__all__ = ["logging_as_before"]
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,7 @@ import pytest
 from pilot.lib import log
 from pilot.lib.metrics import Metrics
 from pilot.lib.outlet import Outlet, open_target
-from tests.support.logs import logging_as_before
 
-__all__ = ["logging_as_before"]
-pytestmark = pytest.mark.usefixtures("logging_as_before")
 LINE = "x" * 999  # and a line's end
 MISSING = re.compile(r"(\d+) lines are missing here: this log was not read in time")
 PIPE = 1 << 16  # bytes that a pipe takes without a reader

@@ -27,10 +27,8 @@ from pilot.settings import Settings
 from pilot.settings.declaration import declared
 from pilot.settings.document import document
 from pilot.settings.parse import load
-from tests.support.logs import logging_as_before
 from tests.support.processes import eventually, free_port
 
-__all__ = ["logging_as_before"]
 PROGRAM = pathlib.Path(sys.executable).parent / "pilot-discovery"
 ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 
@@ -53,7 +51,6 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
@@ -224,7 +221,6 @@ def test_open_files_are_allowed_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatc
     assert asked == [(resource.RLIMIT_NOFILE, (5000, 5000))]
 
 
-@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
@@ -244,7 +240,6 @@ def test_what_the_system_does_not_grant_is_one_sentence(
     assert capsys.readouterr().err == sentence
 
 
-@pytest.mark.usefixtures("logging_as_before")
 def test_a_bug_is_no_sentence(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "run", lambda settings: {}["bug"])
     with pytest.raises(KeyError):

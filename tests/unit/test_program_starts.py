@@ -18,9 +18,7 @@ from pilot.cli.resources import claim_resources
 from pilot.lib import log
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
-from tests.support.logs import logging_as_before
 
-__all__ = ["logging_as_before"]
 Main = Callable[[list[str]], int]
 PROGRAMS: dict[str, tuple[Main, str, str]] = {
     "istio-iptables": (pilot_agent, "pilot.agent.capture.run", "ENVOY_PORT"),
@@ -31,7 +29,7 @@ PROGRAMS: dict[str, tuple[Main, str, str]] = {
 
 
 @pytest.fixture(autouse=True)
-def _as_before(logging_as_before: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"WATCH_NAMESPACE": "one", "HOME": "/nowhere"})
 
 

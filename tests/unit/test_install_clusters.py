@@ -1,0 +1,85 @@
+"""What an installation sees of the cluster that it is for, and where two objects differ."""
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pilot.install.cluster import cni_warnings, platform_of
+from pilot.install.verify import _comparable, _differing
+from pilot.kube.errors import KubeError
+from pilot.kube.objects import Key
+
+EXCLUSIVE = "Cilium removes other plugins' configuration of the CNI: set cni-exclusive to false in kube-system/cilium-config"
+SOCKETS = "Cilium balances in the sockets of pods, past their proxies: set bpf-lb-sock-hostns-only to true in kube-system/cilium-config"
+CALICO = "Calico's eBPF balances when pods connect, past their proxies: set bpfConnectTimeLoadBalancing to Disabled"
+
+
+class Server:
+    """What a server has of the two objects that are asked for, by their names."""
+
+    def __init__(self, version: str = "v1.30.0", **there: Any) -> None:
+        self.said, self.there = version, there
+
+    async def version(self) -> str:
+        return self.said
+
+    async def get(self, key: Key) -> dict[str, Any] | None:
+        found = self.there.get({"ConfigMap kube-system/cilium-config": "cilium", "FelixConfiguration default": "calico"}[str(key)])
+        if isinstance(found, KubeError):
+            raise found
+        return found
+
+
+@pytest.mark.parametrize(("version", "platform"), [("v1.30.1-gke.200", "gke"), ("v1.30.1", ""), ("v1.30.1-eks-1", "")])
+async def test_the_platform_is_known_by_the_version(version: str, platform: str) -> None:
+    assert await platform_of(Server(version)) == platform  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ({}, []),
+        ({"cilium": {"data": None}, "calico": {}}, []),
+        ({"cilium": {"data": {"cni-exclusive": "true"}}}, [EXCLUSIVE]),
+        ({"cilium": {"data": {"cni-exclusive": "false", "bpf-lb-sock": "true"}}}, [SOCKETS]),
+        ({"cilium": {"data": {"bpf-lb-sock": "true", "bpf-lb-sock-hostns-only": "true"}}}, []),
+        ({"cilium": {"data": {"bpf-lb-sock": "false"}}}, []),
+        ({"calico": {"spec": {"bpfEnabled": True}}}, [CALICO]),
+        ({"calico": {"spec": {"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "TCP"}}}, [CALICO]),
+        ({"calico": {"spec": {"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "Disabled"}}}, []),
+        ({"calico": {"spec": {"bpfEnabled": False}}}, []),
+        (
+            {"cilium": {"data": {"cni-exclusive": "true", "bpf-lb-sock": "true"}}, "calico": {"spec": {"bpfEnabled": True}}},
+            [EXCLUSIVE, SOCKETS, CALICO],
+        ),
+        ({"cilium": KubeError("forbidden"), "calico": {"spec": {"bpfEnabled": True}}}, []),
+    ],
+)
+async def test_plugins_that_the_meshs_own_does_not_work_beside(there: dict[str, Any], said: list[str]) -> None:
+    for component, expected in (("Cni", said), ("Pilot", [])):
+        plan: Any = SimpleNamespace(steps=[SimpleNamespace(component="Base"), SimpleNamespace(component=component)])
+        assert [warning async for warning in cni_warnings(Server(**there), plan)] == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "paths"),
+    [
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": 1, "c": {"d": [1, {"e": 2}]}}, {"b": 1, "c": {"d": [1, {"e": 3}]}}, ["a", "b", "c.d[1].e"]),
+        ({"a": [1, 2]}, {"a": [1]}, ["a"]),
+        ({"a": [1]}, {"a": {"b": 1}}, ["a"]),
+        ({"a": {"b": 1}}, {"a": None}, ["a"]),
+        ([3], [4], ["[0]"]),
+    ],
+)
+def test_where_two_objects_differ(one: Any, other: Any, paths: list[str]) -> None:
+    assert list(_differing(one, other, "")) == paths
+
+
+def test_what_a_server_adds_is_not_compared() -> None:
+    of_server = {"resourceVersion": "5", "uid": "u", "generation": 2, "managedFields": [], "creationTimestamp": "now"}
+    metadata = {"name": "a", "labels": {"b": "c"}, **of_server}
+    plain = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}, "status": {"ready": True}}
+    assert _comparable(plain) == {"metadata": {"name": "a", "labels": {"b": "c"}}, "data": {"x": "y"}}

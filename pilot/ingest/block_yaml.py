@@ -6,7 +6,7 @@ are there twice, mistakes) is refused as a whole, and `documents` asks libyaml, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pilot.ingest.lines import Inside
@@ -90,19 +90,29 @@ class Words:
         self.values = _Values(complex_value)
 
 
-def _lines(text: str, number: int) -> Iterator[tuple[int, _Line]]:
-    """Yields the lines with their numbers, a block of text as the rest of its first line, behind a line break. `number` is of the line before.
+def _lines(text: str, number: int) -> Iterable[tuple[int, _Line]]:
+    """Returns the lines with their numbers, a block of text as the rest of its first line, behind a line break. `number` is of the line before.
     Raises NotSimple."""
+    if "|" in text or len(text) > _AT_ONCE:
+        return _long_lines(text, number)
+    return enumerate(_taken_apart(text), number + 1)
+
+
+def _taken_apart(text: str) -> list[_Line]:
+    if not text.replace("\n", "").isprintable():  # tabs, other line breaks, a byte order mark, what is no text
+        raise NotSimple
+    found: list[_Line] = _LINE.findall(text)
+    found.pop()  # nothing, at the very end
+    return found
+
+
+def _long_lines(text: str, number: int) -> Iterator[tuple[int, _Line]]:
+    """Yields what `_lines` returns, a part of the text at a time."""
     begin = 0
     block: _TextBlock | None = None
     while begin < len(text):
         end = text.find("\n", begin + _AT_ONCE) + 1 or len(text)
-        part = text[begin:end]
-        if not part.replace("\n", "").isprintable():  # tabs, other line breaks, a byte order mark, what is no text
-            raise NotSimple
-        found = _LINE.findall(part)
-        found.pop()  # nothing, at the very end
-        for line in found:
+        for line in _taken_apart(text[begin:end]):
             number += 1
             if block is not None:
                 if block.takes(line):
@@ -152,29 +162,25 @@ class _TextBlock:
         return indent, dash, key, "\n" + "\n".join(rows) + (_ENDS[rest] if rows and broken else "")
 
 
-class _Nesting:
-    """The mapping or list that the last line was of (`top`), the lines of what is in it, the column that they begin at, and those around it."""
+_Level = tuple[int, Any, Any]
+"""The column that lines begin at, the mapping or list that they are of, and the places in it."""
 
-    __slots__ = ("_around", "column", "lines", "top")
 
-    def __init__(self) -> None:
-        self._around: list[tuple[int, Any, Any]] = []
-        self.column = -1
-        self.top: Any = None
-        self.lines: Any = None
+def _enter(around: list[_Level], level: _Level) -> None:
+    """Adds what the next lines are inside of. Raises NotSimple where that is too deep."""
+    around.append(level)
+    if len(around) >= _DEEPEST:
+        raise NotSimple
 
-    def open(self, column: int, made: Any, lines: Any) -> None:
-        self._around.append((self.column, self.top, self.lines))
-        if len(self._around) > _DEEPEST:
-            raise NotSimple
-        self.column, self.top, self.lines = column, made, lines
 
-    def close(self, column: int, is_item: bool) -> None:
-        """Goes back to what has lines at a column. Raises NotSimple where nothing has."""
-        while self.column > column or (self.column == column and not is_item and type(self.top) is list):
-            self.column, self.top, self.lines = self._around.pop()
-        if self.column != column or (type(self.top) is list) is not is_item:
-            raise NotSimple
+def _leave(levels: list[_Level], column: int, is_item: bool) -> _Level:
+    """Goes back to the level that has lines at a column, and returns it. Raises NotSimple where none has."""
+    level = levels.pop()
+    while levels and (level[0] > column or (level[0] == column and not is_item and type(level[1]) is list)):
+        level = levels.pop()
+    if level[0] != column or (type(level[1]) is list) is not is_item:
+        raise NotSimple
+    return level
 
 
 class Block(NamedTuple):
@@ -192,11 +198,10 @@ def read_block(data: bytes, words: Words, before: int = 0) -> Block:
     except UnicodeDecodeError as fault:
         raise NotSimple from fault
     keys, values = words.keys, words.values
-    nesting = _Nesting()
+    around: list[_Level] = []
     root: Any = None
     root_lines: Any = None
-    made: Any
-    inside: Any
+    at, top, lines = -1, root, root_lines
     start = waits_since = 0
     waiting: str | None = None  # the key whose value is on the lines below
     for number, (indent, dash, written, rest) in _lines(text, before):
@@ -205,21 +210,23 @@ def read_block(data: bytes, words: Words, before: int = 0) -> Block:
                 continue
             raise NotSimple
         column = len(indent)
-        if waiting is not None and (column > nesting.column or (column == nesting.column and dash)):
-            made, inside = ([], []) if dash else ({}, {})
-            nesting.top[waiting] = made
-            nesting.lines[waiting] = waits_since, inside
-            nesting.open(column, made, inside)
+        if waiting is not None and (column > at or (dash and column == at)):
+            _enter(around, (at, top, lines))
+            made: Any = [] if dash else {}
+            inside: Any = [] if dash else {}
+            top[waiting] = made
+            lines[waiting] = waits_since, inside
+            at, top, lines = column, made, inside
         elif not start:
             if column:
                 raise NotSimple
             root, root_lines = ([], []) if dash else ({}, {})
+            at, top, lines = 0, root, root_lines
             start = number
-            nesting.open(0, root, root_lines)
-        elif column != nesting.column or (type(nesting.top) is list) is not bool(dash):
-            nesting.close(column, bool(dash))
+        elif column != at or (type(top) is list) is not (dash != ""):
+            around.append((at, top, lines))
+            at, top, lines = _leave(around, column, dash != "")
         waiting = None
-        top, lines = nesting.top, nesting.lines
         if dash:
             if not written:
                 if not rest or rest[0] == "#":
@@ -227,11 +234,11 @@ def read_block(data: bytes, words: Words, before: int = 0) -> Block:
                 top.append(values[rest])
                 lines.append(number)
                 continue
+            _enter(around, (at, top, lines))
             made, inside = {}, {}
             top.append(made)
             lines.append((number, inside))
-            nesting.open(column + len(dash), made, inside)
-            top, lines = made, inside
+            at, top, lines = column + len(dash), made, inside
         key = keys[written]
         if key in top:
             raise NotSimple

@@ -63,6 +63,19 @@ def _convert(value: Any, kind: Any) -> Any:
         return msgspec.convert(value, kind, str_keys=True, dec_hook=decode_extension)
 
 
+def _is_plain(value: Any, kind: mi.Type) -> bool:
+    """Returns whether the value is of that type, one of text, truth values and words, or a list of such. Asking this costs less than trying.
+    False says nothing of any other type."""
+    match kind:
+        case mi.StrType():
+            return type(value) is str
+        case mi.LiteralType():
+            return type(value) is str and value in kind.values
+        case mi.VarTupleType():
+            return type(value) is list and all(_is_plain(item, kind.item_type) for item in value)
+    return type(value) is bool and isinstance(kind, mi.BoolType)
+
+
 def _fits(value: Any, kind: Any) -> bool:
     """Returns whether the value is of that type. False says nothing of a type that has more rules than those of its fields."""
     try:
@@ -141,7 +154,7 @@ def _check_struct(value: dict[Any, Any], kind: mi.StructType) -> Iterator[Proble
         if item is None:
             continue
         if (known := fields.get(key)) is not None:
-            if not _fits({key: item}, kind.cls):
+            if not _is_plain(item, known) and not _fits({key: item}, kind.cls):
                 yield from below(str(key), _check(item, known))
         elif not isinstance(key, str):
             yield error("wrong-type", f"[{key}]", f"expected text as key, got {_name(key)}")

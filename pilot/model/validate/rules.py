@@ -15,9 +15,13 @@ from pilot.model.service import Protocol
 MILLISECOND = 1_000_000
 UNIX = "unix://"
 _UNIX_PATH = 107
+_LONGEST_NAME = 255
 
 _LABEL = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"
 _DNS_LABEL = re.compile(_LABEL, re.ASCII)
+_SHORT_LABEL = "[a-zA-Z0-9](?:[-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?"
+_PLAIN_NAME = re.compile(rf"(?:{_SHORT_LABEL}\.)*(?![0-9]+\Z){_SHORT_LABEL}", re.ASCII)
+"""What most hosts are, without wildcard or dot at the end."""
 _WILDCARD_LABEL = re.compile(rf"\*|(?:\*-?)?{_LABEL}", re.ASCII)
 _QUALIFIED = "(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_LABEL}(?:\.{_LABEL})*)/)?(?P<name>{_QUALIFIED})", re.ASCII)
@@ -69,6 +73,8 @@ def check_name(path: str, name: str) -> Found:
 
 def check_host(path: str, host: str) -> Found:
     """Returns a problem if a host is not a domain name, whose first label may be, or start with, a wildcard."""
+    if len(host) <= _LONGEST_NAME and _PLAIN_NAME.fullmatch(host):
+        return ()
     if found := _check_length(path, host):
         return found
     first, dot, rest = host.partition(".")
@@ -80,7 +86,7 @@ def check_host(path: str, host: str) -> Found:
 def _check_length(path: str, host: str) -> Found:
     if not host:
         return (error("bad-host", path, "a name is needed"),)
-    return () if len(host) <= 255 else (error("bad-host", path, "longer than 255 characters"),)
+    return () if len(host) <= _LONGEST_NAME else (error("bad-host", path, f"longer than {_LONGEST_NAME} characters"),)
 
 
 def _check_labels_of(path: str, host: str, name: str) -> Found:

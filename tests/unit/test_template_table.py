@@ -1,4 +1,4 @@
-"""Templates and what Go's text/template with Sprig makes of them, one a line of template_table/expressions.json.
+"""Templates and what Go's text/template with Sprig makes of them, one a line of the files of template_table/.
 
 The results were taken from a program in Go that executes each template with the data below.
 """
@@ -16,7 +16,8 @@ from webhook.template.function import takes
 from webhook.template.functions import SPRIG
 from webhook.template.values import StringList, StringMap
 
-TABLE = json.loads((pathlib.Path(__file__).parent / "template_table" / "expressions.json").read_text("utf-8"))
+FOLDER = pathlib.Path(__file__).parent / "template_table"
+TABLE = [row for path in sorted(FOLDER.glob("*.json")) for row in json.loads(path.read_text("utf-8"))]
 FUNCTIONS = {**SPRIG, "toYaml": takes("any", go_yaml.dump)}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from webhook.template.errors import ActionError
+from webhook.template.printing import to_text
 from webhook.template.values import Enum, GoStruct, StringMap, type_name
 
 _MISSING = object()
@@ -40,4 +41,4 @@ def entries(value: Any) -> Iterator[tuple[Any, Any]]:
         for index in range(value):
             yield index, index
     elif value is not None:
-        raise ActionError(f"range can't iterate over {value}")
+        raise ActionError(f"range can't iterate over {to_text(value)}")

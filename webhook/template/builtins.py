@@ -8,8 +8,8 @@ from webhook.template import compare
 from webhook.template.errors import ActionError
 from webhook.template.function import Function, takes
 from webhook.template.printf import sprintf
-from webhook.template.printing import join_printed, line_printed
-from webhook.template.values import NilPointer, StringMap, is_true, type_name
+from webhook.template.printing import join_printed, line_printed, to_text
+from webhook.template.values import NilPointer, StringMap, is_true, kind_name, type_name
 
 _HTML = str.maketrans({"&": "&amp;", "'": "&#39;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "\0": "\N{REPLACEMENT CHARACTER}"})
 _JS = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"})
@@ -53,7 +53,10 @@ def index(item: Any, *keys: Any) -> Any:
 
 def _at(item: Any, key: Any) -> Any:
     items = item.encode() if isinstance(item, str) else item
-    return items[_place(key, len(items) - 1)]
+    place = _place(key, len(items))
+    if place == len(items):
+        raise ActionError(f"reflect: {kind_name(item)} index out of range")
+    return items[place]
 
 
 def _place(key: Any, most: int) -> int:
@@ -66,27 +69,6 @@ def _place(key: Any, most: int) -> int:
     return key
 
 
-def cut(item: Any, *bounds: Any) -> Any:
-    """Returns a part of a list or text: from the first bound to before the second one."""
-    if item is None:
-        raise ActionError("slice of untyped nil")
-    if not isinstance(item, list | str):
-        raise ActionError(f"can't slice item of type {type_name(item)}")
-    if len(bounds) > 3:
-        raise ActionError(f"too many slice indexes: {len(bounds)}")
-    if isinstance(item, str) and len(bounds) == 3:
-        raise ActionError("cannot 3-index slice a string")
-    items = item.encode() if isinstance(item, str) else item
-    places = [_place(bound, len(items)) for bound in bounds]
-    begin, end = [*places, 0, len(items)][:2] if len(places) != 1 else (places[0], len(items))
-    if not places:
-        begin, end = 0, len(items)
-    if begin > end:
-        raise ActionError(f"invalid slice index: {begin} > {end}")
-    found = items[begin:end]
-    return found.decode("utf-8", "replace") if isinstance(found, bytes) else type(item)(found)
-
-
 def length(item: Any) -> int:
     """Returns the number of items of a list or map, or of bytes of a text."""
     if isinstance(item, str):
@@ -96,22 +78,22 @@ def length(item: Any) -> int:
     raise ActionError("reflect: call of reflect.Value.Type on zero Value" if item is None else f"len of type {type_name(item)}")
 
 
-def call(function: Any, *arguments: Any) -> Any:
-    """Returns what a function that is a value gives."""
-    if function is None:
-        raise ActionError("call of nil")
-    if not callable(function):
-        raise ActionError(f"non-function {function} of type {type_name(function)}")
-    return function(*arguments)
+def call(function: Any, *_: Any) -> Any:
+    """Fails: no value of a template is a function."""
+    raise ActionError("call of nil" if function is None else f"non-function {to_text(function)} of type {type_name(function)}")
+
+
+def _escapable(values: tuple[Any, ...]) -> str:
+    return join_printed(tuple("<no value>" if v is None else v for v in values))
 
 
 def _script(*values: Any) -> str:
-    text = join_printed(values).translate(_JS)
-    return "".join(c if c >= " " and (c.isprintable() or c < "\x7f") else f"\\u{ord(c):04X}" for c in text)
+    text = _escapable(values).translate(_JS)
+    return "".join(c if c.isprintable() or c == "\x7f" else f"\\u{ord(c):04X}" for c in text)
 
 
 def _query(*values: Any) -> str:
-    return urllib.parse.quote_plus(join_printed(values), safe="~-._")
+    return urllib.parse.quote_plus(_escapable(values))
 
 
 def _not(value: Any) -> bool:
@@ -123,9 +105,8 @@ BUILTINS: dict[str, Function] = {
     "or": takes("...any", _first_true, lazy=True),
     "not": takes("any", _not),
     "call": takes("any ...any", call),
-    "html": takes("...any", lambda *values: join_printed(values).translate(_HTML)),
+    "html": takes("...any", lambda *values: _escapable(values).translate(_HTML)),
     "index": takes("any ...any", index),
-    "slice": takes("any ...any", cut),
     "js": takes("...any", _script),
     "len": takes("any", length),
     "print": takes("...any", lambda *values: join_printed(values)),

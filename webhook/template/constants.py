@@ -1,10 +1,14 @@
 """The constants of actions: text and characters in quotes, numbers."""
 from __future__ import annotations
 
+import math
 import re
 
 _ESCAPE = re.compile(r"\\(?:([abfnrtv\\'\"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})|(.?))", re.DOTALL)
-_NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
+_INTEGER = re.compile(r"0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|[1-9](?:_?[0-9])*|0")
+_OLD_OCTAL = re.compile(r"0(?:_?[0-7])+")
+_LARGEST = 2**63
 
 
 def parse_literal(kind: str, text: str) -> object:
@@ -38,29 +42,31 @@ def unquote(text: str) -> str:
 
 def _escaped(found: re.Match[str], text: str) -> bytes:
     named, byte, short, long, octal, _ = found.groups()
-    if named:
+    if named in _NAMED or named == text[0]:
         return _NAMED.get(named, named).encode()
-    if byte or octal:
-        value = int(byte, 16) if byte else int(octal, 8)
-        if value < 256:
-            return bytes((value,))
-    elif short or long:
-        return chr(int(short or long, 16)).encode()
-    raise ValueError(f"invalid syntax: {text}")
+    try:
+        if byte or octal:
+            return bytes((int(byte, 16) if byte else int(octal, 8),))
+        return chr(int(short or long or "", 16)).encode()
+    except ValueError:  # of a character that there is not, too
+        raise ValueError("invalid syntax") from None
 
 
 def parse_number(text: str) -> int | float:
     """Returns the number that a text says in Go's syntax; ValueError where it says none."""
-    digits = text.replace("_", "")
-    bare = digits.lstrip("+-")
+    bare = text.lstrip("+-")
+    octal = _OLD_OCTAL.fullmatch(bare) is not None
+    if octal or _INTEGER.fullmatch(bare):
+        number = int(text, 8 if octal else 0)
+        if -_LARGEST <= number < _LARGEST:
+            return number
+        raise ValueError(f'integer overflow: "{text}"')
     try:
-        if re.fullmatch(r"0[0-7]+", bare):
-            return int(digits, 8)
-        if "p" in bare.lower() and bare[:2] in ("0x", "0X"):
-            return float.fromhex(digits)
-        if re.fullmatch(r"[0-9]+|0[xX].+|0[bB].+|0[oO].+", bare):
-            return int(digits, 10 if bare.isdecimal() else 0)
-        value = float(digits)
-    except ValueError:
-        raise ValueError(f'bad number syntax: "{text}"') from None
+        value = float.fromhex(text) if bare[:2] in ("0x", "0X") else float(text)
+    except (ValueError, OverflowError):
+        raise ValueError(f'illegal number syntax: "{text}"') from None
+    if math.isinf(value):
+        raise ValueError(f'illegal number syntax: "{text}"')
+    if bare.replace("_", "").isdecimal():
+        raise ValueError(f'integer overflow: "{text}"')
     return value

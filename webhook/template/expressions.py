@@ -14,6 +14,7 @@ Slots = list[Any]
 Evaluate = Callable[[Any, Slots], Any]
 """Evaluates with the dot and the variables of one execution."""
 _NOTHING: Any = object()
+_LITERALS = {"int": "integer", "int64": "integer", "float64": "float", "string": "string", "bool": "bool"}  # by the parameter's type
 
 
 class Expressions:
@@ -43,7 +44,7 @@ class Expressions:
         if isinstance(first, WordNode):
             return self._call(command, first, command.operands[1:], final)
         arguments = [self._operand(o) for o in command.operands[1:]] + ([final] if final else [])
-        if isinstance(first, FieldsNode | VariableNode | ChainNode) and arguments:
+        if isinstance(first, FieldsNode | VariableNode | ChainNode) and first.names and arguments:
             return self._method(command, first, arguments)
         if isinstance(first, LiteralNode) and first.value is None:
             return _failing(first, "nil is not a command")
@@ -87,8 +88,11 @@ class Expressions:
 
     def _method(self, command: CommandNode, first: FieldsNode | VariableNode | ChainNode, arguments: list[Evaluate]) -> Evaluate:
         """Returns what calls a method with arguments; a field that is none takes no arguments."""
-        base = self._operand(first._replace(names=first.names[:-1])) if first.names[:-1] or not isinstance(first, FieldsNode) else _dot
-        name = first.names[-1] if first.names else ""
+        *before, name = first.names
+        if before or isinstance(first, VariableNode):
+            base = self._operand(first._replace(names=tuple(before)))
+        else:
+            base = self._operand(first.base) if isinstance(first, ChainNode) else _dot
 
         def evaluate(dot: Any, slots: Slots) -> Any:
             receiver = base(dot, slots)
@@ -155,9 +159,12 @@ def _checked(kind: Any, argument: Evaluate, node: Any) -> Evaluate:
 
 def _of_literal(node: Any, kind: Any, message: str) -> str:
     """Returns the message about an argument: of a constant it says how the template writes it."""
-    if not isinstance(node, LiteralNode) or node.value is None:
+    if not isinstance(node, LiteralNode):
         return message
-    return f"expected {'integer' if kind.name.startswith('int') and kind.name != 'interface {}' else kind.name}; found {node}"
+    if node.value is None:
+        return f"cannot assign nil to {kind.name}"
+    wanted = _LITERALS.get(kind.name)
+    return f"expected {wanted}; found {node}" if wanted else f"can't handle {node} for arg of type {kind.name}"
 
 
 def _calling(command: CommandNode, word: WordNode, call: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:

@@ -4,7 +4,6 @@ https://pkg.go.dev/sigs.k8s.io/yaml#Marshal
 """
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -84,7 +83,7 @@ def scalar(value: Any) -> str:
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, float):
-        return shortest(value) if not math.isfinite(value) or value != int(value) or abs(value) >= 1e21 else str(int(value))
+        return str(int(value)) if abs(value) < 2**63 and value == int(value) else shortest(value)
     return _text(str(value))
 
 

@@ -41,9 +41,13 @@ def parse_definitions(name: str, text: str, functions: Collection[str]) -> dict[
         raise parser.wrong(f"unexpected {{{{{keyword}}}}}")
     own = DefinitionNode(name, text, body, parser.most)
     found = parser.found
-    if name not in found or any(not isinstance(node, TextNode) or node.text.strip() for node in body):
+    if name not in found or not _is_blank(body):
         found[name] = own
     return found
+
+
+def _is_blank(body: tuple[Node, ...]) -> bool:
+    return all(isinstance(node, TextNode) and not node.text.strip() for node in body)
 
 
 class _Parser:
@@ -146,7 +150,7 @@ class _Parser:
         if word.kind == "word" and word.text == keyword and keyword in ("if", "with"):
             self._here += 1
             return (self._branch(word),)
-        self._close("else")
+        self._close("input")
         body, ended = self.body("else")
         if ended == "else":
             raise self.wrong("expected end; found {{else}}")
@@ -156,12 +160,12 @@ class _Parser:
     def _jump(self, word: Token) -> JumpNode:
         if not self._loops:
             raise self.wrong(f"{{{{{word.text}}}}} outside {{{{range}}}}", word)
-        self._close(word.text)
+        self._close(f"{{{{{word.text}}}}}")
         return JumpNode(word.position, word.text)
 
     def _define(self) -> None:
         if self._depth:
-            raise self.wrong("unexpected {{define}}")
+            raise self.wrong("unexpected <define> in command")
         name = self._name_of("define clause")
         self._close("define clause")
         self._definition(name)
@@ -176,8 +180,8 @@ class _Parser:
             raise self.wrong("unexpected {{else}} in define clause")
         self._close("define end")
         made = DefinitionNode(name, self._text, body, self.most)
-        if name not in self.found or any(not isinstance(node, TextNode) or node.text.strip() for node in body):
-            if name in self.found and self.found[name].body:
+        if name not in self.found or not _is_blank(body):
+            if name in self.found and not _is_blank(self.found[name].body):
                 raise self.wrong(f'template: multiple definition of template "{name}"')
             self.found[name] = made
         self._variables, self._loops, self.most = outer, loops, most
@@ -185,7 +189,7 @@ class _Parser:
     def _name_of(self, context: str) -> str:
         token = self._skip_space()
         if token.kind not in ("string", "raw"):
-            raise self.wrong(f"unexpected {_shown(token)} in {context}", token)
+            raise self.wrong(f"unexpected {_quoted(token.text)} in {context}", token)
         self._here += 1
         return unquote(token.text)
 
@@ -206,10 +210,12 @@ class _Parser:
     def _pipe(self, context: str, declares: bool = False, pair: bool = False) -> PipeNode:
         first = self._skip_space()
         names, assigns = self._targets(pair) if declares else ((), False)
-        commands = [self._command(context, not names)]
+        commands = [self._command(context)]
         while self._skip_space().text == "|" and self._peek().kind == "sign":
             self._here += 1
-            commands.append(self._command(context, False))
+            if self._skip_space().kind == "close" or self._peek().text == ")":
+                break
+            commands.append(self._command(context))
         for command in commands[1:]:
             if isinstance(command.operands[0], LiteralNode | DotNode):
                 raise self.wrong(f"non executable command in pipeline stage {commands.index(command) + 1}")
@@ -246,7 +252,7 @@ class _Parser:
                 return slot
         raise self.wrong(f'undefined variable "{name}"', self._tokens[self._here - 1])
 
-    def _command(self, context: str, first: bool) -> CommandNode:
+    def _command(self, context: str) -> CommandNode:
         start, operands = self._skip_space(), []
         while (operand := self._operand()) is not None:
             operands.append(operand)
@@ -257,7 +263,7 @@ class _Parser:
         if token.kind not in ("close", "space", "end") and token.text not in ("|", ")"):
             raise self.wrong(f"unexpected {_shown(token)} in {'operand' if operands else context}", token)
         if not operands:
-            raise self.wrong("empty command" if token.text in ("|", ")") or not first else f"missing value for {context}", token)
+            raise self.wrong(f'unexpected "|" in {context}' if token.text == "|" else f"missing value for {context}", token)
         return CommandNode(start.position, tuple(operands))
 
     def _operand(self) -> Operand | None:

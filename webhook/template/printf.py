@@ -120,7 +120,7 @@ def _scalar(verb: str, value: Any, layout: FormatLayout) -> str | None:
     if isinstance(value, int):
         return _integer(value, verb, layout) if verb in "bcdoOqxXU" else None
     if isinstance(value, float):
-        return _float(value, verb, layout) if verb in "bgGxXfFeE" else None
+        return _float(value, verb, layout) if verb in "gGxXfFeE" else None
     if isinstance(value, str):
         return _string(value, verb, layout) if verb in "sxXq" else None
     return _pad(to_text(value), layout) if verb == "s" else None
@@ -144,7 +144,7 @@ def _integer(value: int, verb: str, layout: FormatLayout) -> str:
     if verb == "q":
         return _pad(quoted_rune(value, "+" in layout.flags), layout)
     if verb == "U":
-        return _pad(f"U+{value:04X}" + (f" '{chr(value)}'" if "#" in layout.flags else ""), layout)
+        return _pad(f"U+{value:04X}" + (f" '{chr(value)}'" if "#" in layout.flags and chr(value).isprintable() else ""), layout)
     letter, prefix = _BASES.get(verb, ("d", ""))
     digits = format(abs(int(value)), letter)
     if layout.precision is not None:
@@ -157,8 +157,9 @@ def _integer(value: int, verb: str, layout: FormatLayout) -> str:
 
 
 def _float(value: float, verb: str, layout: FormatLayout) -> str:
-    if verb in "xXb":
-        text = value.hex()
+    if verb in "xX":
+        mantissa, _, power = value.hex().partition("p")
+        text = f"{mantissa.rstrip('0').rstrip('.')}p{power[0]}{power[1:]:0>2}"
         text = text.upper() if verb == "X" else text
     elif layout.precision is None and verb in "vgG":
         text = shortest(value)

@@ -97,8 +97,7 @@ class Statements:
         def run(dot: Any, slots: Slots, write: Write) -> str:
             ran = False
             try:
-                found = entries(evaluate(dot, slots))
-                for key, item in found:
+                for key, item in entries(evaluate(dot, slots)):
                     ran = True
                     if key_slot:
                         slots[key_slot] = key

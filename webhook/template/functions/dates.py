@@ -6,7 +6,7 @@ import re
 import zoneinfo
 from typing import Any
 
-from pilot.lib.duration import Duration, format_duration, parse_duration
+from pilot.lib.duration import Duration, parse_duration
 from webhook.template.errors import ActionError
 from webhook.template.function import Function, takes
 from webhook.template.values import GoStruct, Int64
@@ -140,7 +140,10 @@ def parse_moment(layout: str, text: str) -> GoTime:
     if match is None:
         first = words[0] if words else layout
         raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "{first}"')
-    return GoTime(_made(dict(zip(words, match.groups(), strict=True))))
+    try:
+        return GoTime(_made(dict(zip(words, match.groups(), strict=True))))
+    except ValueError as error:  # it begins with the part that is wrong
+        raise ValueError(f'parsing time "{text}": {str(error).split()[0]} out of range') from None
 
 
 def _made(said: dict[str, str]) -> datetime.datetime:
@@ -170,7 +173,7 @@ def _fixed(text: str) -> datetime.tzinfo:
         return _UTC
     digits = text[1:].replace(":", "").ljust(4, "0")
     offset = datetime.timedelta(hours=int(digits[:2]), minutes=int(digits[2:4]))
-    return datetime.timezone(-offset if text[0] == "-" else offset)
+    return datetime.timezone(-offset if text[0] == "-" else offset, text[0] + digits)
 
 
 def _modified(change: str, moment: Any, strict: bool = False) -> GoTime:
@@ -196,7 +199,7 @@ def _to_date(layout: str, text: str) -> GoTime:
 
 
 def _ago(value: Any) -> str:
-    return format_duration(Duration.of(round((datetime.datetime.now(datetime.UTC) - _moment(value)).total_seconds())))
+    return _go_duration(Duration.of(round((datetime.datetime.now(datetime.UTC) - _moment(value)).total_seconds())))
 
 
 def _duration(value: Any) -> str:

@@ -19,8 +19,10 @@ def make(*pairs: Any) -> Map:
     return found
 
 
-def assign(found: Map, key: str, value: Any) -> Map:
+def assign(found: Map | None, key: str, value: Any) -> Map:
     """Sets a key of the map, and returns it."""
+    if found is None:
+        raise ValueError("assignment to entry in nil map")
     found[key] = value
     return found
 
@@ -50,12 +52,18 @@ def dig(*arguments: Any) -> Any:
         raise ValueError("dig needs at least three arguments")
     *keys, default, found = arguments
     for key in keys:
+        if not isinstance(key, str):
+            raise ValueError(f"interface conversion: interface {{}} is {_name(key)}, not string")
         if not isinstance(found, dict) or isinstance(found, StringMap):
-            raise ValueError(f"interface conversion: interface {{}} is {type_name(found)}, not map[string]interface {{}}")
+            raise ValueError(f"interface conversion: interface {{}} is {_name(found)}, not map[string]interface {{}}")
         if key not in found:
             return default
         found = found[key]
     return found
+
+
+def _name(value: Any) -> str:
+    return "nil" if value is None else type_name(value)
 
 
 DICTS: dict[str, Function] = {

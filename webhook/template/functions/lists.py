@@ -11,11 +11,14 @@ from webhook.template.printing import to_text
 from webhook.template.values import GoStruct, StringList, is_true, kind_name
 
 
+_NIL = "runtime error: invalid memory address or nil pointer dereference"
+
+
 def _items(value: Any, action: str) -> list[Any]:
     """Returns the items of a list; ValueError where the value is none."""
     if not isinstance(value, list):
         if value is None:
-            raise ValueError("runtime error: invalid memory address or nil pointer dereference")
+            raise ValueError(_NIL)
         raise ValueError(f"Cannot {action} type {kind_name(value)}{' as list' if action == 'concat' else ''}")
     return value
 
@@ -63,6 +66,8 @@ def has(value: Any, values: Any) -> bool:
 def part(values: Any, *bounds: Any) -> Any:
     """Returns the items from the first bound to before the second one; nil of an empty list."""
     if not isinstance(values, list):
+        if values is None:
+            raise ValueError(_NIL)
         raise ValueError(f"list should be type of slice or array but {kind_name(values)}")
     if not values:
         return None
@@ -81,7 +86,9 @@ def concat(*lists: Any) -> list[Any]:
 def chunk(size: int, values: Any) -> list[Any]:
     """Returns the list in lists of at most `size` items."""
     items = _items(values, "chunk")
-    return [items[begin : begin + size] for begin in range(0, len(items), size)] if items else []
+    if size <= 0:
+        raise ValueError("runtime error: makeslice: len out of range")
+    return [items[begin : begin + size] for begin in range(0, len(items), size)]
 
 
 def sort_alphabetically(values: Any) -> StringList:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from webhook.template.constants import parse_number
 from webhook.template.function import Function, takes
 from webhook.template.printing import to_text
 from webhook.template.values import Int64
 
 _LARGEST = 2**63
-_INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]+|[0-9][0-9_]*)", re.ASCII)
 
 
 def to_int64(value: Any) -> Int64:
@@ -21,30 +21,24 @@ def to_int64(value: Any) -> Int64:
     if isinstance(value, str):
         return Int64(_read(value))
     if isinstance(value, float):
-        return Int64(int(value)) if math.isfinite(value) else Int64(-_LARGEST)
+        return Int64(int(value)) if -_LARGEST <= value < _LARGEST else Int64(-_LARGEST)
     return Int64(value) if isinstance(value, int) else Int64(0)
 
 
 def _read(text: str) -> int:
     """Returns the number of a text, without a fraction of zeros; 0 where it is none."""
-    text = re.sub(r"\.0*$", "", text) if text[:1] != "." else text
-    if not _INTEGER.fullmatch(text):
-        return 0
-    bare = text.lstrip("+-").replace("_", "").lower()
-    octal = len(bare) > 1 and bare[0] == "0" and bare.isdecimal()
     try:
-        number = int(bare, 8) if octal else int(bare, 0)
+        number = parse_number(re.sub(r"\.0+$", "", text))
     except ValueError:
         return 0
-    number = -number if text[0] == "-" else number
-    return number if -_LARGEST <= number < _LARGEST else 0
+    return number if isinstance(number, int) else 0
 
 
 def to_float(value: Any) -> float:
     """Returns a value as a floating point number; 0 where it is none."""
     if isinstance(value, str):
         try:
-            return float(value) if value.strip() == value and "_" not in value else 0.0
+            return float(value) if value.strip() == value else 0.0
         except ValueError:
             return 0.0
     return float(value) if isinstance(value, int | float) else 0.0
@@ -107,6 +101,12 @@ def _atoi(text: str) -> int:
     return int(text) if re.fullmatch(r"[+-]?[0-9]+", text) else 0
 
 
+def _random(least: int, end: int) -> int:
+    if least >= end:
+        raise ValueError("invalid argument to Intn")
+    return random.randrange(least, end)
+
+
 def _product(*values: Any) -> Int64:
     return wrapped(math.prod(map(to_int64, values)))
 
@@ -144,5 +144,5 @@ NUMBERS: dict[str, Function] = {
     "floor": takes("any", lambda value: float(math.floor(to_float(value)))),
     "ceil": takes("any", lambda value: float(math.ceil(to_float(value)))),
     "round": takes("any int ...float", round_to),
-    "randInt": takes("int int", lambda least, end: random.randrange(least, end)),
+    "randInt": takes("int int", _random),
 }

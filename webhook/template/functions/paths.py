@@ -35,7 +35,7 @@ def extension(path: str) -> str:
 
 def expand(text: str) -> str:
     """Returns the text with $NAME and ${NAME} replaced by the variables of the environment."""
-    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda found: os.environ.get(found[1] or found[2], ""), text)
+    return re.sub(r"\$(?:\{(\w+)\}|([*#$@!?0-9-]|\w+))", lambda found: os.environ.get(found[1] or found[2], ""), text)
 
 
 def address(name: str) -> str:

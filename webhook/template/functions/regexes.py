@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import re2
@@ -17,6 +18,7 @@ _SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
 _MESSAGES = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
+    "invalid repetition size": "invalid repeat count",
     "no argument for repetition operator": "missing argument to repetition operator",
 }
 
@@ -47,13 +49,22 @@ def _matches(pattern: str, text: str) -> bool:
         return False
 
 
+def _found(pattern: Any, text: str) -> Iterator[Any]:
+    """Yields the matches; one of nothing at the end of another one is none."""
+    end = -1
+    for match in pattern.finditer(text):
+        if match.end() > match.start() or match.start() != end:
+            yield match
+        end = match.end()
+
+
 def _find(pattern: Any, text: str) -> str:
     found = pattern.search(text)
     return found[0] if found else ""
 
 
 def _find_all(pattern: Any, text: str, count: int) -> StringList:
-    found = [match[0] for match in pattern.finditer(text)]
+    found = [match[0] for match in _found(pattern, text)]
     return StringList(found if count < 0 else found[:count])
 
 
@@ -77,7 +88,7 @@ def _replace(pattern: Any, text: str, replacement: str) -> str:
 
 def _literal(pattern: Any, text: str, replacement: Any) -> str:
     parts, end = [], 0
-    for match in pattern.finditer(text):
+    for match in _found(pattern, text):
         parts += [text[end : match.start()], replacement(match) if callable(replacement) else replacement]
         end = match.end()
     return "".join([*parts, text[end:]])
@@ -87,8 +98,10 @@ def _split(pattern: Any, text: str, count: int) -> StringList:
     """Returns what is between the matches, in at most `count` pieces where that is not negative."""
     if count == 0:
         return StringList()
+    if pattern.pattern and not text:
+        return StringList([""])
     parts, begin, end = StringList(), 0, 0
-    for match in pattern.finditer(text):
+    for match in _found(pattern, text):
         if 0 < count == len(parts) + 1:
             break
         end = match.start()

@@ -54,7 +54,9 @@ def substring(start: int, end: int, text: str) -> str:
 
 
 def _cut(data: bytes, start: int, end: int) -> bytes:
-    if not 0 <= start <= end <= len(data):
+    if end < 0 or end > len(data):
+        raise ValueError(f"runtime error: slice bounds out of range [:{end}]{f' with length {len(data)}' if end > 0 else ''}")
+    if start > end:
         raise ValueError(f"runtime error: slice bounds out of range [{start}:{end}]")
     return data[start:end]
 
@@ -124,7 +126,7 @@ def wrap(width: int, text: str, separator: str = "\n", breaks: bool = False) -> 
                 break
             lines.append(text[offset:space])
             offset = space + 1
-    return separator.join([*lines, text[offset:]])
+    return (separator or "\n").join([*lines, text[offset:]])
 
 
 def split(separator: str, text: str, count: int = -1) -> StringMap:

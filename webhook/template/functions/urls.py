@@ -6,6 +6,7 @@ import urllib.parse
 from typing import Any
 
 from webhook.template.function import Function, takes
+from webhook.template.quoting import quoted
 from webhook.template.values import kind_name
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(.*)", re.DOTALL)
@@ -14,7 +15,7 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(.*)", re.DOTALL)
 def parse(text: str) -> dict[str, Any]:
     """Returns the parts of a URL. ValueError where it is none."""
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
-        raise ValueError(f'unable to parse url: parse "{text}": net/url: invalid control character in URL')
+        raise ValueError(f'unable to parse url: parse {quoted(text)}: net/url: invalid control character in URL')
     rest, _, fragment = text.partition("#")
     found = _SCHEME.fullmatch(rest)
     scheme, rest = (found[1].lower(), found[2]) if found else ("", rest)

@@ -10,8 +10,7 @@ def _words(text: str, connector: str) -> str:
     """Returns the text in lower case with a connector between its words. A number belongs to the word before it, unless lower-case letters
     follow it: then it begins a word with them."""
     text = re.sub(r"(?<=[A-Za-z])(?<!\d[a-z])(?=\d+[a-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[A-Z])", "\0", text)
-    text = re.sub(r"[-_\s]+", lambda found: found[0] if len(found[0]) > 1 and not found.start() else connector, text)
-    return text.replace("\0", connector).lower()
+    return re.sub(r"[-_\s\0]", connector, text).lower()
 
 
 def camel_case(text: str) -> str:

@@ -10,7 +10,6 @@ from webhook.template.functions.text import strings_of
 from webhook.template.printing import to_text
 from webhook.template.values import GoStruct, StringList, is_true, kind_name
 
-
 _NIL = "runtime error: invalid memory address or nil pointer dereference"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from webhook.template import TemplateError, parse
+from webhook.template.function import takes
 from webhook.template.functions import SPRIG
 
 DATA = {"x": 1, "l": [1, 2, 3], "n": None, "f": 15020.0, "m": {"b": 2, "a": 1}, "e": [], "s": "text"}
@@ -45,11 +46,32 @@ def test_language(text: str, wanted: str) -> None:
         ("a\n  {{ foo }}", 'template: t:2: function "foo" not defined'),
         ("{{$x}}", 'template: t:1: undefined variable "$x"'),
         ("\n\n {{.x.a}}", 'template: t:3:5: executing "t" at <.x.a>: can\'t evaluate field a in type interface {}'),
+        ("\n{{.x.a}}", 'template: t:2:4: executing "t" at <.x.a>: can\'t evaluate field a in type interface {}'),
         ("{{.n.a.b}}", 'template: t:1:4: executing "t" at <.n.a.b>: nil pointer evaluating interface {}.a'),
         ('{{fail "no"}}', 'template: t:1:2: executing "t" at <fail "no">: error calling fail: no'),
         ("{{index .l 7}}", 'template: t:1:2: executing "t" at <index .l 7>: error calling index: index out of range: 7'),
         ("{{if .x}}", "template: t:1: unexpected EOF"),
         ("{{end}}", "template: t:1: unexpected {{end}}"),
+        ("\n{{end}}", "template: t:2: unexpected {{end}}"),
+        ("{{.x!}}", "template: t:1: unrecognized character in action: U+0021 '!'"),
+        ("{{.x}\n}", "template: t:1: unrecognized character in action: U+007D '}'"),
+        ("{{`a\nb`.c}}", 'template: t:2: unexpected . after term "`a\\nb`"'),
+        ("{{print\n$x}}", 'template: t:2: undefined variable "$x"'),
+        ("{{(1\n}}", "template: t:1: unclosed left paren"),
+        ("{{+}}", 'template: t:1: bad number syntax: "+"'),
+        ("{{12a}}", 'template: t:1: bad number syntax: "12a"'),
+        ("{{''}}", "template: t:1: unterminated character constant"),
+        ("{{(1))}}", 'template: t:1: unexpected ")" in command'),
+        ("{{$x = 1}}", 'template: t:1: undefined variable "$x"'),
+        ("{{(.x).y}}", 'template: t:1:6: executing "t" at <(.x).y>: can\'t evaluate field y in type int'),
+        ("{{(.m).a 1}}", 'template: t:1:6: executing "t" at <(.m).a>: a is not a method but has arguments'),
+        ("{{call .x 1}}", 'template: t:1:2: executing "t" at <call .x 1>: error calling call: non-function 1 of type int'),
+        ('{{template "t"}}', "template: t: exceeded maximum template depth"),
+        ('{{dateModify "1h" 5}}', 'template: t:1:2: executing "t" at <dateModify "1h" 5>: error calling dateModify: '
+         "wrong type for value; expected time.Time"),
+        ('{{genSignedCert "a" nil nil 1 5}}', 'template: t:1:2: executing "t" at <genSignedCert "a" nil nil 1 5>: error calling genSignedCert: '
+         "wrong type for value; expected sprig.certificate"),
+        ('{{bcrypt "a"}}', 'template: t:1:2: executing "t" at <bcrypt "a">: error calling bcrypt: bcrypt is not supported'),
         ('{{upper 3}}', 'template: t:1:8: executing "t" at <3>: expected string; found 3'),
     ],
 )
@@ -57,3 +79,20 @@ def test_errors_say_where(text: str, wanted: str) -> None:
     with pytest.raises(TemplateError) as error:
         render(text)
     assert str(error.value) == wanted
+
+
+def test_a_function_says_how_many_arguments_it_takes() -> None:
+    counts = {
+        parameters: [takes(parameters, print).wrong_count(count) for count in range(4)]
+        for parameters in ("", "int", "int string", "...any", "int ...any")
+    }
+    assert counts == {
+        "": ["", "want 0 got 1", "want 0 got 2", "want 0 got 3"],
+        "int": ["want 1 got 0", "", "want 1 got 2", "want 1 got 3"],
+        "int string": ["want 2 got 0", "want 2 got 1", "", "want 2 got 3"],
+        "...any": ["", "", "", ""],
+        "int ...any": ["want at least 1 got 0", "", "", ""],
+    }
+    assert [takes("int ...any", print).kind_of(index).name for index in range(3)] == ["int", "interface {}", "interface {}"]
+    assert [takes("any", print, lazy=lazy).lazy for lazy in (True, False)] == [True, False]
+    assert not takes("any", print).lazy

@@ -43,7 +43,7 @@ def unquote(text: str) -> str:
 def _escaped(found: re.Match[str], text: str) -> bytes:
     named, byte, short, long, octal, _ = found.groups()
     if named in _NAMED or named == text[0]:
-        return _NAMED.get(named, named).encode()
+        return (_NAMED.get(named) or named).encode()
     try:
         if byte or octal:
             return bytes((int(byte, 16) if byte else int(octal, 8),))

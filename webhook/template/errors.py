@@ -22,8 +22,3 @@ def place(text: str, position: int) -> tuple[int, int]:
     """Returns the line, from 1, and the bytes before a position on that line."""
     start = text.rfind("\n", 0, position) + 1
     return text.count("\n", 0, position) + 1, len(text[start:position].encode())
-
-
-def shorten(context: str) -> str:
-    """Returns the text of a node as messages show it: at most 20 characters."""
-    return context if len(context) <= 20 else context[:20] + "..."

@@ -9,7 +9,7 @@ def shortest(value: float, verb: str = "g", threshold: int = 6) -> str:
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
+        return "+Inf" if value == math.inf else "-Inf"
     sign, digits, exponent = _decimal(value)
     if verb == "e" or (verb == "g" and not -4 <= exponent - 1 < threshold):
         return sign + _scientific(digits, exponent)
@@ -22,8 +22,9 @@ def shortest(value: float, verb: str = "g", threshold: int = 6) -> str:
 
 def _decimal(value: float) -> tuple[str, str, int]:
     """Returns the sign, the digits d of 0.d, and the power of ten that it is multiplied with."""
-    sign = "-" if math.copysign(1, value) < 0 else ""
-    mantissa, _, power = f"{abs(value)!r}".partition("e")
+    text = repr(value)
+    sign = "-" if text.startswith("-") else ""
+    mantissa, _, power = text.removeprefix("-").partition("e")
     whole, _, part = mantissa.partition(".")
     part = "" if part == "0" else part
     digits = (whole + part).lstrip("0")
@@ -35,8 +36,7 @@ def _decimal(value: float) -> tuple[str, str, int]:
 
 def _scientific(digits: str, exponent: int) -> str:
     tail = f".{digits[1:]}" if len(digits) > 1 else ""
-    power = exponent - 1 if digits != "0" else 0
-    return f"{digits[0]}{tail}e{'-' if power < 0 else '+'}{abs(power):02d}"
+    return f"{digits[0]}{tail}e{exponent - 1:+03d}"
 
 
 def with_precision(value: float, verb: str, precision: int, keep_zeros: bool = False) -> str:

@@ -77,7 +77,7 @@ def _piece(text: str, trim_left: bool, trim_right: bool) -> str:
 def _comment(name: str, text: str, start: int) -> tuple[int, bool]:
     """Returns the end of a comment, and whether it cuts off the spaces behind it."""
     end = text.find("*/", start)
-    if end < 0:
+    if end == -1:
         raise fault(name, text, start, "unclosed comment")
     if text.startswith("}}", end + 2):
         return end + 4, False

@@ -247,8 +247,8 @@ class _Parser:
         return len(self._variables) - 1
 
     def _known(self, name: str) -> int:
-        for slot in range(len(self._variables) - 1, -1, -1):
-            if self._variables[slot] == name:
+        for slot, known in reversed(list(enumerate(self._variables))):
+            if known == name:
                 return slot
         raise self.wrong(f'undefined variable "{name}"', self._tokens[self._here - 1])
 
@@ -293,7 +293,7 @@ class _Parser:
             return VariableNode(position, text, self._known(text), ())
         if kind == "field":
             return FieldsNode(position, (text[1:],))
-        if text == "(" and kind == "sign":
+        if text == "(":
             return self._parenthesis()
         return LiteralNode(position, text, self._literal(token))
 
@@ -308,7 +308,7 @@ class _Parser:
         pipe = self._pipe("parenthesized pipeline", declares=True)
         token = self._skip_space()
         if token.text != ")":
-            raise self.wrong("unclosed left paren", token if token is not _END else None)
+            raise self.wrong("unclosed left paren", token)
         self._here += 1
         return pipe
 

@@ -91,18 +91,13 @@ def _written(word: str, at: datetime.datetime) -> str:
         "2006": f"{at.year:04d}", "06": f"{at.year % 100:02d}", "01": f"{at.month:02d}", "1": str(at.month), "02": f"{at.day:02d}",
         "_2": f"{at.day:2d}", "2": str(at.day), "002": f"{at.timetuple().tm_yday:03d}", "__2": f"{at.timetuple().tm_yday:3d}",
         "15": f"{at.hour:02d}", "03": f"{hour:02d}", "3": str(hour), "04": f"{at.minute:02d}", "4": str(at.minute), "05": f"{at.second:02d}",
-        "5": str(at.second), "PM": "PM" if at.hour >= 12 else "AM", "pm": "pm" if at.hour >= 12 else "am", "MST": _zone_name(at),
+        "5": str(at.second), "PM": "PM" if at.hour >= 12 else "AM", "pm": "pm" if at.hour >= 12 else "am", "MST": at.tzname() or "",
     }  # fmt: skip
     if word in simple:
         return simple[word]
     if word[0] in ".,":
         return _fraction(word, at)
     return _offset(word, at)
-
-
-def _zone_name(at: datetime.datetime) -> str:
-    name = at.tzname() or "UTC"
-    return name.removesuffix("+00:00") if name.startswith("UTC") else name
 
 
 def _fraction(word: str, at: datetime.datetime) -> str:
@@ -141,26 +136,29 @@ def parse_moment(layout: str, text: str) -> GoTime:
         first = words[0] if words else layout
         raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "{first}"')
     try:
-        return GoTime(_made(dict(zip(words, match.groups(), strict=True))))
+        return GoTime(_made(dict(zip(map(_without_padding, words), match.groups(), strict=True))))
     except ValueError as error:  # it begins with the part that is wrong
         raise ValueError(f'parsing time "{text}": {str(error).split()[0]} out of range') from None
 
 
-def _made(said: dict[str, str]) -> datetime.datetime:
-    def number(*words: str, default: int = 0) -> int:
-        return next((int(said[w]) for w in words if w in said), default)
+def _without_padding(word: str) -> str:
+    """Returns a word of a layout as it is without leading zeros or spaces; the day of the year stays."""
+    return word if word == "002" else word.lstrip("0_")
 
-    year = number("2006", default=-1)
-    year = year if year >= 0 else _century(number("06")) if "06" in said else 1
+
+def _made(said: dict[str, str]) -> datetime.datetime:
+    def number(word: str, default: int = 0) -> int:
+        return int(said.get(word, default))
+
+    year = _century(number("6")) if "6" in said else number("2006", 1)
     named = next((m for w in ("January", "Jan") if w in said for m in _MONTHS if m.startswith(said[w])), None)
-    month = _MONTHS.index(named) + 1 if named else number("01", "1", default=1)
-    hour = number("15", "03", "3")
-    if "PM" in said or "pm" in said:
-        hour = hour % 12 + (12 if said.get("PM", said.get("pm", "")).upper() == "PM" else 0)
+    month = _MONTHS.index(named) + 1 if named else number("1", 1)
+    hour = number("15", number("3"))
+    if half := said.get("PM") or said.get("pm"):
+        hour = hour % 12 + (12 if half.upper() == "PM" else 0)
     fraction = next((v for w, v in said.items() if w[0] in ".,"), ".0")
     zone = next((v for w, v in said.items() if w[0] in "Z-"), None)
-    day, micro = number("02", "_2", "2", default=1), int(float(f"0{fraction}") * 1e6)
-    at = datetime.datetime(year, month, day, hour, number("04", "4"), number("05", "5"), micro)
+    at = datetime.datetime(year, month, number("2", 1), hour, number("4"), number("5"), int(float(f"0{fraction}") * 1e6))
     return at.replace(tzinfo=_local() if zone is None else _fixed(zone))
 
 
@@ -173,7 +171,7 @@ def _fixed(text: str) -> datetime.tzinfo:
         return _UTC
     digits = text[1:].replace(":", "").ljust(4, "0")
     offset = datetime.timedelta(hours=int(digits[:2]), minutes=int(digits[2:4]))
-    return datetime.timezone(-offset if text[0] == "-" else offset, text[0] + digits)
+    return datetime.timezone(-offset if text[0] == "-" else offset, text[0] + digits[:4])
 
 
 def _modified(change: str, moment: Any, strict: bool = False) -> GoTime:
@@ -224,11 +222,13 @@ def _rounded(value: Any) -> str:
         total = abs((datetime.datetime.now(datetime.UTC) - value.moment).total_seconds())
     elif isinstance(value, Int64):
         total = abs(int(value)) / 1e9
-    else:
+    elif isinstance(value, str):
         try:
-            total = abs(parse_duration(value).seconds) if isinstance(value, str) else 0
+            total = abs(parse_duration(value).seconds)
         except ValueError:
-            total = 0
+            return "0s"
+    else:
+        return "0s"
     units = (("y", 365 * 86400), ("mo", 30 * 86400), ("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
     return next((f"{int(total // size)}{unit}" for unit, size in units if total > size), "0s")
 

@@ -8,7 +8,7 @@ from webhook.template.function import Function, takes
 from webhook.template.functions.numbers import to_int64
 from webhook.template.functions.text import strings_of
 from webhook.template.printing import to_text
-from webhook.template.values import GoStruct, StringList, is_true, kind_name
+from webhook.template.values import StringList, is_true, kind_name
 
 _NIL = "runtime error: invalid memory address or nil pointer dereference"
 
@@ -30,7 +30,7 @@ def same(first: Any, second: Any) -> bool:
         return len(first) == len(second) and all(map(same, first, second))
     if isinstance(first, dict):
         return first.keys() == second.keys() and all(same(v, second[k]) for k, v in first.items())
-    return first is second if isinstance(first, GoStruct) else bool(first == second)
+    return bool(first == second)
 
 
 def append(values: Any, value: Any) -> list[Any]:
@@ -97,7 +97,7 @@ def sort_alphabetically(values: Any) -> StringList:
 
 def until(start: int, stop: int, step: int) -> list[int]:
     """Returns the numbers from `start` to before `stop`."""
-    return list(range(start, stop, step)) if step and (stop < start) == (step < 0) else []
+    return list(range(start, stop, step)) if step else []
 
 
 def sequence(*bounds: int) -> str:
@@ -137,7 +137,7 @@ LISTS: dict[str, Function] = {
     "tuple": takes("...any", lambda *items: list(items)),
     "concat": takes("...any", concat),
     "sortAlpha": takes("any", sort_alphabetically),
-    "until": takes("int", lambda count: until(0, count, -1 if count < 0 else 1)),
+    "until": takes("int", lambda count: until(0, count, 1) or until(0, count, -1)),
     "untilStep": takes("int int int", until),
     "seq": takes("...int", sequence),
 }

@@ -51,14 +51,13 @@ def wrapped(number: int) -> Int64:
 
 def divide(dividend: Any, divisor: Any) -> Int64:
     """Returns the quotient, cut off towards zero."""
-    first, second = to_int64(dividend), _not_zero(to_int64(divisor))
-    return wrapped(abs(first) // abs(second) * (1 if (first < 0) == (second < 0) else -1))
+    return wrapped(int(Fraction(to_int64(dividend), _not_zero(to_int64(divisor)))))
 
 
 def remainder(dividend: Any, divisor: Any) -> Int64:
     """Returns the remainder, which has the sign of the dividend."""
     first, second = to_int64(dividend), _not_zero(to_int64(divisor))
-    return Int64(abs(first) % abs(second) * (-1 if first < 0 else 1))
+    return Int64(first - second * int(Fraction(first, second)))
 
 
 def _not_zero(number: Int64) -> Int64:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import re2
@@ -32,7 +32,7 @@ def _compile(pattern: str) -> Any:
         raw = error.args[0]
         text = raw.decode() if isinstance(raw, bytes) else str(raw)
         kind, _, place = text.partition(": ")
-        raise ValueError(f"error parsing regexp: {_MESSAGES.get(kind, kind)}: `{place}`") from None
+        raise ValueError(f"error parsing regexp: {_MESSAGES.get(kind) or kind}: `{place}`") from None
 
 
 def _must(pattern: str) -> Any:
@@ -51,7 +51,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 def _found(pattern: Any, text: str) -> Iterator[Any]:
     """Yields the matches; one of nothing at the end of another one is none."""
-    end = -1
+    end = None
     for match in pattern.finditer(text):
         if match.end() > match.start() or match.start() != end:
             yield match
@@ -111,21 +111,20 @@ def _split(pattern: Any, text: str, count: int) -> StringList:
     return StringList([*parts, text[begin:]]) if end != len(text) else parts
 
 
-def _functions(prefix: str, compiled: Any) -> dict[str, Function]:
-    """Returns the functions that fail where the pattern is wrong."""
-    made = {
-        "regexFind": takes("string string", lambda pattern, text: _find(compiled(pattern), text)),
-        "regexFindAll": takes("string string int", lambda pattern, text, count: _find_all(compiled(pattern), text, count)),
-        "regexReplaceAll": takes("string string string", lambda pattern, text, new: _replace(compiled(pattern), text, new)),
-        "regexReplaceAllLiteral": takes("string string string", lambda pattern, text, new: _literal(compiled(pattern), text, new)),
-        "regexSplit": takes("string string int", lambda pattern, text, count: _split(compiled(pattern), text, count)),
-    }
-    return {f"{prefix}R{name[1:]}" if prefix else name: function for name, function in made.items()}
+def _compiling(compiled: Callable[[str], Any], act: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda pattern, *arguments: act(compiled(pattern), *arguments)
 
 
+_ACTIONS: dict[str, tuple[str, Callable[..., Any]]] = {  # what they take, and what they do with a compiled pattern
+    "Find": ("string string", _find),
+    "FindAll": ("string string int", _find_all),
+    "ReplaceAll": ("string string string", _replace),
+    "ReplaceAllLiteral": ("string string string", _literal),
+    "Split": ("string string int", _split),
+}
 REGEXES: dict[str, Function] = {
-    **_functions("", _must),
-    **_functions("must", _compile),
+    **{f"regex{name}": takes(parameters, _compiling(_must, act)) for name, (parameters, act) in _ACTIONS.items()},
+    **{f"mustRegex{name}": takes(parameters, _compiling(_compile, act)) for name, (parameters, act) in _ACTIONS.items()},
     "regexMatch": takes("string string", _matches),
     "mustRegexMatch": takes("string string", lambda pattern, text: bool(_compile(pattern).search(text))),
     "regexQuoteMeta": takes("string", lambda text: _SPECIAL.sub(r"\\\1", text)),

@@ -51,7 +51,7 @@ class Version(GoStruct):
         return text + (f"-{self.prerelease}" if self.prerelease else "") + (f"+{self.build}" if self.build else "")
 
     def _order(self) -> tuple[Any, ...]:
-        parts = [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in self.prerelease.split(".")] if self.prerelease else []
+        parts = [(False, int(p)) if p.isdecimal() else (True, p) for p in self.prerelease.split(".")] if self.prerelease else []
         return self.numbers, not self.prerelease, parts
 
     def __eq__(self, other: object) -> bool:
@@ -88,7 +88,7 @@ def satisfies(constraint: str, version: Version) -> bool:
 def _holds(limit: re.Match[str], version: Version) -> bool:
     sign, *parts, prerelease, _ = limit.groups()
     known = [int(p) for p in parts if p is not None and p.isdecimal()]
-    known = known[: next((i for i, p in enumerate(parts) if p is None or not p.isdecimal()), 3)]
+    known = known[: next((i for i, p in enumerate(parts) if p is None or not p.isdecimal()), None)]
     low = Version((*known, 0, 0, 0)[:3], prerelease or "")  # type: ignore[arg-type]
     if version.prerelease and not prerelease and sign != "!=":
         return False
@@ -119,8 +119,7 @@ def _next(known: list[int], place: int) -> Version | None:
     """Returns the first version whose number at a place is larger; None where no number is known."""
     if not known:
         return None
-    numbers = [*known[:place], known[place] + 1, 0, 0, 0][:3]
-    return Version((numbers[0], numbers[1], numbers[2]))
+    return Version((*known[:place], known[place] + 1, 0, 0)[:3])  # type: ignore[arg-type]
 
 
 SEMVER: dict[str, Function] = {

@@ -28,9 +28,7 @@ def single_quote(*values: Any) -> str:
 def truncate(count: int, text: str) -> str:
     """Returns the first `count` bytes, or the last ones where it is negative."""
     data = text.encode()
-    if count < 0:
-        return data[count:].decode("utf-8", "replace") if len(data) + count > 0 else text
-    return data[:count].decode("utf-8", "replace") if len(data) > count else text
+    return (data[count:] if count < 0 else data[:count]).decode("utf-8", "replace")
 
 
 def indent(spaces: int, text: str) -> str:
@@ -50,12 +48,14 @@ def substring(start: int, end: int, text: str) -> str:
     data = text.encode()
     if start < 0:
         return _cut(data, 0, end).decode("utf-8", "replace")
-    return _cut(data, start, len(data) if end < 0 or end > len(data) else end).decode("utf-8", "replace")
+    return _cut(data, start, end if 0 <= end <= len(data) else len(data)).decode("utf-8", "replace")
 
 
 def _cut(data: bytes, start: int, end: int) -> bytes:
-    if end < 0 or end > len(data):
-        raise ValueError(f"runtime error: slice bounds out of range [:{end}]{f' with length {len(data)}' if end > 0 else ''}")
+    if end < 0:
+        raise ValueError(f"runtime error: slice bounds out of range [:{end}]")
+    if end > len(data):
+        raise ValueError(f"runtime error: slice bounds out of range [:{end}] with length {len(data)}")
     if start > end:
         raise ValueError(f"runtime error: slice bounds out of range [{start}:{end}]")
     return data[start:end]
@@ -87,13 +87,10 @@ def abbreviate_both(left: int, right: int, text: str) -> str:
     """Returns the text in at most `right` characters, cut off at its begin up to `left` and at its end."""
     if right < 4 or (left > 0 and right < 7) or len(text) <= right:
         return text
-    left = min(left, len(text))
-    left = len(text) - (right - 3) if len(text) - left < right - 3 else left
+    left = min(left, len(text) - (right - 3))
     if left <= 4:
         return text[: right - 3] + "..."
-    if left + right - 3 < len(text):
-        return "..." + abbreviate(right - 3, text[left:])
-    return "..." + text[len(text) - (right - 3) :]
+    return "..." + abbreviate(right - 3, text[left:])
 
 
 def initials(text: str) -> str:
@@ -114,7 +111,7 @@ def wrap(width: int, text: str, separator: str = "\n", breaks: bool = False) -> 
             offset += 1
             continue
         space = text.rfind(" ", offset, offset + width + 1)
-        if space >= offset:
+        if space != -1:
             lines.append(text[offset:space])
             offset = space + 1
         elif breaks:
@@ -122,7 +119,7 @@ def wrap(width: int, text: str, separator: str = "\n", breaks: bool = False) -> 
             offset += width
         else:
             space = text.find(" ", offset + width)
-            if space < 0:
+            if space == -1:
                 break
             lines.append(text[offset:space])
             offset = space + 1
@@ -138,11 +135,11 @@ def split_list(separator: str, text: str, count: int = -1) -> StringList:
     """Returns the parts of a text, at most `count` of them where that is not negative."""
     if count == 0:
         return StringList()
+    cuts = max(count, 0) - 1
     if not separator:
-        head = text if count < 0 else text[: count - 1]
-        rest = [] if count < 0 or len(text) <= count - 1 else [text[count - 1 :]]
-        return StringList([*head, *rest])
-    return StringList(text.split(separator, count - 1 if count > 0 else -1))
+        head = text if cuts == -1 else text[:cuts]
+        return StringList(filter(None, [*head, text[len(head) :]]))
+    return StringList(text.split(separator, cuts))
 
 
 def _shuffle(text: str) -> str:

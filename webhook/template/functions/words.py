@@ -21,7 +21,7 @@ def camel_case(text: str) -> str:
     out = [lead]
     for index, part in enumerate(parts):
         if index % 2:
-            out.append(part[1:] if index < len(parts) - 1 and parts[index + 1] else part)
+            out.append(part[1:] if parts[index + 1] else part)
         elif part:
             out.append(part[0].upper() + _lower_run(part))
     return "".join(out)

@@ -39,10 +39,10 @@ def build_proxy_bootstrap(facts: Facts, settings: AgentSettings) -> dict[str, An
     built = build_bootstrap(
         build_agent_node(facts, settings),
         xds=f"unix:{xds_socket(config)}",
-        admin=_join(loopback, config.proxy_admin_port),
+        admin=f"{loopback}:{config.proxy_admin_port}",
         sds_socket=sds_socket(settings),
         delta=settings.envoy.delta or facts.type == "waypoint",
-        agent=_join(loopback, config.status_port),
+        agent=f"{loopback}:{config.status_port}",
     )
     built["node"]["locality"] = build_locality(facts.labels)
     built["layered_runtime"]["layers"][0]["static_layer"] = build_runtime(config.runtime_values)
@@ -163,7 +163,3 @@ def _seconds(annotation: str, text: str) -> str:
         return str(parse_duration(text))
     except ValueError as error:
         raise ValueError(f"annotation {annotation}: {error}") from error
-
-
-def _join(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -269,3 +269,27 @@ def test_a_token_never_goes_out_in_plain_text(tmp_path: pathlib.Path) -> None:
 )
 def test_a_control_plane_on_this_machine_has_the_name_of_its_service(address: str, name: str) -> None:
     assert authority_upstream(CONTROL_PLANE, address, {}).server_name == name
+
+
+@pytest.mark.parametrize(
+    ("given", "provider", "there", "provisioned", "root"),
+    [
+        ("", "istiod", True, "", "./var/run/secrets/istio/root-cert.pem"),
+        ("", "custom", True, "", "./etc/certs/root-cert.pem"),
+        ("", "custom", False, "", "./var/run/secrets/istio/root-cert.pem"),
+        ("", "custom", False, "/prov", "/prov/root-cert.pem"),
+        ("", "istiod", True, "/prov", "/prov/root-cert.pem"),
+        ("/given.pem", "custom", True, "/prov", "/given.pem"),
+    ],
+)
+def test_the_roots_of_the_authority(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, given: str, provider: str, there: bool, provisioned: str, root: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if there:
+        (tmp_path / "etc" / "certs").mkdir(parents=True)
+        (tmp_path / "etc" / "certs" / "root-cert.pem").write_text("")
+    settings = dataclasses.replace(CONTROL_PLANE, authority_root=given, cert_provider=provider, provisioned=provisioned)
+    found = authority_upstream(settings, "istiod:15012", {})
+    assert found.root == root
+    assert found.pair == (ClientCertificate("/prov/key.pem", "/prov/cert-chain.pem") if provisioned else None)

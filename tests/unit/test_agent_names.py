@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from google.protobuf import any_pb2
 
-from pilot.agent.dns_message import AAAA, A, build_answer, cut, parse_query
+from pilot.agent.dns_message import AAAA, FORMAT_ERROR, SERVER_FAILURE, A, Question, build_answer, build_error, cut, parse_query
 from pilot.agent.dns_server import DnsServer, Resolvers, parse_resolv_conf
 from pilot.agent.name_table import NAME_TABLE, NameTable
 from pilot.lib.start_error import StartError
@@ -131,6 +131,34 @@ def test_an_answer_that_does_not_fit_is_marked_as_cut() -> None:
     assert struct.unpack_from(">HHHH", headless)[1:] == (struct.unpack_from(">H", whole, 2)[0] | 0x0200, 1, 0)
 
 
+def test_answers_byte_for_byte() -> None:
+    question = query("a.b", AAAA)
+    head, asked = b"\0\7\x85\x80\0\1\0\1\0\0\0\0", question[12:]
+    record = b"\xc0\x0c\0\x1c\0\1\0\0\0\x1e\0\x10" + V6.packed
+    assert build_answer(parse_query(question), (V4, V6), 512) == head + asked + record
+    assert build_answer(parse_query(question), (V6,), len(head + asked + record)) == head + asked + record
+    assert build_answer(parse_query(question), (V6,), len(head + asked + record) - 1) == b"\0\7\x87\x80\0\1" + bytes(6) + asked
+    quiet = question[:2] + bytes(2) + question[4:]  # of who does not want recursion
+    assert build_answer(parse_query(quiet), (), 512) == b"\0\7\x84\x80\0\1" + bytes(6) + asked
+    assert build_error(question, SERVER_FAILURE) == b"\0\7\x80\2" + bytes(8)
+    assert build_error(question[:2], FORMAT_ERROR) == b"\0\7\x80\1" + bytes(8)
+    assert build_error(question[:1], FORMAT_ERROR) == b""
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (query("A.bC"), Question(7, 0x100, "a.bc.", A, query("a.bc")[12:].replace(b"a", b"A").replace(b"bc", b"bC"), 512)),
+        (query("a")[:12] + b"\0\0\x1c\0\1", Question(7, 0x100, ".", AAAA, b"\0\0\x1c\0\1", 512)),
+        (query("a", size=1232), Question(7, 0x100, "a.", A, query("a")[12:], 1232)),
+        (query("a", size=1), Question(7, 0x100, "a.", A, query("a")[12:], 512)),
+        (query("x" * 63), Question(7, 0x100, "x" * 63 + ".", A, query("x" * 63)[12:], 512)),
+    ],
+)
+def test_questions_are_read_whole(message: bytes, expected: Question) -> None:
+    assert parse_query(message) == expected
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -140,6 +168,10 @@ def test_an_answer_that_does_not_fit_is_marked_as_cut() -> None:
         query("a")[:13],
         b"\0\1\x80\0" + query("a")[4:],  # an answer
         b"\0\1\1\0\0\2" + query("a")[6:],  # two questions
+        query("a")[:2] + b"\x08\0" + query("a")[4:],  # an operation that is no query
+        query("a")[:7] + b"\1" + query("a")[8:],  # with an answer
+        query("a")[:9] + b"\1" + query("a")[10:],  # with an authority
+        query("a", size=512)[:-9],  # without its end
         query("a")[:12] + b"\xc0\x0c\0\1\0\1",  # a compressed name
     ],
 )

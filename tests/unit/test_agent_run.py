@@ -8,6 +8,7 @@ import http.client
 import json
 import logging
 import pathlib
+import signal
 import socket
 import stat
 from collections.abc import AsyncIterator, Mapping
@@ -71,18 +72,18 @@ class Proxy:
 
 
 @contextlib.asynccontextmanager
-async def running(folder: pathlib.Path, script: str, kind: str = "sidecar", **environ: str) -> AsyncIterator[Proxy]:
+async def running(folder: pathlib.Path, script: str, kind: str = "sidecar", config: Mapping[str, str] = {}, **environ: str) -> AsyncIterator[Proxy]:
     admin, ports = Admin(), {name: free_port() for name in ("status", "names")}
     server = await asyncio.start_server(admin.serve, "127.0.0.1", 0)
     envoy = folder / "envoy"
     envoy.write_text(f"#!/bin/sh\n{script}\n")
     envoy.chmod(0o755)
-    config = {
+    proxy_config = {
         "binaryPath": str(envoy), "statusPort": ports["status"], "proxyAdminPort": server.sockets[0].getsockname()[1],
-        "terminationDrainDuration": "0s", "drainDuration": "7s", "discoveryAddress": "127.0.0.1:15012",
+        "terminationDrainDuration": "0s", "drainDuration": "7s", "discoveryAddress": "127.0.0.1:15012", **config,
     }  # fmt: skip
     given = {
-        "INSTANCE_IP": "127.0.0.1", "POD_NAME": "web-1", "POD_NAMESPACE": "shop", "PROXY_CONFIG": json.dumps(config),
+        "INSTANCE_IP": "127.0.0.1", "POD_NAME": "web-1", "POD_NAMESPACE": "shop", "PROXY_CONFIG": json.dumps(proxy_config),
         "DNS_PROXY_ADDR": f"127.0.0.1:{ports['names']}", **environ,
     }  # fmt: skip
     settings = load_sections(AgentSettings(), ["--concurrency", "1"], given).settings
@@ -121,6 +122,7 @@ async def test_an_agent_serves_its_envoy_from_its_start_to_its_end(folder: pathl
         assert is_served(XDS)
         assert is_served(SDS)
         assert stat.S_IMODE((folder / SDS).stat().st_mode) == 0o600  # keys are for the agent's own user alone
+        assert stat.S_IMODE((folder / XDS).stat().st_mode) != 0o600  # configuration is for whomever Envoy runs as
         assert await proxy.ask("/healthz/ready") == (200, "")
         status, metrics = await proxy.ask("/stats/prometheus")
         assert status == 200
@@ -147,6 +149,33 @@ async def test_an_envoy_that_ends_by_itself_ends_the_agent_with_a_status_that_is
     number = {"exit 3": 3, "exit 0": 0}.get(script, -9)
     assert said(caplog) == [("ERROR", f"Envoy ended by itself with status {number}")]
     assert proxy.admin.asked == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_an_agent_as_its_command_does(folder: pathlib.Path, number: signal.Signals, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot")
+    unheard = signal.getsignal(number)
+    async with running(folder, LIVES) as proxy:
+        await proxy.until("arguments")
+        assert signal.getsignal(number) is not unheard
+        signal.raise_signal(number)
+        assert await asyncio.wait_for(proxy.ended, 30) == 0
+    assert proxy.admin.asked == ["POST /drain_listeners?inboundonly&graceful&skip_exit"]
+    assert said(caplog) == [("INFO", "Envoy has ended")]
+
+
+async def test_a_second_signal_ends_an_agent_before_it_has_drained(folder: pathlib.Path) -> None:
+    drain = {"terminationDrainDuration": "3600s"}
+    async with running(folder, LIVES, config=drain) as proxy:
+        await proxy.until("arguments")
+        signal.raise_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            while not proxy.admin.asked:
+                await asyncio.sleep(0.01)
+        assert await proxy.ask("/healthz/ready") == (503, "the proxy is draining\n")
+        assert not proxy.ended.done()
+        signal.raise_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(proxy.ended, 30) == 0
 
 
 async def test_an_agent_without_envoy_serves_until_it_is_told_to_end(folder: pathlib.Path) -> None:

@@ -14,6 +14,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.rpc import status_pb2
 
 from ca.csr import decode_csr
+from pilot.agent import secret_files
 from pilot.agent.certificate import WorkloadCertificate, key_pem
 from pilot.agent.sds import MOST_NAMES, SECRET, SecretDiscovery, SecretStream
 from pilot.agent.secret_files import SecretFiles, SecretFileSource, parse_source
@@ -70,14 +71,16 @@ def test_roots_that_stay_the_same_are_not_sent_again() -> None:
     assert stream.take() is None
 
 
-def test_a_refused_secret_is_not_sent_again_but_the_next_one_is() -> None:
+def test_a_refused_secret_is_not_sent_again_but_the_next_one_is(caplog: pytest.LogCaptureFixture) -> None:
     secrets = Secrets()
     stream = SecretStream(secrets)
     secrets.put_certificate(certificate(1))
-    stream.receive(ask("default"))
+    stream.receive(ask("default", "ROOTCA"))
     nonce, _ = read(stream.take())
-    stream.receive(ask("default", nonce=nonce, error="bad key"))
+    assert nonce == "1"
+    stream.receive(ask("default", "ROOTCA", nonce=nonce, error="bad key"))
     assert stream.take() is None
+    assert caplog.messages == ["Envoy does not take the secrets default, ROOTCA: bad key"]
     secrets.put_certificate(certificate(2))
     assert "default" in read(stream.take())[1]
 
@@ -111,6 +114,9 @@ def test_names_may_be_added_and_taken_away() -> None:
 def test_a_stream_may_not_ask_for_any_number_of_secrets() -> None:
     with pytest.raises(ValueError, match="secrets are asked for"):
         SecretStream(Secrets()).receive(ask(*map(str, range(MOST_NAMES + 1))))
+    stream = SecretStream(Secrets())
+    stream.receive(ask(*map(str, range(MOST_NAMES))))
+    assert len(stream.names) == MOST_NAMES == 1000
 
 
 @pytest.fixture
@@ -137,6 +143,24 @@ async def test_every_stream_on_the_socket_gets_each_change(served: Any) -> None:
         secrets.put_certificate(certificate(2))
         _, found = read(await calls["default"].read())
         assert found["default"].tls_certificate.private_key.inline_bytes == b"key 2"
+
+
+async def test_a_stream_that_has_ended_is_not_told_of_changes(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets, path = served
+    secrets.put_certificate(certificate(1))
+    unwatched, unwatch = list[asyncio.Event](), secrets.unwatch
+    gone = asyncio.Event()
+    monkeypatch.setattr(secrets, "unwatch", lambda changed: (unwatch(changed), unwatched.append(changed), gone.set()))
+    async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
+        call = channel.stream_stream(METHOD)()
+        await call.write(ask("default").SerializeToString())
+        await call.read()
+        await call.done_writing()
+        assert await call.code() is grpc.StatusCode.OK
+    await asyncio.wait_for(gone.wait(), 30)
+    unwatched[0].clear()
+    secrets.put_certificate(certificate(2))
+    assert not unwatched[0].is_set()
 
 
 async def test_what_is_no_request_ends_the_stream_alone(served: Any) -> None:
@@ -223,6 +247,42 @@ def test_files_are_followed_and_half_replaced_ones_are_left_alone(tmp_path: path
     os.utime(tmp_path / "key.pem", ns=(1, 1))  # whatever the clock's grain
     files.look()
     assert chain_of(secrets, name) == second
+
+
+async def test_files_are_looked_at_again_and_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secret_files, "SECONDS", 0.0)
+    secrets = Secrets()
+    files = SecretFiles(secrets)
+    name = f"file-root:{tmp_path}/root.pem"
+    files.wanted(name)
+    following = asyncio.create_task(files.follow())
+    for number in range(3):
+        (tmp_path / "root.pem").write_bytes(b"pem" * (number + 1))
+        wanted = build_roots(name, b"pem" * (number + 1)).SerializeToString(deterministic=True)
+        async with asyncio.timeout(30):
+            while (held := secrets.get(name)) is None or held.body != wanted:
+                await asyncio.sleep(0)
+    following.cancel()
+    await asyncio.wait((following,))
+    assert following.cancelled()
+
+
+def test_a_file_that_stays_unreadable_is_told_once(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = SecretFiles(Secrets())
+    name = f"file-root:{tmp_path}/root.pem"
+    for _ in range(2):
+        files.wanted(name)
+        files.look()
+    assert caplog.messages == [f"the secret {name} is left as it was: [Errno 2] No such file or directory: '{tmp_path}/root.pem'"]
+
+
+@pytest.mark.parametrize("there", [(), (0,), (1, 3), (2,)])
+def test_roots_of_the_system_are_the_first_that_are_there(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, there: tuple[int, ...]) -> None:
+    bundles = tuple(str(tmp_path / str(number)) for number in range(4))
+    for number in there:
+        pathlib.Path(bundles[number]).write_text("")
+    monkeypatch.setattr(secret_files, "SYSTEM_BUNDLES", bundles)
+    assert parse_source("file-root:system") == SecretFileSource(roots=bundles[there[0] if there else 0])
 
 
 def test_a_file_that_comes_later_is_read_then(tmp_path: pathlib.Path) -> None:

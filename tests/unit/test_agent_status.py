@@ -53,6 +53,8 @@ class Envoy:
         ({"cluster_manager.cds.update_success": 0}, "Envoy has not been sent clusters"),
         ({"cluster_manager.cds.update_success": 0, "listener_manager.lds.update_success": 0}, "Envoy has not been sent clusters and listeners"),
         ({"listener_manager.lds.update_success": 0, "listener_manager.lds.update_rejected": 1}, ""),
+        ({"cluster_manager.cds.update_success": 0, "cluster_manager.cds.update_rejected": 1}, ""),
+        ({"cluster_manager.cds.update_rejected": 1, "listener_manager.lds.update_rejected": 1}, ""),
     ],
 )
 def test_a_proxy_is_ready_when_it_lives_and_has_been_configured(changes: dict[str, int], reason: str) -> None:

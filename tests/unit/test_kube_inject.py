@@ -118,12 +118,20 @@ def test_an_operator_gives_the_mesh_config_that_it_installs(settings: str, expec
     assert json.loads(next(e["value"] for e in proxy["env"] if e["name"] == "PROXY_CONFIG")) == expected
 
 
-@pytest.mark.parametrize(("policy", "told"), [(None, 0), ("ClusterFirst", 0), ("Default", 1)])
-def test_a_pod_whose_names_are_not_resolved_by_the_cluster_is_told_of(policy: str | None, told: int, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("policy", "metadata", "told"),
+    [
+        (None, {"name": "a"}, []), ("ClusterFirst", {"name": "a"}, []), ("Default", {"name": "a", "namespace": "shop"}, ["shop/a is Default"]),
+        ("None", {"generateName": "a-"}, ["/a- is None"]), ("Default", {"name": "a", "generateName": "b-"}, ["/a is Default"]),
+    ],
+)  # fmt: skip
+def test_a_pod_whose_names_are_not_resolved_by_the_cluster_is_told_of(
+    policy: str | None, metadata: dict[str, str], told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     spec = {"containers": [{"name": "a", "image": "a"}]} | ({"dnsPolicy": policy} if policy else {})
-    injected({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}, "spec": spec})
+    injected({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     found = [record.getMessage() for record in caplog.records if "DNSPolicy" in record.getMessage()]
-    assert found == ["the DNSPolicy of shop/a is Default, not ClusterFirst: its proxy may not find the control plane"] * told
+    assert found == [f"the DNSPolicy of {text}, not ClusterFirst: its proxy may not find the control plane" for text in told]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,10 @@ class ApiObject(GoStruct):
                 value = _ZEROS.get(field.type, {})
             if value is None or (field.zero_is_absent and not value and not isinstance(value, dict)):
                 continue
-            found[field.name] = ApiObject(value, TYPES[field.type]) if field.type in TYPES and not field.shape else value
+            kind = TYPES.get(field.type)
+            if kind is not None:
+                value = [ApiObject(item, kind) for item in value] if field.shape else ApiObject(value, kind)
+            found[field.name] = value
         return found
 
     def printed(self, verb: str) -> str:

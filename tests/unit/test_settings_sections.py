@@ -42,6 +42,12 @@ def titles(sections: Any) -> dict[str, Any]:
     return found
 
 
+def test_a_process_without_flags_and_variables_has_the_documented_settings() -> None:
+    made = load([], {}).settings
+    assert made == Settings()
+    assert sections(made).split("\n## ")[1:] == TABLES
+
+
 @pytest.mark.parametrize(("title", "section"), titles(Settings()).items())
 def test_the_defaults_of_a_section_are_the_documented_ones(title: str, section: Any) -> None:
     rows = [(f, f.metadata, show(getattr(section, f.name))) for f in dataclasses.fields(section)]

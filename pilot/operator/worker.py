@@ -52,6 +52,7 @@ class Worker:
         self._turn: asyncio.Task[float | None] | None = None
         self._attempts, self._corrections = Attempts(parts.backoff, parts.choose), Attempts(parts.backoff, parts.choose)
         self._installed: tuple[str, int] | None = None
+        self._unfinished = False  # all components are there, but something beside them could not be done
         self._corrected_at = float("-inf")
         self._plan: InstallPlan | None = None
         self._drifted: set[Key] = set()
@@ -113,7 +114,7 @@ class Worker:
                 result = await self._leave(custom)
             elif not self._is_ours(custom):
                 result = None
-            elif self._installed != custom.specification:
+            elif self._installed != custom.specification or (self._unfinished and not self._drifted):
                 result = await self._install(custom)
             else:
                 result = await self._correct()
@@ -145,7 +146,8 @@ class Worker:
         self._left |= self.wanted
         self._plan, self.wanted = plan, plan.keys()
         self._drifted.clear()
-        await self._tell(of_all(plan, ComponentStatus(self._now(custom))), whole="" if plan.steps else RECONCILING)
+        if self._installed != custom.specification:
+            await self._tell(of_all(plan, ComponentStatus(self._now(custom))), whole="" if plan.steps else RECONCILING)
         parts = self._parts
         installer = Installer(parts.objects, parts.waits, namespaces=parts.namespaces)
         if found := await installer.conflicts_of(plan):
@@ -156,9 +158,11 @@ class Worker:
         if outcome.failures:
             return self._attempts.wait()
         await self._take_left()
-        self._installed = custom.specification
+        self._installed, self._unfinished = custom.specification, bool(outcome.remarks)
+        if self._unfinished and not self._drifted:
+            return self._attempts.wait()
         self._attempts.succeeded()
-        return self._attempts.wait() if outcome.remarks and not self._drifted else 0.0 if self._drifted else None
+        return 0.0 if self._drifted else None
 
     async def _take_left(self) -> None:
         """Deletes what was installed for the settings before and is not wanted any more, where its labels do not tell so: somebody may have

@@ -52,7 +52,7 @@ class Worker:
         self._turn: asyncio.Task[float | None] | None = None
         self._attempts, self._corrections = Attempts(parts.backoff, parts.choose), Attempts(parts.backoff, parts.choose)
         self._installed: tuple[str, int] | None = None
-        self._unfinished = False  # all components are there, but something beside them could not be done
+        self._unfinished: tuple[str, ...] = ()  # what could not be done although all components are there
         self._corrected_at = float("-inf")
         self._plan: InstallPlan | None = None
         self._drifted: set[Key] = set()
@@ -158,7 +158,7 @@ class Worker:
         if outcome.failures:
             return self._attempts.wait()
         await self._take_left()
-        self._installed, self._unfinished = custom.specification, bool(outcome.remarks)
+        self._installed, self._unfinished = custom.specification, outcome.remarks
         if self._unfinished and not self._drifted:
             return self._attempts.wait()
         self._attempts.succeeded()
@@ -221,7 +221,7 @@ class Worker:
 
     async def _tell_installed(self) -> None:
         """Writes how what was installed last is; where the settings are wrong since, that."""
-        await self._tell(self._components(), self._mistake or "; ".join(self._warnings), whole=ERROR if self._mistake else "")
+        await self._tell(self._components(), self._mistake or "; ".join((*self._unfinished, *self._warnings)), whole=ERROR if self._mistake else "")
 
     def _components(self) -> Components:
         """Returns how the components are that were installed last."""

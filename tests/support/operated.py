@@ -72,7 +72,7 @@ class Operated:
     async def start(self, lease: str = "") -> None:
         """Starts the operator."""
         settings = OperatorSettings()
-        watch = dataclasses.replace(settings.watch, namespaces=self.watched, revision=self.revision, timeout=parse_duration("20s"))
+        watch = dataclasses.replace(settings.watch, namespaces=self.watched, revision=self.revision, timeout=parse_duration("300s"))
         name = "istio-operator" + (f"-{self.revision}" if self.revision else "")
         replica = dataclasses.replace(settings.replica, address="127.0.0.1:0", pod_namespace=OWN, deployment=name, lease_namespace=lease)
         self.operator = Operator(dataclasses.replace(settings, watch=watch, replica=replica), Known(self.server, TOKEN), PACE, 0.005, IMPATIENCE)

@@ -4,13 +4,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pilot.kube import lease
 from pilot.kube.client import ApiClient
 from pilot.kube.lease import Election, LeaseTerms, nobody
-from pilot.kube.locks import ANNOTATION, CONFIG_MAP, KEY_ANNOTATION, LEASE, Form, Lock
+from pilot.kube.locks import ANNOTATION, CONFIG_MAP, KEY_ANNOTATION, LEASE, Form, LeaderRecord, Lock, LockObject
 from pilot.kube.tasks import end_tasks
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import client_of, until
@@ -161,3 +163,76 @@ async def test_work_that_fails_does_not_end_the_election(server: ApiServer, capl
     assert election.leads
     await end_tasks(task)
     await client.close()
+
+
+class Written:
+    """A lock in memory."""
+
+    name = "writers"
+
+    def __init__(self, record: LeaderRecord | None) -> None:
+        self.record = record
+
+    async def read(self) -> LockObject | None:
+        return None if self.record is None else LockObject(self.record, {})
+
+    async def write(self, record: LeaderRecord, over: LockObject | None) -> LockObject | None:
+        assert (over is None) is (self.record is None)
+        self.record = record
+        return LockObject(record, {})
+
+
+NOW = "2026-01-02T03:04:05.000006Z"
+
+
+def other(**more: Any) -> LeaderRecord:
+    return LeaderRecord(**({"holder_identity": "other", "holder_key": "low", "acquire_time": "a", "renew_time": "b", "leader_transitions": 3} | more))
+
+
+@pytest.mark.parametrize(
+    ("found", "seconds", "written"),
+    [
+        (None, 30.4, LeaderRecord("me", "key", 30, NOW, NOW, 0)),
+        (None, 30.6, LeaderRecord("me", "key", 31, NOW, NOW, 0)),
+        (None, 0.2, LeaderRecord("me", "key", 1, NOW, NOW, 0)),
+        (LeaderRecord(leader_transitions=3), 30.0, LeaderRecord("me", "key", 30, NOW, NOW, 4)),
+        (other(holder_identity="me"), 30.0, LeaderRecord("me", "key", 30, "a", NOW, 3)),
+        (other(holder_key="lowest"), 30.0, LeaderRecord("me", "key", 30, NOW, NOW, 4)),
+        (other(), 30.0, None),
+    ],
+)
+async def test_what_a_candidate_writes_into_a_lock(
+    found: LeaderRecord | None, seconds: float, written: LeaderRecord | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_micro_time", lambda: NOW)
+    lock: Any = Written(found)
+    election = Election(lock, "me", LeaseTerms(seconds), "key", lambda key: key == "lowest")
+    assert await election._take() == (None if written is None else LockObject(written, {}))
+    assert lock.record == (written or found)
+
+
+@pytest.mark.parametrize(("says", "ends"), [(0, 20.0), (5, 5.0)])
+async def test_a_lock_ends_when_it_has_not_changed_for_as_long_as_it_says(says: int, ends: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(lease, "asyncio", SimpleNamespace(get_running_loop=lambda: SimpleNamespace(time=lambda: now)))
+    lock: Any = Written(other(lease_duration_seconds=says))
+    election = Election(lock, "me", LeaseTerms(20.0))
+    assert await election._take() is None
+    now += ends
+    assert await election._take() is None
+    lock.record = other(lease_duration_seconds=says, renew_time="c")
+    now += ends
+    assert await election._take() is None
+    now += ends + 0.001
+    assert await election._take() is not None
+
+
+async def test_a_lock_that_is_given_back_is_nobodys_and_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "_micro_time", lambda: NOW)
+    lock: Any = Written(other())
+    election = Election(lock, "other")
+    await election._give_back()
+    assert lock.record == other()
+    election._held = await lock.read()
+    await election._give_back()
+    assert lock.record == LeaderRecord("", "", 1, "a", NOW, 3)

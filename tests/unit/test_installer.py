@@ -256,6 +256,8 @@ async def test_a_plan_does_not_undo_what_has_become_of_webhooks(there: list[Plai
         ([injector("other", tag="default")], SECOND, ["other"]),
         ([injector("mine", "r2")], SECOND, []),
         ([injector("other", "r2")], SECOND, ["other"]),
+        ([injector("other", "r2", namespaceSelector={})], NOBODY, ["other"]),
+        ([injector("other", "r2", tag="default", namespaceSelector={})], NOBODY, []),
     ],
 )
 async def test_webhooks_that_would_inject_the_same_are_those_that_stay(there: list[Plain], owner: OperatorOwner, named: list[str]) -> None:

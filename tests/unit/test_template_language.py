@@ -96,3 +96,28 @@ def test_a_function_says_how_many_arguments_it_takes() -> None:
     assert [takes("int ...any", print).kind_of(index).name for index in range(3)] == ["int", "interface {}", "interface {}"]
     assert [takes("any", print, lazy=lazy).lazy for lazy in (True, False)] == [True, False]
     assert not takes("any", print).lazy
+
+
+def test_a_template_calls_those_of_further_texts_and_says_in_which_an_error_is() -> None:
+    made = parse("main", 'a{{ template "part" . }}{{ include "part" 2 | printf "%s!" }}', SPRIG)
+    made.add("parts", '{{ define "part" }}[{{ . }}]{{ end }}{{ define "wrong" }}\n{{ .x.y }}{{ end }}')
+    assert made.names == ["main", "part", "parts", "wrong"]
+    assert made.execute(1) == "a[1][2]!"
+    assert made.execute(3, "part") == "[3]"
+    made.add("part", "<{{ . }}>")
+    assert made.execute(1) == "a<1><2>!"
+    for name, data, error in (
+        ("wrong", DATA, 'template: parts:2:5: executing "wrong" at <.x.y>: can\'t evaluate field y in type interface {}'),
+        ("other", 1, 'template: other: no template "other" associated with template "main"'),
+    ):
+        with pytest.raises(TemplateError) as found:
+            made.execute(data, name)
+        assert str(found.value) == error
+    with pytest.raises(TemplateError) as found:
+        parse("t", '{{ include "none" . }}', SPRIG).execute(1)
+    assert str(found.value).endswith('error calling include: template: no template "none" associated with template "t"')
+
+
+def test_a_text_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(TemplateError, match=r"^template: t: nested too deeply$"):
+        render("{{ if .x }}" * 5_000)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from pilot.agent import run as agent_run
 from pilot.agent.admin import AdminError
 from pilot.agent.drain import MOST_FAILURES, count_connections, drain, drain_path
 from pilot.agent.memory import clean_mappings, release
@@ -122,6 +123,35 @@ def test_what_was_given_back_is_still_there(tmp_path: pathlib.Path) -> None:
 def test_the_command_line_says_what_is_wrong(argv: list[str], status: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert pilot_agent.main(argv) == status
     assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("wait", """\
+pilot-agent wait: return once the proxy of this machine is ready
+
+  pilot-agent wait [--timeoutSeconds 60] [--requestTimeoutMillis 500] [--periodMillis 500] [--url http://localhost:15021/healthz/ready]
+"""),
+        ("request", """\
+pilot-agent request: ask Envoy's admin port
+
+  pilot-agent request METHOD PATH [--debug-port 15000]
+"""),
+    ],
+)  # fmt: skip
+def test_what_the_help_of_a_command_says(command: str, word: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pilot_agent.main([command, word]) == 0
+    assert capsys.readouterr() == (usage, "")
+
+
+@pytest.mark.parametrize(("argv", "kind"), [([], "sidecar"), (["router"], "router"), (["--concurrency", "3"], "sidecar"), (["waypoint"], "waypoint")])
+def test_the_type_of_a_proxy_is_the_first_word(monkeypatch: pytest.MonkeyPatch, argv: list[str], kind: str) -> None:
+    ran = list[str]()
+    monkeypatch.setattr(agent_run, "run", lambda kind, settings, environ: ran.append(kind) or 0)
+    assert pilot_agent.main(["proxy", *argv]) == 0
+    assert ran == [kind]
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["proxy", "--help"], ["version"], ["collateral"]])

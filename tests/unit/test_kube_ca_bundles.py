@@ -102,3 +102,20 @@ async def test_without_gateways_there_is_nothing_to_deny(server: ApiServer) -> N
     server.put(configuration("Validating", "ours", "default", "validation.istio.io", policy="Ignore"))
     async with writing(Writing(server)) as it:
         await until(lambda: it.policies("ours") == ["Fail"])
+
+
+async def test_a_configuration_that_has_gone_is_not_written_to_again(server: ApiServer) -> None:
+    injector = "sidecar-injector.istio.io"
+    server.put(configuration("Mutating", "gone", "default", injector))
+    server.put(configuration("Mutating", "stays", "default", injector))
+    async with writing(Writing(server)) as it:
+        await until(lambda: it.bundles("mutating", "gone") == it.bundles("mutating", "stays") == ["one"])
+        server.delete(configuration("Mutating", "gone", "default"))
+        server.put(configuration("Mutating", "late", "default", injector))
+        await until(lambda: it.bundles("mutating", "late") == ["one"])
+        it.roots = "two"
+        it.writer.changed()
+        await until(lambda: it.bundles("mutating", "late") == it.bundles("mutating", "stays") == ["two"])
+        assert [asked.name for asked in server.requests if asked.verb == "patch"].count("gone") == 1
+        counted = [line for line in it.metrics.exposition().decode().splitlines() if "webhook" in line and not line.startswith("#")]
+        assert counted == ['webhook_patch_attempts_total{name="sidecar-injector.istio.io"} 5']

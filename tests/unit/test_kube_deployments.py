@@ -220,12 +220,15 @@ async def test_whose_it_is_and_its_name(server: ApiServer, tmp_path: pathlib.Pat
         assert found - {"last-istio"} == ({name} if name else set())
 
 
-async def test_what_nobody_deployed_is_not_taken(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_what_nobody_deployed_is_not_taken(server: ApiServer, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     server.put(make("Service", "gw-istio", "{ports: [{port: 1}]}"))
     server.put(gateway())
     async with plane(server, tmp_path):
         await until(lambda: bool(there(server, "Deployment")) and bool(there(server, "ServiceAccount")))
+        said = "Gateway a/gw: there is a Service gw-istio that nobody deployed for it"
+        await until(lambda: said in caplog.messages)
         assert there(server, "Service")["spec"] == {"ports": [{"port": 1}]}
+        assert {message for message in caplog.messages if "nobody deployed" in message} == {said}
 
 
 async def test_config_maps_are_laid_over_and_make_a_scaler_and_a_budget(server: ApiServer, tmp_path: pathlib.Path) -> None:

@@ -154,6 +154,23 @@ async def test_an_entry_goes_some_time_after_the_last_stream(server: ApiServer) 
         await until(lambda: it.entry() is None)
 
 
+async def test_the_end_of_a_stream_counts_once_it_is_the_last_one(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with replica(server) as it:
+        looked = list[Any]()
+        monkeypatch.setattr(it.entries._gone, "look_at", lambda keys: looked.extend(keys))
+        await it.entries.connected(vm())
+        await it.entries.connected(vm())
+        it.entries.closed(vm())
+        assert looked == []
+        it.entries.closed(vm())
+        assert [key.name for key in looked] == [NAME]
+        with pytest.raises(RegistrationError):
+            await it.entries.connected(vm(identity=""))
+        counted = [line for line in it.metrics.exposition().decode().splitlines() if line.startswith("auto_registration_errors_total")]
+        assert counted == ["auto_registration_errors_total 1"]
+        assert not it.entries._streams
+
+
 async def test_who_comes_back_in_time_keeps_the_entry(server: ApiServer) -> None:
     async with replica(server, grace=0.2) as it:
         await it.entries.connected(vm())

@@ -67,3 +67,21 @@ async def test_it_is_tried_again_when_the_server_does_not_answer(server: ApiServ
     server.put(plugin("p", "a", ready=True))
     await until(lambda: taints(server, "a") == [])
     assert server.faults.spent
+
+
+async def test_a_plugin_that_is_not_ready_or_has_gone_takes_no_taint(server: ApiServer) -> None:
+    gone, unready, nowhere = plugin("gone", "a", ready=True), plugin("unready", "b", ready=False), plugin("nowhere", "", ready=True)
+    other = plugin("other", "c", ready=True)
+    other["status"]["conditions"] = [{"type": "Ready", "status": "False"}, {"type": "Initialized", "status": "True"}]
+    for plain in (node("a", TAINT), gone, unready, nowhere, other):
+        server.put(plain)
+    await until(lambda: taints(server, "a") == [])
+    server.delete(gone)
+    server.put(plugin("last", "z", ready=True))
+    server.put(node("z", TAINT))
+    await until(lambda: taints(server, "z") == [])
+    for plain in (node("a", TAINT), node("b", TAINT), node("c", TAINT), node("z", TAINT)):
+        server.put(plain)
+    await until(lambda: taints(server, "z") == [])
+    assert [taints(server, name) for name in ("a", "b", "c")] == [[TAINT["key"]]] * 3
+    assert {asked.name for asked in server.requests if asked.verb == "patch"} == {"a", "z"}

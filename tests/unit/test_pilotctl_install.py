@@ -126,7 +126,9 @@ async def test_uninstall_says_what_it_needs_and_what_depends_on_it(shell: Shell)
     assert (asked.exit_code, "1 proxies are configured by revision default: shop/app" in asked.stderr) == (1, True)
     trial = await shell("uninstall", "--purge", "--dry-run")
     assert f"would delete Deployment {SYSTEM}/istiod" in trial.stdout
-    assert (await shell("uninstall", "--purge", "-y")).exit_code == 0
+    purged = await shell("uninstall", "--purge", "-y")
+    assert (purged.exit_code, purged.stdout.splitlines()[-1]) == (0, "✔ Uninstalled.")
+    assert (await shell("uninstall", "--purge", "-y")).stdout == "There is nothing to take out.\n"
     assert set(state_of(shell.server)) == {f"Namespace/{SYSTEM}", "Pod/shop/app"}
 
 

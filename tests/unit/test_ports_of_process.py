@@ -32,7 +32,7 @@ from pilot.model.config.mesh_config import CertificateData, MeshConfig
 from pilot.serve.address import Address
 from pilot.settings.parse import load
 from pilot.settings.security import AuthoritySettings
-from tests.support.certificates import root
+from tests.support.certificates import IDENTITY, csr, root
 from tests.support.kube import until
 
 PATIENCE = parse_duration("7s")
@@ -273,6 +273,29 @@ def test_roots_of_signers_are_those_of_the_mesh_config() -> None:
     assert tuple(it.roots_of("b")) == SECOND.roots
     assert tuple(it.roots_of("c")) == tuple(it.roots_of("d")) == ()
     assert it.roots_pem() == FIRST.roots_pem + SECOND.roots_pem, "each once, and none that is no signer's"
+
+
+async def test_a_signer_is_asked_for_what_a_workload_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, request = list[Any](), csr(names=(IDENTITY,))
+
+    async def request_certificate(*given: Any) -> bytes:
+        asked.append(given)
+        raise KubeError("away")
+
+    monkeypatch.setattr(registration, "request_certificate", request_certificate)
+    it = registered(mesh_with(("a", FIRST.roots_pem)), "x.com")
+    for signer in ("", "other"):
+        with pytest.raises(SigningError, match="away") as caught:
+            await it.sign(request, (IDENTITY,), 60, signer)
+        assert caught.value.code == "CERT_GEN_ERROR"
+    with pytest.raises(SigningError, match="away"):
+        await it.ask_for_server(request, "x.com/servers")
+    client = it._client
+    assert asked == [
+        (client, "csr-workload-", request, "example.com/mesh", 60, OF_WORKLOADS),
+        (client, "csr-workload-", request, "x.com/other", 60, OF_WORKLOADS),
+        (client, "csr-istiod-", request, "x.com/servers", 0, OF_SERVERS),
+    ]
 
 
 @pytest.mark.parametrize(

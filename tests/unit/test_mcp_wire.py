@@ -71,6 +71,16 @@ def test_equal_objects_have_equal_versions_and_others_have_not() -> None:
     encoded = [encode_object(ENTRY, {"name": "a"}, {"address": address}) for address in ("1.1.1.1", "1.1.1.1", "2.2.2.2")]
     one, again, other = (resource_pb2.Resource.FromString(data).metadata.version for data in encoded)
     assert one == again != other
+    assert (one, other) == ("8cc36b1802b500d2", "90ffd0cc23103151")
+
+
+def test_an_object_that_does_not_say_when_it_was_made_says_no_time() -> None:
+    made = resource_pb2.Resource.FromString(packed())
+    made.metadata.create_time.FromSeconds(0)
+    assert decode_object(ENTRY, RESOURCE, made.SerializeToString()).plain["metadata"] == {"namespace": "shop", "name": "a"}
+    made.metadata.create_time.seconds = 2**40
+    with pytest.raises(WireFault, match=r"^metadata\.create_time: "):
+        decode_object(ENTRY, RESOURCE, made.SerializeToString())
 
 
 def test_messages_are_plain_as_files_have_them() -> None:

@@ -34,14 +34,10 @@ def plain_message(message: Any) -> Any:
 def _field(field: Any, value: Any) -> Any:
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         item = field.message_type.fields_by_name["value"]
-        return {_key(key): _single(item, inner) for key, inner in value.items()}
+        return {str(key): _single(item, inner) for key, inner in value.items()}
     if field.is_repeated:
         return [_single(field, item) for item in value]
     return _single(field, value)
-
-
-def _key(key: Any) -> str:
-    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _single(field: Any, value: Any) -> Any:

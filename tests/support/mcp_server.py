@@ -99,7 +99,8 @@ class McpServer:
     async def _write(self, queue: asyncio.Queue[str], context: Any) -> None:
         while True:
             of = await queue.get()
-            response = discovery_pb2.DiscoveryResponse(type_url=of, nonce=str(next(self._nonces)), version_info="1")
+            number = next(self._nonces)
+            response = discovery_pb2.DiscoveryResponse(type_url=of, nonce=str(number), version_info=f"v{number}")
             for data in self.objects.get(of, {}).values():
                 response.resources.add(type_url=wire.RESOURCE, value=data)
             self.sent[of] = response.nonce

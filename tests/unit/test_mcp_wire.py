@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from google.protobuf import any_pb2, struct_pb2
+from google.protobuf import any_pb2, struct_pb2, timestamp_pb2
 
 from pilot.mcp.messages import plain_message
 from pilot.mcp.object_types import ObjectType, is_configuration, parse_object_type, spec_message
@@ -83,6 +83,25 @@ def test_an_object_that_does_not_say_when_it_was_made_says_no_time() -> None:
         decode_object(ENTRY, RESOURCE, made.SerializeToString())
 
 
+def test_the_bytes_of_an_object_do_not_depend_on_the_order_of_its_labels() -> None:
+    names = [f"key{number:02}" for number in range(40)]
+    labels = [dict.fromkeys(order, "x") for order in (names, reversed(names))]
+    data = [encode_object(ENTRY, {"name": "a", "labels": each, "annotations": each}, {"labels": each}) for each in labels]
+    assert data[0] == data[1]
+    places = [data[0].index(name.encode()) for name in names]
+    assert places == sorted(places)
+    spec = resource_pb2.Resource.FromString(data[0]).body.value
+    assert [spec.index(name.encode()) for name in names] == sorted(spec.index(name.encode()) for name in names)
+    assert len(resource_pb2.Resource.FromString(data[0]).metadata.version) == 16
+
+
+def test_the_beginning_of_all_time_is_no_creation() -> None:
+    head = resource_pb2.Metadata(name="shop/a", create_time=timestamp_pb2.Timestamp())
+    body = any_pb2.Any(type_url="type.googleapis.com/istio.networking.v1.WorkloadEntry")
+    found = decode_object(ENTRY, RESOURCE, resource_pb2.Resource(metadata=head, body=body).SerializeToString())
+    assert found.plain["metadata"] == {"namespace": "shop", "name": "a"}
+
+
 def test_messages_are_plain_as_files_have_them() -> None:
     policy = destination_rule_pb2.TrafficPolicy()
     policy.load_balancer.consistent_hash.ring_hash.minimum_ring_size = 2**40
@@ -126,6 +145,7 @@ def test_what_is_no_object_is_told(type_url: str, data: bytes, named: str, messa
     with pytest.raises(WireFault, match=message.replace(".", r"\.")) as caught:
         decode_object(ENTRY, type_url, data)
     assert f"{caught.value.namespace}/{caught.value.name}".strip("/") == named
+    assert caught.value.args == (str(caught.value),)
 
 
 def test_a_number_that_no_file_can_have_is_told() -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import pathlib
 from typing import Any
 
@@ -112,6 +113,34 @@ async def test_what_is_done_again_and_again(
     assert [type(job).__name__ for job in memory[2]] == ["GiveBack"]
 
 
+async def test_the_health_of_the_mesh_is_that_of_what_is_connected_and_wrong(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal()
+    journal.spy(monkeypatch, control_plane, "HealthFindings", "Refusals", "Checking", "ControlzPort")
+    plane = make(tmp_path, ctrlz_port="9876")
+    assert journal.given("HealthFindings") == [(plane.db, plane.discovery, plane.problems, plane.metrics.health)]
+    assert journal.given("Refusals") == [(plane.db, plane.discovery, plane._clock)]
+    assert journal.given("Checking")[0][:3] == (plane.db, plane._clock, plane.problems)
+    assert journal.given("ControlzPort") == [(plane.addresses.controlz, plane.metrics, plane.end)]
+
+
+@pytest.mark.parametrize(("environ", "cache", "queues"), [
+    ({}, False, False), ({"PILOT_XDS_CACHE_STATS": "true"}, True, False), ({"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "true"}, False, True),
+])  # fmt: skip
+async def test_caches_and_queues_are_counted_where_that_is_asked_for(
+    tmp_path: pathlib.Path, environ: dict[str, str], cache: bool, queues: bool
+) -> None:
+    plane = make(tmp_path, environ)
+    lines = plane.metrics.exposition().decode().splitlines()
+    assert plane.discovery.counts_cache is cache
+    assert any(line.startswith("xds_cache_size ") for line in lines) is cache
+    assert any(line.startswith("pilot_worker_queue_depth{") for line in lines) is queues
+
+
+async def test_registries_that_there_are_not_end_the_start(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(StartError, match=r"^--registries: 'Consul' is not known, only Kubernetes is$"):
+        make(tmp_path, registries="Consul")
+
+
 async def test_beside_an_api_server_who_may_read_secrets_is_forgotten_too(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "Sweeper", "SecretReview", "SecretAccess")
@@ -185,8 +214,13 @@ async def test_what_there_is_is_counted(tmp_path: pathlib.Path) -> None:
     assert not [line for line in shown if line.startswith(("xds_cache_size ", "pilot_worker_queue_depth"))]
 
 
+def objects(plane: ControlPlane) -> int:
+    return sum(len(table) for table in plane.db.tables.values())
+
+
 @pytest.mark.parametrize("ends_early", [True, False])
-async def test_nothing_is_left_running(tmp_path: pathlib.Path, ends_early: bool) -> None:
+async def test_nothing_is_left_running(tmp_path: pathlib.Path, ends_early: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot")
     plane = make(tmp_path)
     if ends_early:
         plane.end()
@@ -197,6 +231,7 @@ async def test_nothing_is_left_running(tmp_path: pathlib.Path, ends_early: bool)
         plane.end()
         await task
         await asyncio.sleep(0)
+    assert [message for message in caplog.messages if message.startswith("ready: ")] == ([] if ends_early else [f"ready: {objects(plane)} objects"])
     assert [left.get_name() for left in asyncio.all_tasks() if left is not asyncio.current_task()] == []
 
 

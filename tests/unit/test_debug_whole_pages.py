@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient
+from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.debug import index
 from pilot.debug.access import is_trusted, seen_by, sources_for
+from pilot.debug.application import application
 from pilot.debug.explain import _name, _patch, _proxy_objects, show
 from pilot.debug.index import render_index
 from pilot.debug.page import Page, Refused
@@ -150,6 +151,25 @@ async def test_why_a_resource_is_as_it_is(client: TestClient[web.Request, web.Ap
     close = "'outbound|80||tea' or 'outbound|80||cups'"
     assert await refusal(client, f"{path}te") == (404, f"tea-1.shop has no resource 'outbound|80||te'; did you mean {close}?\n")
     assert await refusal(client, "/debug/explain?proxyID=tea&resource=zzz") == (404, "tea-1.shop has no resource 'zzz'\n")
+
+
+async def test_what_makes_the_proxy_what_its_resource_is_for_is_told_beside_it() -> None:
+    async with TestClient(TestServer(application(sources(build_mesh(), connection())))) as client:
+        found = {}
+        for name in ("virtualInbound", "inbound|8080||", "outbound|80||tea.shop.svc.cluster.local"):
+            async with client.get("/debug/explain", params={"proxyID": "tea", "resource": name}) as answer:
+                shown = (await answer.json())["explanations"][0]
+            found[name] = [{(o["kind"], o["name"]): o["through"] for o in shown[part]} for part in ("objects", "proxy")]
+    pod, service = ("Pod", "tea-1"), ("Service", "tea")
+    by_targets = ["inbound_facet", "service_targets"]
+    listener, listener_proxy = found["virtualInbound"]
+    assert listener == {("MeshConfig", "mesh"): ["inbound_listeners", "inbound_chains"]}
+    assert listener_proxy == {pod: by_targets, service: by_targets}
+    cluster, cluster_proxy = found["inbound|8080||"]
+    way = ["inbound_clusters", "_inbound_cluster"]
+    assert cluster == {service: [*way, "service"], ("DestinationRule", "tea"): [*way, "merged_rule"]}
+    assert cluster_proxy == {("MeshConfig", "mesh"): ["inbound_facet", "policy_label_keys"], pod: by_targets}
+    assert found["outbound|80||tea.shop.svc.cluster.local"][1] == {}
 
 
 # -- who may ask -----------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ KINDS = {
 }
 NAME, CLASS, MANAGED = "gateway.networking.k8s.io/gateway-name", "gateway.networking.k8s.io/gateway-class-name", "gateway.istio.io/managed"
 
-NETWORK = "topology.istio.io/network"
+NETWORK, MODE = "topology.istio.io/network", "istio.io/dataplane-mode"
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +131,19 @@ async def test_a_waypoint_is_labelled_with_its_network(
     async with plane(server, tmp_path, {"PILOT_ENABLE_AMBIENT": "true"}):
         await until(lambda: bool(there(server, "Deployment", name)))
         assert there(server, "Deployment", name)["metadata"]["labels"].get(NETWORK) == expected
+
+
+@pytest.mark.parametrize(("own", "infrastructure", "mode"), [
+    ({}, "", "none"), ({}, "infrastructure: {labels: {team: red}}", "none"), ({MODE: "ambient"}, "infrastructure: {labels: {team: red}}", None),
+    ({}, f"infrastructure: {{labels: {{{MODE}: other}}}}", "other"),
+])  # fmt: skip
+async def test_a_gateway_stays_out_of_the_ambient_mesh_unless_it_says_otherwise(
+    server: ApiServer, tmp_path: pathlib.Path, own: dict[str, str], infrastructure: str, mode: str | None
+) -> None:
+    server.put(gateway(infrastructure, labels=own))
+    async with plane(server, tmp_path, {"PILOT_ENABLE_AMBIENT": "true"}):
+        await until(lambda: bool(there(server, "Deployment")))
+        assert there(server, "Deployment")["metadata"]["labels"].get(MODE) == mode
 
 
 async def test_an_edit_changes_what_is_deployed(server: ApiServer, tmp_path: pathlib.Path) -> None:

@@ -6,13 +6,19 @@ import pathlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from pilot.model.kind import GATEWAY_API
+from pilot.ingest.decode import DocumentOrigin
+from pilot.kube.errors import Conflict
+from pilot.model.inputs import Mesh
+from pilot.model.kind import GATEWAY_API, GroupKind
+from pilot.model.problem import ObjectRef
+from pilot.writers.statuses import TRIES, Statuses
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.gateway_slots import gateway_object
-from tests.support.kube import until, write_kubeconfig
+from tests.support.kube import QUICK, chance, until, write_kubeconfig
 from tests.support.kube_plane import Plane, running
 from tests.support.objects import Plain, at, endpoint_slice, make
 
@@ -271,3 +277,30 @@ async def test_an_ingress_is_told_where_it_is_reached(server: ApiServer, tmp_pat
     async with plane(server, tmp_path):
         await until(lambda: reached("ours") == {"ingress": [{"ip": "8.8.8.8"}, {"hostname": "lb.example.com"}]})
         assert reached("theirs") is None
+
+
+@pytest.mark.parametrize(("conflicts", "gives_up"), [(0, False), (TRIES - 1, False), (TRIES, True)])
+async def test_a_status_is_tried_five_times_while_somebody_is_faster(monkeypatch: pytest.MonkeyPatch, conflicts: int, gives_up: bool) -> None:
+    ref, calls = ObjectRef(GroupKind(GATEWAY_API, "HTTPRoute"), "a", "r"), list[Any]()
+
+    class Client:
+        async def call(self, verb: str, path: str, body: bytes = b"", content_type: str = "") -> bytes:
+            calls.append((verb, path, content_type, body and msgspec.json.decode(body)))
+            if verb == "PATCH" and len(calls) // 2 <= conflicts:
+                raise Conflict(409, "Conflict", "somebody was faster")
+            return msgspec.json.encode({"metadata": {"name": "r", "namespace": "a", "resourceVersion": str(len(calls))}})
+
+    client: Any = Client()
+    made = Statuses(client, Mesh(), (ref.kind,), lambda _: "/routes/r", lambda _: True, DocumentOrigin(), QUICK.backoff, chance(1))
+    monkeypatch.setitem(made._nodes, ref, object())
+    monkeypatch.setattr(made, "_change_of", lambda *_: {"parents": [1]})
+    if gives_up:
+        with pytest.raises(Conflict):
+            await made._settle(ref)
+    else:
+        await made._settle(ref)
+    tries = min(conflicts + 1, 5)
+    body = [{"metadata": {"resourceVersion": str(2 * number + 1)}, "status": {"parents": [1]}} for number in range(tries)]
+    assert calls == [
+        call for each in body for call in (("GET", "/routes/r", "", b""), ("PATCH", "/routes/r/status", "application/merge-patch+json", each))
+    ]

@@ -1,21 +1,17 @@
 """A server of objects over xDS as a source: what it says counts as far as it is right, and stays while it is away."""
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.mcp_source import McpSource
-from pilot.kube.backoff import Backoff
-from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
 from pilot.model.catalogue import CATALOGUE
 from pilot.model.problem import Severity
 from tests.support.config_sources import MemoryConfig
 from tests.support.kube import until
 from tests.support.mcp_config import McpConfig
-from tests.support.mcp_server import McpServer
 
 ENTRY = "networking.istio.io/v1/ServiceEntry"
 SERVICE_ENTRY = """
@@ -98,45 +94,6 @@ def test_the_first_request_alone_says_who_asks(source: McpConfig) -> None:
     assert first.node.metadata["GENERATOR"] == "api"
     assert not any(request.HasField("node") for request in others)
     assert {request.type_url for request in source.server.requests} == set(source.source.types)
-
-
-def test_an_answer_is_acknowledged_with_its_version_and_refused_with_that_of_the_last_good_one_of_the_stream(source: McpConfig) -> None:
-    def replies() -> list[tuple[str, str, bool]]:
-        asked = [request for request in source.server.requests if request.type_url == ENTRY and request.response_nonce]
-        return [(r.response_nonce, r.version_info, r.HasField("error_detail")) for r in asked]
-
-    first = replies()[0][0]
-    assert replies() == [(first, f"v{first}", False)]
-    source.set("x", entries(a=1))
-    good = source.server.sent[ENTRY]
-    source.set("x", entries(a=70000))
-    assert replies()[1:] == [(good, f"v{good}", False), (source.server.sent[ENTRY], f"v{good}", True)]
-    source.run(source.server.stop())
-    source.server.requests.clear()
-    source.run(source.server.start())
-    source.run(until(lambda: bool(replies())))
-    assert replies() == [(source.server.sent[ENTRY], "", True)]
-
-
-@pytest.mark.parametrize(("revision", "more"), [("", {}), ("canary", {"ISTIO_REVISION": "canary"})])
-async def test_who_asks_is_said_with_the_revision_that_objects_are_for(revision: str, more: dict[str, str]) -> None:
-    server = McpServer()
-    await server.start()
-
-    async def plain_text() -> None:
-        return None
-
-    async def take(_: str, __: Sequence[tuple[str, bytes]]) -> Sequence[str]:
-        return ()
-
-    client = McpClient("sidecar~127.0.0.1~a.b~b.svc.cluster.local", "b", revision)
-    stream = McpStream(McpSourceServer(f"127.0.0.1:{server.port}", plain_text), client, [ENTRY], take, lambda _: None, Backoff(), random.Random(1))
-    await stream.start()
-    await until(lambda: server.settled(ENTRY))
-    await stream.stop()
-    await server.stop()
-    node = server.requests[0].node
-    assert (node.id, dict(node.metadata)) == (client.node_id, {"GENERATOR": "api", "NAMESPACE": "b", **more})
 
 
 def test_a_type_that_was_not_asked_for_is_refused(source: McpConfig) -> None:

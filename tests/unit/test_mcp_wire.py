@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from google.protobuf import any_pb2, struct_pb2, timestamp_pb2
+from google.protobuf import any_pb2, struct_pb2
 
 from pilot.mcp.messages import plain_message
 from pilot.mcp.object_types import ObjectType, is_configuration, parse_object_type, spec_message
@@ -92,14 +92,6 @@ def test_the_bytes_of_an_object_do_not_depend_on_the_order_of_its_labels() -> No
     assert places == sorted(places)
     spec = resource_pb2.Resource.FromString(data[0]).body.value
     assert [spec.index(name.encode()) for name in names] == sorted(spec.index(name.encode()) for name in names)
-    assert len(resource_pb2.Resource.FromString(data[0]).metadata.version) == 16
-
-
-def test_the_beginning_of_all_time_is_no_creation() -> None:
-    head = resource_pb2.Metadata(name="shop/a", create_time=timestamp_pb2.Timestamp())
-    body = any_pb2.Any(type_url="type.googleapis.com/istio.networking.v1.WorkloadEntry")
-    found = decode_object(ENTRY, RESOURCE, resource_pb2.Resource(metadata=head, body=body).SerializeToString())
-    assert found.plain["metadata"] == {"namespace": "shop", "name": "a"}
 
 
 def test_messages_are_plain_as_files_have_them() -> None:

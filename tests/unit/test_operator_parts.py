@@ -200,11 +200,15 @@ def test_the_metrics_of_the_operator() -> None:
     metrics.reconciled.labels("install", "done").inc()
     metrics.corrected.inc(2)
     metrics.customs.set(3)
-    lines = [line for line in metrics.text().decode().splitlines() if not line.startswith("#") and "_created" not in line]
+    lines = [line for line in metrics.text().decode().splitlines() if not line.startswith("# TYPE") and "_created" not in line]
     assert lines == [
+        "# HELP istio_install_operator_reconcile_request_total Looks at IstioOperators, by why and what came of it",
         'istio_install_operator_reconcile_request_total{reason="install",result="done"} 1.0',
+        "# HELP istio_install_operator_corrected_resource_total Objects that others had changed or deleted",
         "istio_install_operator_corrected_resource_total 2.0",
+        "# HELP istio_install_operator_custom_resources IstioOperators that are looked after",
         "istio_install_operator_custom_resources 3.0",
+        "# HELP istio_install_operator_version Version of the operator",
         f'istio_install_operator_version{{version="{VERSION}"}} 1.0',
     ]
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from deploy.operator.errors import SettingsError
-from pilot.install.installer import Failure, InstallOutcome, Waits
-from pilot.install.labels import OperatorOwner
-from pilot.install.plan import InstallPlan, Step
+from pilot.install.installer import Waits
+from pilot.install.plan import InstallPlan
 from pilot.kube.backoff import Backoff
 from pilot.kube.errors import KubeError
 from pilot.kube.objects import Key, key_of
@@ -19,7 +18,6 @@ from pilot.operator import worker as module
 from pilot.operator.custom import FINALIZER, Custom, custom_of
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.parts import OperatorParts
-from pilot.operator.status import HEALTHY, RECONCILING, ComponentStatus, of_late, of_outcome, patch_of
 from pilot.operator.worker import Worker
 from tests.support.small_cluster import CONFIG, CONFIG_MAP, WORKLOAD, Cluster, made, plan, step
 
@@ -208,42 +206,3 @@ async def test_only_other_settings_are_news(seen: Custom, news: bool, monkeypatc
     await asyncio.sleep(0)
     assert (worker._news.is_set(), turn.cancelled(), worker._attempts.failed) == (news, news, 0 if news else 1)
     turn.cancel()
-
-
-# -- status and metrics ------------------------------------------------------------------------------------------------
-
-GATEWAYS = InstallPlan({}, OperatorOwner("unknown", "", "default"), "istio-system", "", (
-    Step("Base", "base", "istio-system", ()), Step("Pilot", "istiod", "istio-system", (CONFIG,)),
-    Step("IngressGateways", "a", "istio-system", (CONFIG,)), Step("IngressGateways", "b", "istio-system", (CONFIG,)),
-))  # fmt: skip
-
-
-def test_a_component_is_as_its_worst_gateway() -> None:
-    failures = (Failure("IngressGateways a", "late", (" pod x ",)), Failure("IngressGateways b", "later"), Failure("Base", "no"))
-    assert of_outcome(GATEWAYS, InstallOutcome(failures, (), ())) == {
-        "Pilot": ComponentStatus("HEALTHY"), "IngressGateways": ComponentStatus("ERROR", "late; pod x; later"),
-        "Base": ComponentStatus("ERROR", "no"),
-    }  # fmt: skip
-    assert of_late(GATEWAYS, {"Pilot": "1 of 2"}) == {"Pilot": ComponentStatus(RECONCILING, "1 of 2"), "IngressGateways": ComponentStatus(HEALTHY)}
-
-
-def test_a_patch_takes_away_what_the_status_does_not_say_any_more() -> None:
-    before = {"status": "ERROR", "componentStatus": {"Pilot": {"status": "ERROR", "error": "e"}, "Cni": {"status": "HEALTHY"}}}
-    after = {"status": "HEALTHY", "message": "", "componentStatus": {"Pilot": {"status": "HEALTHY"}, "Base": {"status": "HEALTHY"}}}
-    assert patch_of(before, after) == {"status": {"status": "HEALTHY", "message": "", "componentStatus": {
-        "Cni": None, "Pilot": {"status": "HEALTHY", "error": None}, "Base": {"status": "HEALTHY"},
-    }}}  # fmt: skip
-
-
-def test_what_the_operator_counts_has_its_names_and_sentences() -> None:
-    lines = [line for line in OperatorMetrics().text().decode().splitlines() if line.startswith("# HELP") or "_version{" in line]
-    lines = [line for line in lines if "_created " not in line]
-    assert lines == [
-        "# HELP istio_install_operator_reconcile_request_total Looks at IstioOperators, by why and what came of it",
-        "# HELP istio_install_operator_corrected_resource_total Objects that others had changed or deleted",
-        "# HELP istio_install_operator_custom_resources IstioOperators that are looked after",
-        "# HELP istio_install_operator_version Version of the operator",
-        f'istio_install_operator_version{{version="{VERSION}"}} 1.0',
-    ]
-
-

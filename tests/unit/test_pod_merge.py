@@ -88,6 +88,7 @@ def test_the_order_of_a_list_can_be_asked_for() -> None:
         ("2000m", "2"), ("1024Mi", "1Gi"), ("1536Mi", "1536Mi"), ("0.5", "500m"), ("1.5Gi", "1536Mi"), ("1000", "1k"), ("1500", "1500"), ("0", "0"),
         ("100m", "100m"), ("1e3", "1e3"), ("1E6", "1e6"), ("12e-1", "1200e-3"), ("-5", "-5"), ("+5", "5"), (".5", "500m"), ("5.", "5"), ("1n", "1n"),
         ("0.1n", "1n"), ("1Ki", "1Ki"), ("0.5Ki", "512"), ("3E", "3E"), ("1000000", "1M"), ("128Mi", "128Mi"), ("2048Ki", "2Mi"),
+        ("0.25Ki", "256"), ("0Ki", "0"), ("1.5Ki", "1536"), ("1e-9", "1e-9"), ("5e-7", "500e-9"), ("1024", "1024"), ("0.0001Ki", "102400u"),
     ],
 )  # fmt: skip
 def test_amounts(text: str, wanted: str) -> None:
@@ -116,6 +117,43 @@ def test_what_is_of_another_type_is_refused_with_its_place(spec: dict[str, Any],
     with pytest.raises(ShapeError) as error:
         normalize({"spec": spec}, POD)
     assert str(error.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"containers": {}}, "spec.containers: cannot unmarshal object into Go value of type array"),
+        ({"containers": ["a"]}, "spec.containers[0]: cannot unmarshal string into Go value of type object"),
+        ({"nodeSelector": []}, "spec.nodeSelector: cannot unmarshal array into Go value of type object"),
+        ({"hostname": True}, "spec.hostname: cannot unmarshal bool into Go value of type string"),
+        ({"activeDeadlineSeconds": True}, "spec.activeDeadlineSeconds: cannot unmarshal bool into Go value of type int"),
+        ({"activeDeadlineSeconds": 1.5}, "spec.activeDeadlineSeconds: cannot unmarshal number into Go value of type int"),
+        ({"containers": [None]}, "spec.containers[0]: cannot unmarshal null into Go value of type Container"),
+    ],
+)
+def test_what_is_of_another_type_is_told_as_go_does(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ShapeError) as error:
+        normalize({"spec": spec}, POD)
+    assert str(error.value) == message
+
+
+def test_zeros_that_say_nothing_become_nulls_and_others_stay() -> None:
+    container = {"name": "", "image": "", "tty": False, "resources": {}, "stdin": True, "securityContext": {"runAsUser": 0}, "env": [], "unknown": 0}
+    spec = {"containers": [container], "hostNetwork": False, "activeDeadlineSeconds": 0, "nodeSelector": {}, "volumes": None, "$patch": "merge"}
+    assert normalize({"spec": spec}, POD) == {"spec": {
+        "containers": [{"name": "", "image": None, "tty": None, "resources": {}, "stdin": True, "securityContext": {"runAsUser": 0}, "env": None,
+                        "unknown": 0}],
+        "hostNetwork": None, "activeDeadlineSeconds": 0, "nodeSelector": {}, "volumes": None, "$patch": "merge",
+    }}  # fmt: skip
+
+
+def test_a_directive_says_that_a_map_is_merged_and_values_of_a_list_are_told_apart_by_themselves() -> None:
+    merged_map = merged({"securityContext": {"runAsUser": 1}}, {"securityContext": {"$patch": "merge", "fsGroup": 2}})
+    assert merged_map == {"securityContext": {"runAsUser": 1, "fsGroup": 2}}
+    assert merge({"metadata": {"finalizers": ["a", "b"]}}, {"metadata": {"finalizers": ["c", "a"]}}, POD) == {
+        "metadata": {"finalizers": ["c", "a", "b"]}
+    }  # fmt: skip
+    assert merged({"hostname": "a"}, {"$deleteFromPrimitiveList/hostname": ["a"]}) == {"hostname": "a"}
 
 
 def test_a_json_patch_says_only_what_differs() -> None:

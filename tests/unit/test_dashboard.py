@@ -356,3 +356,31 @@ async def test_others_must_say_who_they_are(monkeypatch: pytest.MonkeyPatch, pat
     monkeypatch.setattr(debug_application, "is_loopback", lambda request: False)
     async with TestClient(TestServer(application(sources(world().mesh)))) as client, client.get(routes.PATH + path) as response:
         assert response.status == 401
+
+
+async def test_closing_ends_a_page_that_has_not_read_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SLOWEST", 2)
+    tells = EventStream(sources(world().mesh))
+    events = tells.events()
+    await anext(events)
+    for _ in range(2):
+        await tells.tell()
+    tells.close()
+    found = [e async for e in events]
+    assert [e and event(e)[0] for e in found] == ["change", b""]
+    await events.aclose()
+
+
+async def test_a_change_says_how_much_was_sent_since_the_last_one() -> None:
+    seen = sources(world().mesh)
+    tells = EventStream(seen)
+    events = tells.events()
+    await anext(events)
+    told = []
+    for responses, size in ((3, 500), (0, 0)):
+        seen.metrics.responses += responses
+        seen.metrics.response_bytes += size
+        await tells.tell()
+        told.append(event(await anext(events))[1])
+    assert [(each["responses"], each["bytes"]) for each in told] == [(3, 500), (0, 0)]
+    await events.aclose()

@@ -18,7 +18,7 @@ from pilot.operator import worker as module
 from pilot.operator.custom import FINALIZER, Custom, custom_of
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.parts import OperatorParts
-from pilot.operator.worker import Worker
+from pilot.operator.worker import Worker, _read
 from tests.support.small_cluster import CONFIG, CONFIG_MAP, WORKLOAD, Cluster, made, plan, step
 
 Plain = dict[str, Any]
@@ -44,7 +44,7 @@ class Objects(Cluster):
 
 def custom(generation: int = 1, **more: Any) -> Custom:
     metadata = {"name": "mesh", "namespace": "istio-system", "uid": "u", "generation": generation, "finalizers": [FINALIZER]}
-    return custom_of({"metadata": metadata, "spec": {}, **more})
+    return custom_of({"metadata": metadata, "spec": {}} | more)
 
 
 class Life:
@@ -108,9 +108,10 @@ async def test_what_cannot_be_installed_is_told_and_tried_again(monkeypatch: pyt
     assert wait is not None
     assert 0.25 <= wait <= 0.5
     assert life.said()[1] == ("ERROR", "w has no effect", {"Pilot": "ERROR"})
-    assert (life.counted("install", "again"), life.counted("install", "done")) == (1, 0)
+    assert (life.counted("install", "again"), life.counted("install", "done"), life.worker._attempts.failed) == (1, 0, 1)
     life.cluster.refused.clear()
     assert await life.worker._look() is None
+    assert life.worker._attempts.failed == 0
     assert life.said()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
 
 
@@ -206,3 +207,79 @@ async def test_only_other_settings_are_news(seen: Custom, news: bool, monkeypatc
     await asyncio.sleep(0)
     assert (worker._news.is_set(), turn.cancelled(), worker._attempts.failed) == (news, news, 0 if news else 1)
     turn.cancel()
+
+
+async def test_a_cluster_that_does_not_answer_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    life = Life(Objects(refused={"list MutatingWebhookConfiguration": KubeError("no answer")}), monkeypatch)
+    assert await life.worker._look() is not None
+    assert life.said()[-1] == ("ERROR", "no answer", {"Pilot": "ERROR"})
+    assert [record.getMessage() for record in caplog.records] == ["IstioOperator istio-system/mesh: no answer"]
+
+
+async def test_a_change_is_news_and_longer_pauses_end_when_nothing_was_changed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = Life(Objects(), monkeypatch)
+    assert life.worker._news.is_set()
+    life.worker._news.clear()
+    await life.worker._look()
+    for failed in (0, 5):
+        life.worker._corrections.failed = 5
+        life.worker.drifted(key_of(CONFIG))
+        assert life.worker._news.is_set()
+        await life.worker._look()
+        assert life.worker._corrections.failed == failed
+
+
+async def test_after_a_turn_it_is_looked_again_when_that_said_so_or_failed(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    worker = Life(Objects(), monkeypatch).worker
+    good, bad = asyncio.ensure_future(asyncio.sleep(0, 3.0)), asyncio.ensure_future(asyncio.sleep(0, None))
+    await asyncio.wait((good, bad))
+    assert (worker._after(good), worker._after(bad)) == (3.0, None)
+    broken: Any = asyncio.get_running_loop().create_future()
+    broken.set_exception(ZeroDivisionError("bug"))
+    assert 0.25 <= (worker._after(broken) or 0.0) <= 0.5
+    assert [record.getMessage() for record in caplog.records] == ["IstioOperator istio-system/mesh cannot be looked after"]
+
+
+@pytest.mark.parametrize(
+    ("revision", "finalizers", "ignored", "attached", "asked", "released"),
+    [
+        ("", [FINALIZER], False, "", True, True),
+        ("", [FINALIZER], False, "proxies are attached", True, False),
+        ("", [], False, "", False, False),
+        ("other", [FINALIZER], False, "", False, False),
+        ("", [FINALIZER], True, "proxies are attached", False, True),
+    ],
+)
+async def test_one_that_leaves_goes_when_nothing_is_attached_any_more(
+    revision: str, finalizers: list[str], ignored: bool, attached: str, asked: bool, released: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = Life(Objects(), monkeypatch)
+    await life.worker._look()
+    life.said()
+    life.worker._parts = life.worker._parts._replace(revision=revision)
+    done: list[Any] = []
+
+    async def leave(parts: OperatorParts, one: Custom, drifted: set[Key]) -> str:
+        done.append(("leave", parts is life.worker._parts, str(one.key), drifted))
+        return attached
+
+    async def release(objects: Any, key: Key) -> None:
+        done.append(("release", objects is life.cluster, str(key)))
+
+    monkeypatch.setattr(module, "leave", leave)
+    monkeypatch.setattr(module, "release", release)
+    annotations = {"install.istio.io/ignoreReconcile": "true"} if ignored else {}
+    metadata = {**custom().plain["metadata"], "finalizers": finalizers, "deletionTimestamp": "now", "annotations": annotations}
+    life.worker.saw(custom_of({"metadata": metadata, "spec": {}}))
+    life.worker.drifted(key_of(CONFIG))
+    wait = await life.worker._look()
+    name = "IstioOperator istio-system/mesh"
+    assert done == [("leave", True, name, {key_of(CONFIG)})] * asked + [("release", True, name)] * released
+    waits = asked and not released
+    assert (wait is not None, life.worker.wanted == frozenset()) == (waits, released)
+    assert life.said() == ([("ACTION_REQUIRED", "proxies are attached; it goes once they are gone", {})] if waits else [])
+
+
+def test_a_specification_that_is_no_mapping_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"^spec: expected a mapping, got 5$"):
+        _read(custom(spec=5))

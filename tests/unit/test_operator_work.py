@@ -41,7 +41,7 @@ async def until_counted(o: Operated, name: str, value: float) -> None:
     raise AssertionError(f"{name} is not {value}: {found}")
 
 
-async def test_what_the_operator_counts() -> None:
+async def test_what_the_operator_counts(caplog: pytest.LogCaptureFixture) -> None:
     async with Operated("", SYSTEM, "shop") as o:
         await o.write(SYSTEM, "mesh", edges("edge"))
         await o.is_healthy(SYSTEM, "mesh")
@@ -55,6 +55,7 @@ async def test_what_the_operator_counts() -> None:
         await until_counted(o, "reconcile_request_total install", 1.0)
         await until_counted(o, "reconcile_request_total delete", 1.0)
         assert (await counted(o))["reconcile_request_total delete done"] == 1.0
+    assert "cannot be looked after" not in caplog.text
 
 
 async def test_what_a_change_of_nothing_but_labels_does_not_have_installed_again() -> None:
@@ -86,6 +87,17 @@ async def test_one_that_is_deleted_while_its_component_comes_up_goes_at_once() -
         await o.remove(SYSTEM, "mesh")
         await until(lambda: o.custom(SYSTEM, "mesh") is None, 60)
         assert o.installed() == {}
+
+
+async def test_one_of_another_revision_is_left_to_its_own_operator_when_it_goes() -> None:
+    async with Operated("", SYSTEM, "shop", revision="r1") as o:
+        await o.write(SYSTEM, "other", {"profile": "empty", "revision": "r2"}, finalizers=[FINALIZER])
+        await o.write(SYSTEM, "own", {**edges("edge"), "revision": "r1"})
+        await o.is_healthy(SYSTEM, "own")
+        await o.remove(SYSTEM, "other")
+        await o.remove(SYSTEM, "own")
+        await until(lambda: o.custom(SYSTEM, "own") is None, 60)
+        assert (o.custom(SYSTEM, "other") or {})["metadata"]["finalizers"] == [FINALIZER]
 
 
 def changes_an_istio_operator(asked: Asked) -> bool:

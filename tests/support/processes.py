@@ -25,13 +25,25 @@ BELOW_EPHEMERAL = range(10_000, 32_000)
 """Ports that the system gives to no connection of its own accord, so that nobody takes one before the process that it is for."""
 
 
+_given: set[int] = set()
+
+
+def ports_of_worker() -> range:
+    """Returns the ports that are this worker's alone while tests run in several processes: one that is chosen here is not chosen there too."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return BELOW_EPHEMERAL[number :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+
+
 def free_port(host: str = "127.0.0.1") -> int:
-    choose = random.SystemRandom()
+    """Returns a port that nobody listens at, and that was not returned before: whoever it was for may not listen yet, and Envoys share ports."""
+    choose, ports = random.SystemRandom(), ports_of_worker()
     while True:
-        port = choose.choice(BELOW_EPHEMERAL)
+        port = choose.choice(ports)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((host, port))
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 def eventually(check: Callable[[], Any], seconds: float, what: str) -> Any:

@@ -1,0 +1,32 @@
+"""What nodes of the graph keep and compare never changes under them: configuration, what is derived from it, and settings are frozen."""
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+
+import msgspec
+
+import pilot.model
+import pilot.settings
+
+
+def classes(package: str, path: list[str]) -> Iterator[type]:
+    for found in pkgutil.walk_packages(path, f"{package}."):
+        if not found.name.endswith("__main__"):
+            module = importlib.import_module(found.name)
+            yield from (value for value in vars(module).values() if inspect.isclass(value) and value.__module__ == module.__name__)
+
+
+def test_what_objects_say_and_what_follows_from_it_is_frozen() -> None:
+    structs = [kind for kind in classes("pilot.model", pilot.model.__path__) if issubclass(kind, msgspec.Struct)]
+    assert len(structs) >= 350
+    assert [f"{kind.__module__}.{kind.__name__}" for kind in structs if not kind.__struct_config__.frozen] == []
+
+
+def test_settings_are_frozen() -> None:
+    sections = [kind for kind in classes("pilot.settings", pilot.settings.__path__) if dataclasses.is_dataclass(kind)]
+    assert len(sections) >= 20
+    assert [kind.__name__ for kind in sections if not kind.__dataclass_params__.frozen] == []

@@ -8,9 +8,12 @@ import pkgutil
 from collections.abc import Iterator
 
 import msgspec
+import msgspec.inspect
 
 import pilot.model
+import pilot.model.config
 import pilot.settings
+from pilot.model.config.base import Strict
 
 
 def classes(package: str, path: list[str]) -> Iterator[type]:
@@ -30,3 +33,17 @@ def test_settings_are_frozen() -> None:
     sections = [kind for kind in classes("pilot.settings", pilot.settings.__path__) if dataclasses.is_dataclass(kind)]
     assert len(sections) >= 20
     assert [kind.__name__ for kind in sections if not kind.__dataclass_params__.frozen] == []
+
+
+def test_what_a_message_of_istio_does_not_say_is_what_protobuf_takes_it_for() -> None:
+    own_defaults = ("MeshConfig", "ProxyConfig")
+    found = classes("pilot.model.config", pilot.model.config.__path__)
+    messages = [kind for kind in found if issubclass(kind, Strict) and kind.__name__ not in own_defaults]
+    others = []
+    for kind in messages:
+        for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
+            default = field.default
+            if isinstance(default, int | float | str) and not isinstance(field.type, msgspec.inspect.LiteralType) and default:
+                others.append(f"{kind.__name__}.{field.name} {default!r}")
+    assert len(messages) > 150
+    assert others == []

@@ -6,14 +6,16 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import msgspec.inspect
+import pytest
 
 import pilot.model
 import pilot.model.config
 import pilot.settings
-from pilot.model.config.base import Strict
+from pilot.model.config.base import Int32, Int64, Strict, UInt32, UInt64
 
 
 def classes(package: str, path: list[str]) -> Iterator[type]:
@@ -47,3 +49,11 @@ def test_what_a_message_of_istio_does_not_say_is_what_protobuf_takes_it_for() ->
                 others.append(f"{kind.__name__}.{field.name} {default!r}")
     assert len(messages) > 150
     assert others == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"), [(Int32, -(2**31), 2**31 - 1), (Int64, -(2**63), 2**63 - 1), (UInt32, 0, 2**32 - 1), (UInt64, 0, None)]
+)
+def test_numbers_have_the_bounds_of_protobuf(kind: Any, low: int, high: int | None) -> None:
+    bounds = msgspec.inspect.type_info(kind)
+    assert (bounds.ge, bounds.le) == (low, high)  # type: ignore[attr-defined]

@@ -1,6 +1,8 @@
 """Structs as JSON, as protobuf writes it."""
 from __future__ import annotations
 
+import pytest
+
 from pilot.lib.duration import Duration
 from pilot.model.config.mesh_config import InboundTrafficPolicy, MeshConfig, OutboundTrafficPolicy
 from pilot.model.plain import plain
@@ -33,3 +35,11 @@ def test_the_name_of_number_zero_is_left_out_and_any_other_is_not() -> None:
     assert whole["accessLogEncoding"] == "JSON"
     assert whole["inboundTrafficPolicy"] == {"mode": "LOCALHOST"}
     assert whole["outboundTrafficPolicy"] == {}
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(2.0**53 - 1, int), (2.0**53, float), (1 - 2.0**53, int), (-(2.0**53), float), (1.5, float)]
+)
+def test_numbers_that_floats_cannot_tell_from_their_neighbours_stay_floats(number: float, shown: type) -> None:
+    assert plain(number) == number
+    assert type(plain(number)) is shown

@@ -1,0 +1,85 @@
+"""Which IstioOperators are told of a change of an object that several of them want."""
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from pilot.install.installer import Waits
+from pilot.kube.follow import Pace
+from pilot.kube.objects import Key, VersionedKind
+from pilot.kube.wire import Name
+from pilot.operator.controller import Controller
+from pilot.operator.drift import fingerprint
+from pilot.operator.metrics import OperatorMetrics
+
+CONFIG = VersionedKind("v1", "ConfigMap")
+SHARED, OWN = Key(CONFIG, "istio-system", "shared"), Key(CONFIG, "istio-system", "own")
+OWNER, OWNER_NAMESPACE = "install.operator.istio.io/owning-resource", "install.operator.istio.io/owning-resource-namespace"
+
+
+class Wanting:
+    """A worker that wants some objects and notes what it is told."""
+
+    def __init__(self, *wanted: Key) -> None:
+        self.wanted, self.told = frozenset(wanted), list[Key]()
+
+    def drifted(self, key: Key) -> None:
+        self.told.append(key)
+
+
+class Three:
+    """A controller with three IstioOperators, of which two have one name."""
+
+    def __init__(self) -> None:
+        client: Any = None
+        self.controller = Controller(client, None, "", Waits(), Pace(), random.Random(1), OperatorMetrics())
+        self.workers = {Name("a", "mesh"): Wanting(SHARED, OWN), Name("b", "mesh"): Wanting(SHARED), Name("a", "none"): Wanting()}
+        workers: Any = self.workers
+        self.controller._workers = workers
+
+    def told(self) -> dict[str, list[str]]:
+        return {f"{name.namespace}/{name.name}": [key.name for key in worker.told] for name, worker in self.workers.items() if worker.told}
+
+
+def config(**labels: str) -> dict[str, Any]:
+    named = {"name": "shared", "namespace": "istio-system", "resourceVersion": "1", "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": named}
+
+
+BOTH = {"a/mesh": ["shared"], "b/mesh": ["shared"]}
+
+
+@pytest.mark.parametrize(
+    ("plain", "told"),
+    [
+        (None, BOTH), (config(), BOTH), ({**config(), "metadata": {"resourceVersion": "1"}}, BOTH),
+        (config(**{OWNER: "mesh", OWNER_NAMESPACE: "b"}), {"b/mesh": ["shared"]}),
+        (config(**{OWNER: "mesh", OWNER_NAMESPACE: "a"}), {"a/mesh": ["shared"]}),
+        (config(**{OWNER: "none", OWNER_NAMESPACE: "a"}), BOTH), (config(**{OWNER: "gone", OWNER_NAMESPACE: "a"}), BOTH),
+        (config(**{OWNER: "mesh"}), BOTH), (config(**{OWNER_NAMESPACE: "a"}), BOTH),
+    ],
+)  # fmt: skip
+def test_the_owner_of_a_changed_object_is_told_or_all_that_want_it(plain: dict[str, Any] | None, told: dict[str, list[str]]) -> None:
+    three = Three()
+    three.controller._changed(SHARED, plain)
+    assert three.told() == told
+
+
+def test_an_object_that_is_as_it_was_applied_is_no_news_and_one_that_is_gone_is_not_known_any_more() -> None:
+    three = Three()
+    three.controller.objects.seen |= {SHARED: fingerprint(config()), OWN: "1"}
+    three.controller._changed(SHARED, config())
+    assert three.told() == {}
+    three.controller._changed(SHARED, None)
+    assert (three.told(), three.controller.objects.seen) == (BOTH, {OWN: "1"})
+
+
+def test_what_others_want_is_kept_and_handed_over_to_them() -> None:
+    three = Three()
+    of = Key(VersionedKind("install.istio.io/v1alpha1", "IstioOperator"), "b", "mesh")
+    assert three.controller._kept(of) == {SHARED, OWN}
+    assert three.controller._kept(of._replace(namespace="a")) == {SHARED}
+    three.controller._hand_over([SHARED, OWN], of._replace(namespace="a"))
+    assert three.told() == {"b/mesh": ["shared"]}

@@ -188,8 +188,19 @@ async def test_a_thousand_connections_and_nonsense_leave_a_port_as_it_was() -> N
 async def test_a_port_that_listens_looks_after_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Connections(ConnectionPatience(look=1e9))
     monkeypatch.setattr(http, "Connections", lambda: made)
-    runner = await listen(web.Application(), Address("127.0.0.1", 0))
+
+    async def show(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    app = web.Application()
+    app.router.add_get("/", show)
+    runner = await listen(app, Address("127.0.0.1", 0))
     assert made.look() == 0
+    reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
+    writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+    await reader.readuntil(b"ok")
+    assert [seen.answered for seen in made._seen.values()] == [True], "it may wait longer now"
+    writer.close()
     await runner.cleanup()
 
 

@@ -79,9 +79,12 @@ class Worker:
 
     async def run(self) -> None:
         """Looks after it until it is cancelled."""
+        later: asyncio.TimerHandle | None = None
         while True:
             await self._news.wait()
             self._news.clear()
+            if later is not None:
+                later.cancel()
             self._turn = asyncio.create_task(self._look(), name=f"reconcile {self._custom.key}")
             try:
                 await asyncio.wait((self._turn,))
@@ -91,8 +94,7 @@ class Worker:
                 raise
             wait = None if self._turn.cancelled() else self._after(self._turn)
             self._turn = None
-            if wait is not None:
-                asyncio.get_running_loop().call_later(wait, self._news.set)
+            later = asyncio.get_running_loop().call_later(wait, self._news.set) if wait is not None else None
 
     def _after(self, turn: asyncio.Task[float | None]) -> float | None:
         """Returns the seconds after which to look again; also where not even what went wrong could be said."""
@@ -159,10 +161,13 @@ class Worker:
             return self._attempts.wait()
         await self._take_left()
         self._installed, self._unfinished = custom.specification, outcome.remarks
-        if self._unfinished and not self._drifted:
-            return self._attempts.wait()
-        self._attempts.succeeded()
-        return 0.0 if self._drifted else None
+        return self._rest()
+
+    def _rest(self) -> float | None:
+        """Returns the seconds after which to look again where all components are there."""
+        if not self._unfinished:
+            self._attempts.succeeded()
+        return 0.0 if self._drifted else self._attempts.wait() if self._unfinished else None
 
     async def _take_left(self) -> None:
         """Deletes what was installed for the settings before and is not wanted any more, where its labels do not tell so: somebody may have
@@ -184,7 +189,7 @@ class Worker:
         """Applies what somebody has changed, as it was; where that goes on and on, with longer and longer pauses."""
         keys, self._drifted = self._drifted & self.wanted, set()
         if not keys or self._plan is None:
-            return None
+            return self._rest()
         try:
             await self._apply(self._plan, keys)
         except asyncio.CancelledError:
@@ -194,14 +199,13 @@ class Worker:
             self._drifted |= keys
             await self._tell(of_all(self._plan, ComponentStatus(ERROR, str(error))), str(error))
             return self._attempts.wait()
-        self._attempts.succeeded()
         await self._tell_installed()
         now = asyncio.get_running_loop().time()
         steady, self._corrected_at = now - self._corrected_at > _STEADY, now
         if steady:
             self._corrections.succeeded()
         await asyncio.sleep(self._corrections.wait())
-        return 0.0 if self._drifted else None
+        return self._rest()
 
     async def _apply(self, plan: InstallPlan, keys: set[Key]) -> None:
         installer = Installer(self._parts.objects, self._parts.waits)

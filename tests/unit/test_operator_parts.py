@@ -19,6 +19,7 @@ from pilot.operator.drift import fingerprint
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.settings import OperatorSettings
 from pilot.operator.status import ComponentStatus, of_all, of_late, of_outcome, patch_of, status_of, worst
+from tests.support.apiserver.patches import merge_patch
 
 Plain = dict[str, Any]
 VERSION = build_info().version
@@ -123,19 +124,6 @@ def test_the_worst_status_stands_for_all(found: list[str], whole: str) -> None:
     assert worst(found) == whole
 
 
-def merged(target: Any, patch: Any) -> Any:
-    """A merge patch as RFC 7396 applies it."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
-
-
 @pytest.mark.parametrize(
     "before",
     [
@@ -146,8 +134,9 @@ def merged(target: Any, patch: Any) -> Any:
 def test_the_patch_of_a_status_makes_the_new_one_of_the_old_one(before: Plain) -> None:
     after = status_of({"Pilot": HEALTHY, "Base": ComponentStatus("ERROR", "late")})
     untouched = copy.deepcopy(before)
-    assert merged({"status": before}, patch_of(before, after)) == {"status": after}
+    patch = patch_of(before, after)
     assert before == untouched
+    assert merge_patch({"status": before}, patch) == {"status": after}
 
 
 # -- changes of objects ------------------------------------------------------------------------------------------------

@@ -184,9 +184,11 @@ async def test_what_is_left_unfinished_is_told_and_tried_again(monkeypatch: pyte
     life = Life(Objects(refused={"list ConfigMap": KubeError("no answer")}), monkeypatch)
     assert await life.worker._look() is not None
     assert life.said()[-1] == ("HEALTHY", "what is left over is not pruned: no answer; w has no effect", {"Pilot": "HEALTHY"})
+    life.worker.drifted(next(iter(life.worker.wanted)))
+    assert await life.worker._look() is not None, "a correction meanwhile does not end the waiting"
     life.cluster.refused.clear()
     assert await life.worker._look() is None
-    assert life.said() == [("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})]
+    assert life.said()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
 
 
 async def test_a_bug_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -24,8 +24,8 @@ async def put(tags: RevisionTags, what: str, name: str, labels: dict[str, str] |
 
 
 def whose(tags: RevisionTags) -> list[bool]:
-    """Of an object without a label and an unknown namespace, of one in a namespace without a label, of ones that name blue, green, prod and
-    default, and of one in a namespace that names prod: whether it is ours."""
+    """Returns whether objects are ours: one without a label and an unknown namespace, one in a namespace without a label, ones that name blue,
+    green, prod and default, and one in a namespace that names prod."""
     asked = [({}, None), ({}, {}), *(({REV: name}, {REV: "other"}) for name in ("blue", "green", "prod", "default")), ({}, {REV: "prod"})]
     return [tags.is_ours(labels, namespace) for labels, namespace in asked]
 

@@ -6,8 +6,8 @@ import binascii
 import functools
 import math
 import threading
-from collections.abc import Hashable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec import inspect as mi
@@ -19,6 +19,24 @@ from pilot.model.problem import Problem, below, error
 _ONE_AT_A_TIME = threading.RLock()
 """Held while msgspec looks at types, which it does lazily: two threads that did so at once have crashed the process."""
 _NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", dict: "a mapping", list: "a list", type(None): "nothing"}
+
+_PYTHON = {mi.StrType: str, mi.BoolType: bool, mi.IntType: int, mi.FloatType: float}
+_Check = Callable[[Any], Sequence[Problem]]
+
+
+class _Checker(NamedTuple):
+    """Finds what is wrong with values of a type. `costly`: to convert a right value takes less time than to ask."""
+
+    problems: _Check
+    costly: bool = False
+
+
+class _CheckedStruct(NamedTuple):
+    """The checkers of a struct's fields by their JSON names. `strict`: there may be no others; `groups`: names of which one may be set."""
+
+    fields: dict[str, _Checker]
+    strict: bool
+    groups: list[list[str]]
 
 
 def decode_extension(kind: type, value: Any) -> Any:
@@ -38,11 +56,10 @@ def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
     try:
         return _convert(value, kind), []
     except msgspec.ValidationError:
-        info = _type_info(cast(Hashable, kind))
-    if problems := list(_check(value, info)):
-        return None, problems
+        if problems := list(_checker_of(cast(Hashable, kind)).problems(value)):
+            return None, problems
     try:
-        return _convert(_prune(value, info, any_spelling=False), kind), []
+        return _convert(_prune(value, _type_info(cast(Hashable, kind)), any_spelling=False), kind), []
     except msgspec.ValidationError as fault:
         message, _, path = str(fault).partition(" - at `$")
         return None, [error("wrong-type", path.rstrip("`").removeprefix("."), message)]
@@ -55,25 +72,12 @@ def checked(value: Any, kind: type[Any], any_spelling: bool = True) -> tuple[Any
     """
     info = _type_info(cast(Hashable, kind))
     plain = _prune(value, info, any_spelling)
-    return plain, list(_check(plain, info))
+    return plain, list(_checker_of(cast(Hashable, kind)).problems(plain))
 
 
 def _convert(value: Any, kind: Any) -> Any:
     with _ONE_AT_A_TIME:
         return msgspec.convert(value, kind, str_keys=True, dec_hook=decode_extension)
-
-
-def _is_plain(value: Any, kind: mi.Type) -> bool:
-    """Returns whether the value is of that type, one of text, truth values and words, or a list of such. Asking this costs less than trying.
-    False says nothing of any other type."""
-    match kind:
-        case mi.StrType():
-            return type(value) is str
-        case mi.LiteralType():
-            return type(value) is str and value in kind.values
-        case mi.VarTupleType():
-            return type(value) is list and all(_is_plain(item, kind.item_type) for item in value)
-    return type(value) is bool and isinstance(kind, mi.BoolType)
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -122,109 +126,139 @@ def _present(kind: mi.Type) -> mi.Type:
     return kind
 
 
-def _check(value: Any, kind: mi.Type) -> Iterator[Problem]:
+@functools.cache
+def _checker_of(kind: Hashable) -> _Checker:
+    return _checker(_type_info(kind))
+
+
+def _checker(kind: mi.Type) -> _Checker:
     kind = _present(kind)
     match kind:
         case mi.StructType():
-            yield from _check_struct(value, kind) if isinstance(value, dict) else _wrong("a mapping", value)
+            return _Checker(functools.partial(_check_struct, kind.cls), costly=True)
         case mi.VarTupleType():
-            if not isinstance(value, list):
-                yield from _wrong("a list", value)
-                return
-            for index, item in enumerate(value):
-                yield from below(f"[{index}]", _check(item, kind.item_type))
+            item = _checker(kind.item_type)
+            return _Checker(functools.partial(_check_list, item.problems), item.costly)
         case mi.DictType():
-            yield from _check_dict(value, kind) if isinstance(value, dict) else _wrong("a mapping", value)
+            value = functools.partial(_check_value, isinstance(kind.value_type, mi.StructType), _checker(kind.value_type).problems)
+            return _Checker(functools.partial(_check_dict, isinstance(kind.key_type, mi.IntType), value), costly=True)
         case mi.LiteralType():
-            if value not in kind.values:
-                yield error("bad-enum", "", f"expected one of {', '.join(map(str, kind.values))}, got {_shown(value)}")
+            return _Checker(functools.partial(_check_word, kind.values))
         case mi.CustomType():
-            yield from _check_duration(value)
+            return _Checker(_check_duration)
         case mi.UnionType():
             choices = [t for t in kind.types if not isinstance(t, mi.NoneType)]
-            if all(any(_check(value, t)) for t in choices):
-                yield from _wrong(" or ".join(sorted(_NAMES[_python(t)] for t in choices)), value)
-        case _:
-            yield from _check_scalar(value, kind)
+            names = " or ".join(sorted(_NAMES[_PYTHON[type(t)]] for t in choices))
+            return _Checker(functools.partial(_check_union, names, [_checker(t).problems for t in choices]))
+        case mi.AnyType():
+            return _Checker(lambda _: ())
+        case mi.BytesType():
+            return _Checker(_check_base64)
+        case mi.IntType():
+            return _Checker(functools.partial(_check_integer, -math.inf if kind.ge is None else kind.ge, math.inf if kind.le is None else kind.le))
+    return _Checker(functools.partial(_check_scalar, _PYTHON[type(kind)]))
 
 
-def _check_struct(value: dict[Any, Any], kind: mi.StructType) -> Iterator[Problem]:
-    fields = _fields(kind.cls)
+@functools.cache
+def _checked_struct(struct: type) -> _CheckedStruct:
+    info = _type_info(struct)
+    assert isinstance(info, mi.StructType)
+    names = {field.name: field.encode_name for field in info.fields}
+    groups = struct.groups if issubclass(struct, OneOf) else ()
+    checkers = {name: _checker(kind) for name, kind in _fields(struct).items()}
+    return _CheckedStruct(checkers, info.forbid_unknown_fields, [[names[field] for field in group] for group in groups])
+
+
+def _check_struct(struct: type, value: Any) -> Sequence[Problem]:
+    if not isinstance(value, dict):
+        return _wrong("a mapping", value)
+    checked = _checked_struct(struct)
+    problems: list[Problem] = []
     for key, item in value.items():
         if item is None:
             continue
-        if (known := fields.get(key)) is not None:
-            if not _is_plain(item, known) and not _fits({key: item}, kind.cls):
-                yield from below(str(key), _check(item, known))
+        if (checker := checked.fields.get(key)) is not None:
+            if not (checker.costly and _fits({key: item}, struct)) and (found := checker.problems(item)):
+                problems.extend(below(key, found))
         elif not isinstance(key, str):
-            yield error("wrong-type", f"[{key}]", f"expected text as key, got {_name(key)}")
-        elif kind.forbid_unknown_fields:
-            yield error("unknown-field", key, "there is no such field")
-    if issubclass(kind.cls, OneOf):
-        names = {field.name: field.encode_name for field in kind.fields}
-        for group in kind.cls.groups:
-            there = [names[field] for field in group if value.get(names[field]) is not None]
-            if len(there) > 1:
-                yield error("exclusive-fields", "", f"only one of {', '.join(there)} may be set")
+            problems.append(error("wrong-type", f"[{key}]", f"expected text as key, got {_name(key)}"))
+        elif checked.strict:
+            problems.append(error("unknown-field", key, "there is no such field"))
+    for group in checked.groups:
+        there = [name for name in group if value.get(name) is not None]
+        if len(there) > 1:
+            problems.append(error("exclusive-fields", "", f"only one of {', '.join(there)} may be set"))
+    return problems
 
 
-def _check_dict(value: dict[Any, Any], kind: mi.DictType) -> Iterator[Problem]:
-    empty = isinstance(kind.value_type, mi.StructType)
+def _check_list(check: _Check, value: Any) -> Sequence[Problem]:
+    if not isinstance(value, list):
+        return _wrong("a list", value)
+    return [problem for index, item in enumerate(value) if (found := check(item)) for problem in below(f"[{index}]", found)]
+
+
+def _check_dict(numeric: bool, check: _Check, value: Any) -> Sequence[Problem]:
+    if not isinstance(value, dict):
+        return _wrong("a mapping", value)
+    problems: list[Problem] = []
     for key, item in value.items():
         place = f"[{key}]"
-        numeric = isinstance(kind.key_type, mi.IntType)
         if numeric and not (isinstance(key, int) or (isinstance(key, str) and key.isascii() and key.isdecimal())):
-            yield error("wrong-type", place, f"expected a whole number as key, got {_shown(key)}")
+            problems.append(error("wrong-type", place, f"expected a whole number as key, got {_shown(key)}"))
         elif not numeric and not isinstance(key, str):
-            yield error("wrong-type", place, f"expected text as key, got {_name(key)}: quote it")
-        yield from below(place, _check({} if item is None and empty else item, kind.value_type))
+            problems.append(error("wrong-type", place, f"expected text as key, got {_name(key)}: quote it"))
+        problems.extend(below(place, check(item)))
+    return problems
 
 
-def _check_duration(value: Any) -> Iterator[Problem]:
+def _check_value(struct: bool, check: _Check, value: Any) -> Sequence[Problem]:
+    """Checks a value of a mapping, where null is an empty struct."""
+    return check({} if struct and value is None else value)
+
+
+def _check_word(words: tuple[Any, ...], value: Any) -> Sequence[Problem]:
+    if value in words:
+        return ()
+    return [error("bad-enum", "", f"expected one of {', '.join(map(str, words))}, got {_shown(value)}")]
+
+
+def _check_union(names: str, checks: Sequence[_Check], value: Any) -> Sequence[Problem]:
+    return _wrong(names, value) if all(check(value) for check in checks) else ()
+
+
+def _check_duration(value: Any) -> Sequence[Problem]:
     try:
         decode_extension(Duration, value)
     except ValueError as reason:
-        yield error("bad-duration", "", str(reason))
+        return [error("bad-duration", "", str(reason))]
+    return ()
 
 
-def _check_scalar(value: Any, kind: mi.Type) -> Iterator[Problem]:
-    if isinstance(kind, mi.AnyType):
-        return
-    python = _python(kind)
-    if isinstance(kind, mi.BytesType):
-        if not isinstance(value, str):
-            yield from _wrong("base64 text", value)
-            return
-        try:
-            base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
-            yield error("bad-base64", "", "this is not base64")
-        return
-    number: Any = value
-    if type(value) is not python and not (python is float and type(value) is int):
-        yield from _wrong(_NAMES[python], value)
-    elif isinstance(kind, mi.IntType):
-        low, high = kind.ge or 0, kind.le or math.inf
-        if not low <= number <= high:
-            yield error("out-of-range", "", f"expected a number of {low} to {high}, got {value}")
+def _check_base64(value: Any) -> Sequence[Problem]:
+    if not isinstance(value, str):
+        return _wrong("base64 text", value)
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return [error("bad-base64", "", "this is not base64")]
+    return ()
 
 
-def _python(kind: mi.Type) -> type:
-    match kind:
-        case mi.StrType():
-            return str
-        case mi.BoolType():
-            return bool
-        case mi.IntType():
-            return int
-        case mi.FloatType():
-            return float
-    return bytes
+def _check_integer(low: float, high: float, value: Any) -> Sequence[Problem]:
+    if type(value) is not int:
+        return _wrong(_NAMES[int], value)
+    if low <= value <= high:
+        return ()
+    return [error("out-of-range", "", f"expected a number of {low} to {high}, got {value}")]
 
 
-def _wrong(expected: str, value: Any) -> Iterator[Problem]:
+def _check_scalar(python: type, value: Any) -> Sequence[Problem]:
+    return () if type(value) is python or (python is float and type(value) is int) else _wrong(_NAMES[python], value)
+
+
+def _wrong(expected: str, value: Any) -> Sequence[Problem]:
     hint = ": quote it" if expected == "text" and isinstance(value, (bool, int, float)) else ""
-    yield error("wrong-type", "", f"expected {expected}, got {_name(value)}{hint}")
+    return [error("wrong-type", "", f"expected {expected}, got {_name(value)}{hint}")]
 
 
 def _name(value: Any) -> str:

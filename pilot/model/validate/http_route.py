@@ -29,11 +29,13 @@ def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Pro
     yield from _validate_action(route, delegated)
     for index, match in enumerate(route.match):
         yield from below(f"match[{index}]", _validate_match(match, gateway))
-    yield from each("route", route.route, _validate_destination)
+    for index, weighted in enumerate(route.route):
+        yield from below(f"route[{index}]", _validate_destination(weighted))
     yield from check_weights("route", [d.weight for d in route.route])
     if route.headers is not None:
         yield from below("headers", validate_headers(route.headers))
-    yield from _validate_mirrors(route)
+    if route.mirror is not None or route.mirrors or route.mirror_percent is not None or route.mirror_percentage is not None:
+        yield from _validate_mirrors(route)
     yield from rules.check_duration("timeout", route.timeout)
     if route.cors_policy is not None:
         yield from below("corsPolicy", _validate_cors(route.cors_policy))

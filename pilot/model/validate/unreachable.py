@@ -14,7 +14,7 @@ _MAPS = ("headers", "query_params", "without_headers")
 
 def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRoute]) -> Problems:
     """Yields a warning for each route after one without a match, match that was there before, and longer prefix behind a shorter one."""
-    if len(routes) == 1 and len(routes[0].match) < 2:
+    if not routes or (len(routes) == 1 and len(routes[0].match) < 2):
         return
     catch_all: str | None = None
     seen: dict[bytes, str] = {}

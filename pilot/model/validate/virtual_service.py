@@ -44,7 +44,8 @@ def _validate(service: VirtualService, namespace: str) -> Problems:
 def _check_hosts(service: VirtualService, gateway: bool) -> Problems:
     sni = gateway and any(match.sni_hosts for route in service.tls for match in route.match)
     problems = [p for index, host in enumerate(service.hosts) for p in _check_host(f"hosts[{index}]", host, gateway, sni)]
-    yield from problems or _check_distinct(service.hosts)
+    if problems or len(service.hosts) > 1:
+        yield from problems or _check_distinct(service.hosts)
 
 
 def _check_host(path: str, host: str, gateway: bool, sni: bool) -> rules.Found:

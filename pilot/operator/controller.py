@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from pilot.install.installer import Waits
 from pilot.install.labels import OWNER, OWNER_NAMESPACE
+from pilot.install.ready import WORKLOADS, missing_of
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
 from pilot.kube.follow import FollowedCollection, Follower, Pace
@@ -116,12 +117,16 @@ class Controller:
     # -- objects -------------------------------------------------------------------------------------------------------
 
     def _changed(self, key: Key, plain: Plain | None) -> None:
-        """Tells those whose object has changed: its owner, or where it is gone or says another owner, all that want it."""
+        """Tells those whose object has changed: its owner, or where it is gone or says another owner, all that want it. Where its status alone
+        has, all that want it are told what it lacks."""
+        wanting = [worker for worker in self._workers.values() if key in worker.wanted]
         if plain is None:
             self._objects.seen.pop(key, None)
         elif self._objects.is_known(key, plain):
+            if plain["kind"] in WORKLOADS:
+                for worker in wanting:
+                    worker.lacks(key, missing_of(plain))
             return
-        wanting = [worker for worker in self._workers.values() if key in worker.wanted]
         labels = (plain or {}).get("metadata", {}).get("labels") or {}
         owner = self._workers.get(Name(labels.get(OWNER_NAMESPACE, ""), labels.get(OWNER, "")))
         for worker in [owner] if owner in wanting and owner is not None else wanting:

@@ -9,7 +9,7 @@ import msgspec
 
 from pilot.install.labels import MANAGED
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS
-from pilot.install.ready import WORKLOADS, missing_of
+from pilot.install.ready import WORKLOADS
 from pilot.kube.client import ApiClient
 from pilot.kube.follow import FollowedCollection, Follower, Pace, Receive
 from pilot.kube.objects import Key, Objects, Plain, Retry, UnknownKind, VersionedKind, key_of
@@ -22,13 +22,13 @@ Changed = Callable[[Key, Plain | None], None]
 
 
 def fingerprint(plain: Plain) -> Any:
-    """Returns what of an object is something else after a change that could matter; its status alone does so only where it comes up or fails."""
+    """Returns what of an object is something else after a change that could matter, which one of its status does not."""
     metadata = plain["metadata"]
     generation = metadata.get("generation")
     if generation is None or plain["kind"] in ("Service", "ServiceAccount"):
         return metadata.get("resourceVersion")
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if not key.startswith(_OF_CONTROLLER)}
-    return generation, metadata.get("labels"), annotations, missing_of(plain) if plain["kind"] in WORKLOADS else ""
+    return generation, metadata.get("labels"), annotations
 
 
 class NotedObjects(Objects):

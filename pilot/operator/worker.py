@@ -15,7 +15,7 @@ from pilot.install.prune import DEFINITION
 from pilot.install.ready import missing_of
 from pilot.kube.backoff import Attempts
 from pilot.kube.errors import KubeError, NotFound
-from pilot.kube.objects import Key, Plain, key_of
+from pilot.kube.objects import Key, key_of
 from pilot.lib.log import scope
 from pilot.operator.custom import FINALIZER, Custom
 from pilot.operator.finalizer import hold, release
@@ -76,6 +76,12 @@ class Worker:
         """Notes that somebody has changed or deleted an object."""
         self._drifted.add(key)
         self._news.set()
+
+    def lacks(self, key: Key, missing: str) -> None:
+        """Notes what an object that nobody has changed lacks now, "" for nothing."""
+        if self._late.get(key, "") != missing:
+            self._note_late(key, missing)
+            self._news.set()
 
     async def run(self) -> None:
         """Looks after it until it is cancelled."""
@@ -155,10 +161,10 @@ class Worker:
         if found := await installer.conflicts_of(plan):
             return await self._fail("; ".join(found))
         outcome = await installer.install(plan, parts.kept(custom.key))
-        self._late.clear()
         await self._tell(of_outcome(plan, outcome), "; ".join((*outcome.remarks, *self._warnings)))
         if outcome.failures:
             return self._attempts.wait()
+        self._late.clear()
         await self._take_left()
         self._installed, self._unfinished = custom.specification, outcome.remarks
         return self._rest()
@@ -189,6 +195,7 @@ class Worker:
         """Applies what somebody has changed, as it was; where that goes on and on, with longer and longer pauses."""
         keys, self._drifted = self._drifted & self.wanted, set()
         if not keys or self._plan is None:
+            await self._tell_installed()
             return self._rest()
         try:
             await self._apply(self._plan, keys)
@@ -214,10 +221,9 @@ class Worker:
             for plain in step.objects:
                 found = await self._parts.objects.apply(plain)
                 self._parts.metrics.corrected.inc()
-                self._note_late(found)
+                self._note_late(key_of(found), missing_of(found))
 
-    def _note_late(self, found: Plain) -> None:
-        key, missing = key_of(found), missing_of(found)
+    def _note_late(self, key: Key, missing: str) -> None:
         if missing:
             self._late[key] = missing
         else:

@@ -23,10 +23,13 @@ class Wanting:
     """A worker that wants some objects and notes what it is told."""
 
     def __init__(self, *wanted: Key) -> None:
-        self.wanted, self.told = frozenset(wanted), list[Key]()
+        self.wanted, self.told, self.lacking = frozenset(wanted), list[Key](), list[tuple[str, str]]()
 
     def drifted(self, key: Key) -> None:
         self.told.append(key)
+
+    def lacks(self, key: Key, missing: str) -> None:
+        self.lacking.append((key.name, missing))
 
 
 class Three:
@@ -74,6 +77,21 @@ def test_an_object_that_is_as_it_was_applied_is_no_news_and_one_that_is_gone_is_
     assert three.told() == {}
     three.controller._changed(SHARED, None)
     assert (three.told(), three.controller.objects.seen) == (BOTH, {OWN: "1"})
+
+
+def test_where_the_status_alone_of_a_workload_changed_all_that_want_it_are_told_what_it_lacks() -> None:
+    three = Three()
+    key = Key(VersionedKind("apps/v1", "Deployment"), "istio-system", "istiod")
+    plain: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "istiod", "generation": 1, "labels": {}}}
+    for name in (Name("a", "mesh"), Name("b", "mesh")):
+        three.workers[name].wanted |= {key}
+    three.controller.objects.seen[key] = fingerprint(plain)
+    definition: dict[str, Any] = {**plain, "kind": "CustomResourceDefinition"}
+    three.controller._changed(key, definition)
+    for ready in (0, 1):
+        three.controller._changed(key, {**plain, "status": {"observedGeneration": 1, "updatedReplicas": 1, "readyReplicas": ready}})
+    assert three.told() == {}
+    assert [worker.lacking for worker in three.workers.values()] == [[("istiod", "0 of 1 pods ready"), ("istiod", "")]] * 2 + [[]]
 
 
 def test_what_others_want_is_kept_and_handed_over_to_them() -> None:

@@ -136,6 +136,35 @@ async def test_what_others_change_is_put_back_and_counted(monkeypatch: pytest.Mo
     assert life.counted("correct", "done") == 3
 
 
+async def test_what_workloads_lack_later_is_told_without_a_correction(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = Life(Objects(), monkeypatch)
+    await life.worker._look()
+    life.said()
+    life.cluster.applied.clear()
+    life.worker._news.clear()
+    life.worker.lacks(key_of(WORKLOAD), "")
+    assert not life.worker._news.is_set()
+    for missing, status in (("0 of 1 pods ready", "RECONCILING"), ("", "HEALTHY")):
+        life.worker.lacks(key_of(WORKLOAD), missing)
+        assert life.worker._news.is_set()
+        life.worker._news.clear()
+        assert await life.worker._look() is None
+        assert life.said() == [(status, "w has no effect", {"Pilot": status})]
+        assert await life.worker._look() is None
+        assert life.said() == []
+    assert life.cluster.applied == []
+    assert life.metrics.registry.get_sample_value("istio_install_operator_corrected_resource_total") == 0
+
+
+async def test_a_workload_that_comes_up_after_it_was_waited_for_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = Life(Objects(late={"istiod": 5}), monkeypatch)
+    life.worker.lacks(key_of(WORKLOAD), "0 of 1 pods ready")
+    assert await life.worker._look() is not None
+    life.worker._news.clear()
+    life.worker.lacks(key_of(WORKLOAD), "")
+    assert life.worker._news.is_set()
+
+
 async def test_what_cannot_be_put_back_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     life = Life(Objects(), monkeypatch)
     await life.worker._look()

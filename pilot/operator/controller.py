@@ -16,8 +16,9 @@ from pilot.kube.tasks import end_tasks
 from pilot.kube.wire import Name, ObjectChange
 from pilot.lib.log import scope
 from pilot.operator.custom import KIND, Custom, read_custom
-from pilot.operator.drift import NotedObjects, followers
+from pilot.operator.drift import followers
 from pilot.operator.metrics import OperatorMetrics
+from pilot.operator.noted_objects import NotedObjects
 from pilot.operator.parts import OperatorParts
 from pilot.operator.worker import Worker
 
@@ -34,7 +35,7 @@ class Controller:
     ) -> None:  # fmt: skip
         self.ready = False
         self._client, self._pace = client, pace
-        self._objects = NotedObjects(client, MANAGER, choose, retry)
+        self._objects = NotedObjects(client, MANAGER, choose, retry, self._changed)
         self._parts = OperatorParts(self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept, self._hand_over)
         self._workers: dict[Name, Worker] = {}
         self._tasks: dict[Name, asyncio.Task[None]] = {}
@@ -119,6 +120,8 @@ class Controller:
     def _changed(self, key: Key, plain: Plain | None) -> None:
         """Tells those whose object has changed: its owner, or where it is gone or says another owner, all that want it. Where its status alone
         has, all that want it are told what it lacks."""
+        if self._objects.hold(key, plain):
+            return
         wanting = [worker for worker in self._workers.values() if key in worker.wanted]
         if plain is None:
             self._objects.seen.pop(key, None)

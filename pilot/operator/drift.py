@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -12,40 +11,12 @@ from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS
 from pilot.install.ready import WORKLOADS
 from pilot.kube.client import ApiClient
 from pilot.kube.follow import FollowedCollection, Follower, Pace, Receive
-from pilot.kube.objects import Key, Objects, Plain, Retry, UnknownKind, VersionedKind, key_of
+from pilot.kube.objects import Key, Objects, UnknownKind, VersionedKind
 from pilot.kube.wire import ObjectChange
+from pilot.operator.noted_objects import Changed
 
 _OF_OTHERS = ("EnvoyFilter", "NetworkAttachmentDefinition", "EndpointSlice")
 """Kinds that are not in every cluster, or that others have many of."""
-_OF_CONTROLLER = "deployment.kubernetes.io/"
-Changed = Callable[[Key, Plain | None], None]
-
-
-def fingerprint(plain: Plain) -> Any:
-    """Returns what of an object is something else after a change that could matter, which one of its status does not."""
-    metadata = plain["metadata"]
-    generation = metadata.get("generation")
-    if generation is None or plain["kind"] in ("Service", "ServiceAccount"):
-        return metadata.get("resourceVersion")
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if not key.startswith(_OF_CONTROLLER)}
-    return generation, metadata.get("labels"), annotations
-
-
-class NotedObjects(Objects):
-    """Objects that are remembered as they were when they were applied last, in `seen`."""
-
-    def __init__(self, client: ApiClient, manager: str, choose: random.Random, retry: Retry) -> None:
-        super().__init__(client, manager, choose, retry=retry)
-        self.seen: dict[Key, Any] = {}
-
-    async def apply(self, plain: Plain) -> Plain:
-        found = await super().apply(plain)
-        self.seen[key_of(plain)] = fingerprint(found)
-        return found
-
-    def is_known(self, key: Key, plain: Plain) -> bool:
-        """Returns whether an object is as it was applied."""
-        return key in self.seen and self.seen[key] == fingerprint(plain)
 
 
 async def followers(

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from pilot.install.installer import Waits
 from pilot.kube.backoff import Backoff
 from pilot.kube.objects import Key
-from pilot.operator.drift import NotedObjects
 from pilot.operator.metrics import OperatorMetrics
+from pilot.operator.noted_objects import NotedObjects
 
 
 class OperatorParts(NamedTuple):

@@ -11,8 +11,8 @@ from pilot.kube.follow import Pace
 from pilot.kube.objects import Key, VersionedKind
 from pilot.kube.wire import Name
 from pilot.operator.controller import Controller
-from pilot.operator.drift import fingerprint
 from pilot.operator.metrics import OperatorMetrics
+from pilot.operator.noted_objects import fingerprint
 
 CONFIG = VersionedKind("v1", "ConfigMap")
 SHARED, OWN = Key(CONFIG, "istio-system", "shared"), Key(CONFIG, "istio-system", "own")

@@ -15,8 +15,8 @@ from pilot.kube.objects import Key, VersionedKind
 from pilot.lib.build_info import build_info
 from pilot.lib.duration import parse_duration
 from pilot.operator.custom import FINALIZER, KIND, Custom, custom_of, read_custom
-from pilot.operator.drift import fingerprint
 from pilot.operator.metrics import OperatorMetrics
+from pilot.operator.noted_objects import fingerprint
 from pilot.operator.settings import OperatorSettings
 from pilot.operator.status import ComponentStatus, of_all, of_late, of_outcome, patch_of, status_of, worst
 from tests.support.apiserver.patches import merge_patch

@@ -95,6 +95,29 @@ async def test_routes_lead_from_gateways_and_hosts_to_services() -> None:
     ]  # fmt: skip
 
 
+async def test_links_of_namespaces_say_for_how_many_they_stand_and_lead_to_nothing_that_is_not_there() -> None:
+    entry = make("ServiceEntry", "shop", "{hosts: [shop.example], ports: [{name: http, number: 80}], resolution: NONE}", "b")
+    other = make("ServiceEntry", "more", "{hosts: [more.example], ports: [{name: http, number: 80}], resolution: NONE}", "b")
+    routes = [
+        make("VirtualService", "r", f"{{hosts: [shop.example, more.example], http: [{{route: [{{destination: {{host: {host}}}}}]}}]}}", "b")
+        for host in (HOST, "gone.a.svc.cluster.local")
+    ]
+    lets_in = [policy(name, "{from: [{source: {namespaces: [b, nowhere]}}]}") for name in ("p", "q")]
+    found = await shown(world(WEB, WEB_POD, SLICE, entry, other, routes[0], lets_in[0]))
+    assert found["links"] == [
+        {"from": "namespace b", "to": f"service {HOST}", "kind": "policy", "by": "", "count": 1},
+        {"from": "service more.example", "to": f"service {HOST}", "kind": "route", "by": "b/r", "count": 1},
+        {"from": "service shop.example", "to": f"service {HOST}", "kind": "route", "by": "b/r", "count": 1},
+    ]
+    assert (await shown(world(WEB, WEB_POD, SLICE, entry, other, routes[1])))["links"] == []
+    many = [service(f"s{number}", "[{name: http, port: 80}]") for number in range(WHOLE)]
+    folded = await shown(world(WEB, WEB_POD, SLICE, IDLE, entry, other, routes[0], *lets_in, *many))
+    assert folded["links"] == [
+        {"from": "namespace b", "to": "namespace a", "kind": "policy", "by": "", "count": 1},
+        {"from": "namespace b", "to": "namespace a", "kind": "route", "by": "b/r", "count": 2},
+    ]
+
+
 async def test_of_many_services_those_of_the_namespaces_that_are_asked_for() -> None:
     many = [service(f"s{number}", "[{name: http, port: 80}]") for number in range(WHOLE)]
     caller = make("ServiceEntry", "b", "{hosts: [b.example], ports: [{name: http, number: 80}], resolution: NONE}", "b")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,60 @@ async def test_a_duplicate_domain_names_the_first_sidecar_that_sees_it() -> None
     assert health.found["pilot_vservice_dup_domain"]["api.a.svc.cluster.local:90"].proxy == "web-0.b"
 
 
+POD = """
+kind: Pod
+apiVersion: v1
+metadata: {name: web-0, namespace: a, labels: {app: web}}
+spec: {serviceAccountName: web, nodeName: n}
+status: {podIP: 10.0.0.1, phase: Running}
+"""
+OF_WEB = """
+kind: Service
+apiVersion: v1
+metadata: {name: @NAME@, namespace: a}
+spec: {selector: {app: web}, clusterIP: @IP@, ports: [{name: @PROTOCOL@, port: 80, targetPort: @PORT@}]}
+---
+kind: EndpointSlice
+apiVersion: discovery.k8s.io/v1
+metadata: {name: @NAME@-1, namespace: a, labels: {kubernetes.io/service-name: @NAME@}}
+addressType: IPv4
+ports: [{name: @PROTOCOL@, port: @PORT@}]
+endpoints: [{addresses: [10.0.0.1], conditions: {ready: @READY@}, targetRef: {kind: Pod, name: web-0, namespace: a}}]
+"""
+
+
+def of_web(name: str, protocol: str = "http", port: int = 8080, ready: str = "true") -> str:
+    values = {"NAME": name, "IP": f"10.1.0.{len(name)}", "PROTOCOL": protocol, "PORT": str(port), "READY": ready}
+    text = OF_WEB
+    for key, value in values.items():
+        text = text.replace(f"@{key}@", value)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("documents", "found"),
+    [
+        ((POD,), {"pilot_no_ip": {"web-0.a": ("web-0.a", "")}}),
+        ((POD, of_web("web")), {}),
+        ((POD, of_web("web"), of_web("again")), {}),
+        ((POD, of_web("web"), of_web("other", port=8081, protocol="tcp")), {}),
+        (
+            (POD, of_web("web"), of_web("other", protocol="tcp")),
+            {"pilot_conflict_inbound_listener": {"web-0.a:8080": ("web-0.a", "services disagree about the protocol: HTTP, TCP")}},
+        ),
+        ((POD, of_web("web", ready="false")), {"pilot_endpoint_not_ready": {"web-0.a": ("web-0.a", "")}}),
+    ],
+)
+async def test_what_is_odd_about_the_workload_of_a_connected_proxy(documents: tuple[str, ...], found: dict[str, Any]) -> None:
+    made = World()
+    made.apply("\n---\n".join(documents))
+    known = proxy("sidecar", "web-0", "a", "10.0.0.1")
+    health, _ = await looked_at(made.mesh, connected=[FakeConnection("web-0.a-1", made.connect(known), known)])
+    assert health.found is not None
+    told = {metric: {key: (one.proxy, one.message) for key, one in by_key.items()} for metric, by_key in health.found.items() if by_key}
+    assert {metric: by_key for metric, by_key in told.items() if metric != "pilot_eds_no_instances"} == found
+
+
 async def test_what_is_odd_is_in_the_log_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(health_module._ads, "info", lambda text, shown: told.append(text % shown))
@@ -117,6 +172,9 @@ def test_very_much_that_is_odd_is_only_counted_in_the_log(monkeypatch: pytest.Mo
     assert json.loads(told[0].removeprefix("Push Status: ")) == {"pilot_no_ip": 60}
     health_module.log_status({"endpoint_no_pod": {}})
     assert len(told) == 1
+    for count, shown in ((health_module.LOGGED, dict), (health_module.LOGGED + 1, int)):
+        health_module.log_status({"pilot_no_ip": {f"web-{n}.a": Finding("pilot_no_ip", f"web-{n}.a") for n in range(count)}})
+        assert isinstance(json.loads(told.pop().removeprefix("Push Status: "))["pilot_no_ip"], shown)
 
 
 async def test_a_mesh_is_looked_at_again_only_where_it_changed() -> None:

@@ -184,6 +184,12 @@ async def test_files_take_the_place_of_an_authority(
     await server.stop(None)
 
 
+def test_keys_that_do_not_exist_are_refused_before_anything_is_served() -> None:
+    settings = load_sections(AgentSettings(), [], {"WORKLOAD_RSA_KEY_SIZE": "1024"}).settings
+    with pytest.raises(ValueError, match="1024 bits are too few"):
+        identity.WorkloadIdentity(facts(), settings, AUTHORITY, AgentMetrics())
+
+
 async def test_a_socket_that_cannot_be_is_said_in_a_sentence(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     long = load_sections(AgentSettings(), [], {"WORKLOAD_IDENTITY_SOCKET_FILE": "x" * 80}).settings

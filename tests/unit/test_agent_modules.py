@@ -315,6 +315,8 @@ def test_a_filter_stands_in_for_a_module_that_cannot_be_had(modules: Modules, st
     built = network_rbac_pb2.RBAC() if kind == "NETWORK" else http_rbac_pb2.RBAC()
     assert found.typed_config.Unpack(built)
     assert built.HasField("rules") is rules
+    statistics = built.stat_prefix if kind == "NETWORK" else built.rules_stat_prefix
+    assert statistics == ("wasm-default-deny" if rules else "wasm-default-allow")
 
 
 def test_a_module_whose_pull_secret_is_not_told_is_not_asked_for(modules: Modules) -> None:

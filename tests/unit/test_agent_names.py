@@ -354,3 +354,14 @@ async def test_what_the_control_plane_says_is_answered(name: str, kind: int, add
     _, code, found = read(await ask_udp(server, query(name, kind)))
     assert (code, sorted(found)) == (0, addresses)
     await server.stop()
+
+
+@pytest.mark.parametrize("length", [20, 4, 0])
+def test_an_answer_that_is_too_long_for_udp_is_its_question_marked_as_cut(length: int) -> None:
+    question = query("books.shop.svc.cluster.local", number=9)
+    head, name = struct.pack(">HHHHHH", 9, 0x8580, 1, 2, 3, 4), question[12:]
+    whole = head + name + bytes(length)
+    assert cut(whole, len(whole)) == whole
+    assert cut(whole, len(whole) - 1) == struct.pack(">HHHHHH", 9, 0x8780, 1, 0, 0, 0) + name
+    error = struct.pack(">HHHHHH", 9, 0x8182, 0, 1, 1, 1) + bytes(length)
+    assert cut(error, 11) == struct.pack(">HHHHHH", 9, 0x8382, 0, 0, 0, 0)

@@ -281,6 +281,17 @@ def test_readiness_is_a_status(served: Served) -> None:
     unready.server.stop()
 
 
+def test_the_end_of_the_page_of_metrics_is_that_of_its_connection(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.server.port), timeout=20) as connection:
+        connection.sendall(b"GET /stats/prometheus HTTP/1.1\r\nHost: a\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head = answer.partition(b"\r\n\r\n")[0].lower()
+    assert head.startswith(b"http/1.1 200 ")
+    assert b"\r\nconnection: close" in head
+    assert b"content-length" not in head
+    assert "istio_agent_scrapes_total 1\n" in served.metrics.render().decode()
+
+
 def test_commands_are_posted(served: Served) -> None:
     assert served.ask("/quitquitquit") == (405, "use POST\n")
     assert served.commands == []

@@ -25,8 +25,6 @@ def subset_of(host: str, other: str) -> bool:
     """Returns whether every name that `host` stands for is one that `other` stands for."""
     if not is_wildcard(other):
         return host == other
-    if is_wildcard(host):
-        return len(host) >= len(other) and host.endswith(other[1:])
     return host.endswith(other[1:])
 
 

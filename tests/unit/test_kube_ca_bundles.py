@@ -104,6 +104,23 @@ async def test_without_gateways_there_is_nothing_to_deny(server: ApiServer) -> N
         await until(lambda: it.policies("ours") == ["Fail"])
 
 
+async def test_what_is_written_of_validation_is_counted(server: ApiServer) -> None:
+    server.put(configuration("Mutating", "one", "default", "sidecar-injector.istio.io"))
+    server.put(configuration("Validating", "two", "default", "validation.istio.io"))
+    async with writing(Writing(server)) as it:
+        await until(lambda: (it.bundles("mutating", "one"), it.bundles("validating", "two"), it.policies("two")) == (["one"], ["one"], ["Fail"]))
+
+        def counted() -> list[str]:
+            return [line for line in it.metrics.exposition().decode().splitlines() if line.startswith("galley_validation_config")]
+
+        await until(lambda: counted() == ["galley_validation_config_updates 1"])
+        server.delete(configuration("Mutating", "one", "default"))
+        it.roots = "next"
+        it.writer.changed()
+        await until(lambda: it.bundles("validating", "two") == ["next"])
+        await until(lambda: counted() == ["galley_validation_config_updates 2"])
+
+
 async def test_a_configuration_that_has_gone_is_not_written_to_again(server: ApiServer) -> None:
     injector = "sidecar-injector.istio.io"
     server.put(configuration("Mutating", "gone", "default", injector))

@@ -65,6 +65,12 @@ class Replica:
         found: dict[str, str] = (self.entry() or {"metadata": {}})["metadata"].get("annotations") or {}
         return found
 
+    def counted(self) -> dict[str, int]:
+        """What was counted of registrations."""
+        lines = (line for line in self.metrics.exposition().decode().splitlines() if line.startswith("auto_registration_"))
+        words = (line.removeprefix("auto_registration_").split() for line in lines)
+        return {name.removesuffix("_total"): int(count) for name, count in words if count != "0"}
+
     def conditions(self) -> list[tuple[str, str, str]]:
         found = (self.entry() or {}).get("status", {}).get("conditions") or []
         return [(c["type"], c["status"], c.get("message", "")) for c in found]
@@ -169,6 +175,21 @@ async def test_the_end_of_a_stream_counts_once_it_is_the_last_one(server: ApiSer
         counted = [line for line in it.metrics.exposition().decode().splitlines() if line.startswith("auto_registration_errors_total")]
         assert counted == ["auto_registration_errors_total 1"]
         assert not it.entries._streams
+
+
+async def test_what_becomes_of_entries_is_counted_and_nothing_is_kept_of_those_that_went(server: ApiServer) -> None:
+    async with replica(server) as it:
+        await it.entries.connected(vm())
+        assert it.counted() == {"success": 1}
+        await it.entries.connected(vm())
+        assert it.counted() == {"success": 1, "updates": 1}
+        it.entries.reported(vm(), True, "")
+        await until(lambda: it.conditions() == [("Healthy", "True", "")])
+        for _ in range(2):
+            it.entries.closed(vm())
+        await until(lambda: it.entry() is None)
+        await until(lambda: it.counted() == {"success": 1, "updates": 1, "unregister": 1, "deletes": 1})
+        assert (it.entries._health, dict(it.entries._streams)) == ({}, {})
 
 
 async def test_who_comes_back_in_time_keeps_the_entry(server: ApiServer) -> None:

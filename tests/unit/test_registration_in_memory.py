@@ -102,6 +102,8 @@ async def test_an_entry_goes_when_the_last_stream_has_been_gone_for_the_grace() 
         it.entries.closed(vm())  # of a stream that was refused
         await until(lambda: it.row() is None)
         assert it.counted("deletes")
+        assert it.counted("unregister")
+        assert dict(it.entries._streams) == {}
 
 
 async def test_who_comes_back_within_the_grace_keeps_its_entry() -> None:

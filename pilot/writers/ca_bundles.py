@@ -103,7 +103,8 @@ class CaBundles:
         if not bundle or key not in self._there:
             return
         await self._patch(key, list(self._bundles(key, bundle)))
-        lax = [index for index, webhook in enumerate(self._there[key].webhooks) if webhook.failure_policy == "Ignore"]
+        there = self._there.get(key)  # it may have gone meanwhile
+        lax = [index for index, webhook in enumerate(there.webhooks) if webhook.failure_policy == "Ignore"] if there is not None else []
         if kind.strict and lax:
             await self._see_it_deny()
             await self._patch(key, [{"op": "replace", "path": f"/webhooks/{index}/failurePolicy", "value": "Fail"} for index in lax])

@@ -15,7 +15,8 @@ _log = scope("kube")
 
 
 class Upkeep(Generic[K]):
-    """`settle` makes one thing as it should be; KubeError of it is logged and tried again. `look_at` marks things; `run` settles those marked."""
+    """`settle` makes one thing as it should be; what it raises is logged, and it is tried again. `look_at` marks things; `run` settles those
+    marked."""
 
     def __init__(self, name: str, settle: Callable[[K], Awaitable[None]], backoff: Backoff, choose: random.Random) -> None:
         self._name, self._settle, self._backoff, self._choose = name, settle, backoff, choose
@@ -43,8 +44,14 @@ class Upkeep(Generic[K]):
         try:
             await self._settle(thing)
         except KubeError as error:
-            attempts = self._failed.setdefault(thing, Attempts(self._backoff, self._choose))
             _log.warning("%s %s: %s", self._name, thing, error)
-            asyncio.get_running_loop().call_later(attempts.wait(), self.look_at, (thing,))
+            self._look_again(thing)
+        except Exception:  # a bug of ours: it must not end the upkeep of everything else
+            _log.error("%s %s cannot be looked after", self._name, thing, exc_info=True)
+            self._look_again(thing)
         else:
             self._failed.pop(thing, None)
+
+    def _look_again(self, thing: K) -> None:
+        attempts = self._failed.setdefault(thing, Attempts(self._backoff, self._choose))
+        asyncio.get_running_loop().call_later(attempts.wait(), self.look_at, (thing,))

@@ -104,6 +104,26 @@ async def test_without_gateways_there_is_nothing_to_deny(server: ApiServer) -> N
         await until(lambda: it.policies("ours") == ["Fail"])
 
 
+async def test_a_configuration_that_goes_while_it_is_written_ends_nothing(server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+    injector = "sidecar-injector.istio.io"
+
+    async def goes(asked: Any, old: Any, new: Any) -> Any:
+        if asked.name == "goes" and asked.verb == "patch":
+            raise Refusal(404, "it has gone")
+        return new
+
+    server.writes._admission.append(goes)
+    for name in ("goes", "stays"):
+        server.put(configuration("Mutating", name, "default", injector))
+    async with writing(Writing(server)) as it:
+        await until(lambda: it.bundles("mutating", "stays") == ["one"])
+        it.roots = "two"
+        it.writer.changed()
+        await until(lambda: it.bundles("mutating", "stays") == ["two"])
+        assert it.bundles("mutating", "goes") == [""]
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_what_is_written_of_validation_is_counted(server: ApiServer) -> None:
     server.put(configuration("Mutating", "one", "default", "sidecar-injector.istio.io"))
     server.put(configuration("Validating", "two", "default", "validation.istio.io"))

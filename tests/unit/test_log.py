@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from pilot.lib import log
+from pilot.lib import log, log_repeats
 
 
 def lines(path: pathlib.Path) -> list[str]:
@@ -83,3 +83,31 @@ def test_levels_by_scope(levels: str, shown: list[str], tmp_path: pathlib.Path) 
 def test_what_makes_no_sense(levels: str, target: str) -> None:
     with pytest.raises(ValueError, match=r"log"):
         log.configure(levels, False, [target])
+
+
+def test_values_and_messages_are_cut_where_they_are_long(tmp_path: pathlib.Path) -> None:
+    log.configure("default:info", False, [str(tmp_path / "log")])
+    scope = log.scope("default")
+    scope.info("%s", "a" * 1000)
+    scope.info("%s", "a" * 1001)
+    scope.info("b" * 8000)
+    scope.info("b" * 8001)
+    scope.info("x", extra=log.fields(value="c" * 1001))
+    assert [line.split("\t", 2)[2] for line in lines(tmp_path / "log")] == [
+        "a" * 1000, "a" * 1000 + "… (1 more characters)", "b" * 8000, "b" * 8000 + "… (1 more characters)",
+        "x\tvalue=" + "c" * 1000 + "… (1 more characters)",
+    ]  # fmt: skip
+
+
+def test_a_line_that_comes_again_and_again_is_left_out_by_every_target(tmp_path: pathlib.Path) -> None:
+    log.configure("default:info", False, [str(tmp_path / name) for name in ("one", "two")])
+    for _ in range(log_repeats.OFTEN + 3):
+        log.scope("ads").info("the same")
+    assert [len(lines(tmp_path / name)) for name in ("one", "two")] == [log_repeats.OFTEN] * 2
+
+
+def test_logs_of_the_product_are_no_others(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    log.configure("default:info", False, [str(tmp_path / "log")])
+    log.scope("ads").info("here")
+    assert log.scope("default").propagate is False
+    assert len(lines(tmp_path / "log")) == 1

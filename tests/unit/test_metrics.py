@@ -215,3 +215,20 @@ def test_the_last_series_below_a_limit_is_its_own(metrics: Metrics) -> None:
     assert 'pilot_xds{version="v1"} 2' in lines(metrics)
     metrics.connected("one more")
     assert lines(metrics, "pilot_xds{")[0] == 'pilot_xds{version="other"} 1'
+
+
+def test_clusters_and_what_is_odd_are_set_and_not_added_up(metrics: Metrics) -> None:
+    for local, remote in ((1, 3), (1, 2)):
+        metrics.clusters(local, remote)
+    metrics.health("pilot_no_ip", 4)
+    metrics.health("pilot_no_ip", 2)
+    assert lines(metrics, "istiod_managed_clusters") == [
+        'istiod_managed_clusters{cluster_type="local"} 1', 'istiod_managed_clusters{cluster_type="remote"} 2',
+    ]  # fmt: skip
+    assert lines(metrics, "pilot_no_ip") == ["pilot_no_ip 2"]
+
+
+@pytest.mark.parametrize("what", ["go_goroutines", "go_memstats_sys_bytes", "process_cpu_seconds_total"])
+def test_numbers_of_the_process_are_there(metrics: Metrics, what: str) -> None:
+    (line,) = lines(metrics, f"{what} ")
+    assert float(line.split()[1]) > 0

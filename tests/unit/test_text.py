@@ -6,6 +6,7 @@ import os
 import pytest
 
 from pilot.debug.page import encode
+from pilot.lib.path_template import find_template_fault
 from pilot.lib.regex import MAX_LENGTH, find_fault
 from pilot.lib.text import cut, human_size, one_line
 
@@ -27,6 +28,24 @@ from pilot.lib.text import cut, human_size, one_line
 def test_one_line(text: str, shown: str) -> None:
     assert one_line(text) == shown
     shown.encode()
+
+
+@pytest.mark.parametrize(("length", "fault"), [(1024, ""), (1025, "longer than 1024 characters")])
+def test_expressions_have_a_length(length: int, fault: str) -> None:
+    assert find_fault("a" * length) == fault
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("/a/{*}/b/{**}", ""), ("/a/{**}/b", ""), ("a/{*}", "'a/{*}' does not begin with /"),
+        ("/a/{**}/{*}", "nothing that stands for segments may follow {**}"), ("/a{*}", "braces are for {*} and {**} alone, as whole segments"),
+        ("/a b/{*}", "'a b' is not a segment of a path"), ("/a b", ""),
+        (f"/{'a' * 253}/{{*}}", ""), (f"/{'a' * 254}/{{*}}", "longer than 256 characters"), (f"/{'a' * 300}", ""),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_path_of_templates(path: str, fault: str) -> None:
+    assert find_template_fault(path) == fault
 
 
 def test_cut() -> None:

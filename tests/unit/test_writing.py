@@ -245,3 +245,27 @@ def test_what_fails_is_tried_again_later_and_later_and_keeps_nothing_else(caplog
     assert bad == [0.0, 1.0, 3.0, 7.0, 8.5, 9.5]
     assert [at for at, thing in tried if thing == "good"] == [0.0, 6.5]
     assert [r.getMessage() for r in caplog.records] == ["thing bad: no answer"] * 5
+
+
+def test_a_mistake_of_ours_at_one_thing_keeps_no_other_from_being_settled(caplog: pytest.LogCaptureFixture) -> None:
+    tried: list[tuple[float, str]] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def settle(thing: str) -> None:
+            tried.append((loop.time(), thing))
+            if thing == "bad" and loop.time() < 2.0:
+                raise KeyError(thing)
+
+        upkeep = Upkeep[str]("thing", settle, Backoff(1.0, 5.0), Longest())
+        task = asyncio.create_task(upkeep.run())
+        upkeep.look_at(["bad", "good"])
+        await asyncio.sleep(10)
+        assert not task.done()
+        task.cancel()
+
+    run_virtual(run())
+    assert tried == [(0.0, "bad"), (0.0, "good"), (1.0, "bad"), (3.0, "bad")]
+    told = [(r.levelname, r.getMessage(), r.exc_info is not None) for r in caplog.records]
+    assert told == [("ERROR", "thing bad cannot be looked after", True)] * 2

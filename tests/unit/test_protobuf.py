@@ -270,6 +270,17 @@ def test_what_is_merged_need_not_be_whole_but_items_of_lists_are(kind: str, text
     assert [shown(fault.place) for fault in find_broken(read(kind, text), partial=True)] == places
 
 
+OPTIONS = "'@type': x/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+
+def test_values_of_a_map_are_looked_at_whole_by_their_keys() -> None:
+    message = read("cluster", f"name: a, typed_extension_protocol_options: {{b: {{{OPTIONS}}}, a: {{{OPTIONS}}}}}")
+    for partial in (False, True):
+        assert [shown(fault.place) for fault in find_broken(message, partial=partial)] == [
+            "typed_extension_protocol_options.a", "typed_extension_protocol_options.b",
+        ]  # fmt: skip
+
+
 def test_only_what_is_touched_is_looked_at() -> None:
     message = read("cluster", "connect_timeout: 0s, dns_refresh_rate: 0s")
     assert [shown(f.place) for f in find_broken(message, touched=read("cluster", "connect_timeout: 1s"))] == ["connect_timeout"]

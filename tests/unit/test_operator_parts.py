@@ -11,10 +11,12 @@ import pytest
 from pilot.install.installer import Failure, InstallOutcome
 from pilot.install.labels import OperatorOwner
 from pilot.install.plan import InstallPlan, Step
+from pilot.kube.errors import Conflict
 from pilot.kube.objects import Key, VersionedKind
 from pilot.lib.build_info import build_info
 from pilot.lib.duration import parse_duration
 from pilot.operator.custom import FINALIZER, KIND, Custom, custom_of, read_custom
+from pilot.operator.finalizer import hold, release
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.noted_objects import fingerprint
 from pilot.operator.settings import OperatorSettings
@@ -220,3 +222,50 @@ def test_the_settings_of_the_operator_without_any_flag() -> None:
 
 def test_the_names_of_the_operators_kind_and_finalizer() -> None:
     assert (KIND.api_version, KIND.name, FINALIZER) == ("install.istio.io/v1alpha1", "IstioOperator", "istio-finalizer.install.istio.io")
+
+
+# -- the finalizer ---------------------------------------------------------------------------------------------------------
+
+
+class Contended:
+    """An API server at which somebody else is faster so many times."""
+
+    def __init__(self, conflicts: int, **metadata: Any) -> None:
+        self.conflicts, self.patches = conflicts, list[Plain]()
+        self.metadata = {"resourceVersion": "1", **metadata}
+
+    async def get(self, key: Key) -> Plain:
+        return {"metadata": {**self.metadata}}
+
+    async def patch(self, key: Key, change: Plain) -> Plain:
+        self.patches.append(change["metadata"])
+        if len(self.patches) <= self.conflicts:
+            raise Conflict(409, "Conflict", "somebody was faster")
+        return change
+
+
+@pytest.mark.parametrize(("conflicts", "gives_up"), [(9, False), (10, True)])
+async def test_the_finalizer_is_tried_ten_times_while_somebody_is_faster(conflicts: int, gives_up: bool) -> None:
+    there: Any = Contended(conflicts, finalizers=["a", FINALIZER])
+    try:
+        await release(there, Key(KIND, "istio-system", "mesh"))
+    except Conflict:
+        assert gives_up
+    else:
+        assert not gives_up
+    assert there.patches == [{"finalizers": ["a"], "resourceVersion": "1"}] * 10
+
+
+@pytest.mark.parametrize(
+    ("metadata", "patches"),
+    [
+        ({}, [{"finalizers": [FINALIZER], "resourceVersion": "1"}]),
+        ({"finalizers": ["a"]}, [{"finalizers": ["a", FINALIZER], "resourceVersion": "1"}]),
+        ({"finalizers": [FINALIZER]}, []),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, []),
+    ],
+)
+async def test_the_finalizer_is_added_where_that_may_still_be(metadata: Plain, patches: list[Plain]) -> None:
+    there: Any = Contended(0, **metadata)
+    await hold(there, custom_of(istio_operator()))
+    assert there.patches == patches

@@ -10,7 +10,7 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from msgspec.structs import replace
 
 from pilot.model.inputs import EVERY_ACCOUNT, AccountKey
-from pilot.model.key_material import find_key_pair
+from pilot.model.key_material import Flaw, find_key_pair, find_roots
 from tests.support.credentials import Authority, config_map, data_secret, edge, rsa_key, served, tls_secret
 from tests.support.objects import make, world
 from tests.support.world import proxy, rows_of
@@ -256,3 +256,23 @@ def test_a_secret_is_looked_for_in_the_proxys_cluster_and_then_in_the_own_one() 
 def test_a_sidecar_gets_secrets_too() -> None:
     sidecar = replace(proxy("sidecar", "app", "edge", "10.1.0.5"), identity="spiffe://cluster.local/ns/edge/sa/app")
     assert chain(served(world(tls_secret("web", WEB)), "kubernetes://web", sidecar)) == WEB.chain
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "reason"),
+    [
+        ({}, "data", "has neither cert with key nor tls.crt with tls.key"),
+        ({"tls.crt": b"x"}, "data[tls.key]", "is missing"), ({"tls.key": b"x"}, "data[tls.crt]", "is missing"),
+        ({"tls.crt": b"x", "tls.key": b""}, "data[tls.key]", "is empty"), ({"tls.crt": b"", "tls.key": b""}, "data[tls.crt]", "is empty"),
+        ({"cert": b"x"}, "data[key]", "is missing"), ({"tls.crt": b"", "cert": b"x"}, "data[key]", "is missing"),
+    ],
+)  # fmt: skip
+def test_what_a_secret_lacks_of_a_certificate_is_said(data: dict[str, bytes], path: str, reason: str) -> None:
+    assert find_key_pair(data) == Flaw(path, reason)
+
+
+@pytest.mark.parametrize(("name", "content", "path", "reason"), [("x", b"", "data", "has neither "), ("ca.crt", b"", "data[ca.crt]", "is empty")])
+def test_what_an_object_lacks_of_roots_is_said(name: str, content: bytes, path: str, reason: str) -> None:
+    found = find_roots({name: content})
+    assert isinstance(found, Flaw)
+    assert (found.path, found.reason[: len(reason)]) == (path, reason)

@@ -172,6 +172,16 @@ EXTENSIONS = frozenset(name for need in NEEDS.values() for name in need.extensio
         (replace(WEB, version="1.29-alpha"), {"no_context_propagation"}),
         (replace(WEB, version="1.28.0"), {"no_context_propagation", "collector_service of Zipkin", "value of custom tags"}),
         (replace(WEB, envoy=(1, 37)), {"no_context_propagation"}),
+        (replace(WEB, envoy=(1, 36)), {"no_context_propagation", "value of custom tags"}),
+        (
+            replace(WEB, envoy=(1, 35)),
+            {"no_context_propagation", "value of custom tags", "collector_service of Zipkin", "trace_context_option of Zipkin"},
+        ),
+        (
+            replace(WEB, version="1.27.9"),
+            {"no_context_propagation", "value of custom tags", "collector_service of Zipkin", "trace_context_option of Zipkin"},
+        ),
+        (replace(WEB, version="1.30", envoy=(1, 38)), set()),
         (replace(WEB, extensions=frozenset()), {name for name, need in NEEDS.items() if need.extensions}),
         (replace(WEB, extensions=EXTENSIONS - {"stats.PluginConfig", "istio.stats"}), {"istio.stats"}),
     ],

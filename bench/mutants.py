@@ -51,15 +51,23 @@ SHORT_TOURS = 12  # after them, of edits of one kind of object, from other state
 
 
 def nearest_tests(path: pathlib.Path, tests: dict[pathlib.Path, set[str]]) -> list[str]:
-    """The test files that are closest to a module: those that import it, the fewest imports first, then those of the same package."""
+    """The test files that are closest to a module: those that import it, then those that have words of its path in their names, then those of
+    the same package, the fewest imports first."""
     module = ".".join(path.with_suffix("").parts)
     package = module.rpartition(".")[0]
+    words = words_of(*path.with_suffix("").parts[1:])
 
-    def distance(item: tuple[pathlib.Path, set[str]]) -> tuple[bool, bool, bool, int]:
+    def distance(item: tuple[pathlib.Path, set[str]]) -> tuple[bool, bool, int, bool, int]:
         test, imported = item
-        return (path.stem not in test.stem, module not in imported, not any(i.startswith(package) for i in imported), len(imported))
+        shared = len(words & words_of(test.stem))
+        return (path.stem not in test.stem, module not in imported, -shared, not any(i.startswith(package) for i in imported), len(imported))
 
     return [str(test) for test, _ in sorted(tests.items(), key=distance)[:NEAREST]]
+
+
+def words_of(*names: str) -> set[str]:
+    """The words of names, in the singular."""
+    return {word.removesuffix("s") for name in names for word in name.split("_")}
 
 
 def imports_of_tests() -> dict[pathlib.Path, set[str]]:

@@ -340,3 +340,10 @@ def test_upstream_filters_only_where_the_proxy_has_them() -> None:
 
 def test_ports_without_clusters() -> None:
     assert sorted(n for n in clusters() if HOST in n) == [f"outbound|{p}||{HOST}" for p in (70, 80, 90)]
+
+
+def test_a_cluster_that_balances_by_no_setting_says_so() -> None:
+    """Envoy's defaults hold for what is not there; that the message is there is what istiod sends."""
+    off = {"PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS": "false"}
+    assert cluster(environ=off)["commonLbConfig"] == {}
+    assert cluster()["commonLbConfig"] == {"healthyPanicThreshold": {}}

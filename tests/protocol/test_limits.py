@@ -164,7 +164,13 @@ async def test_a_flood_of_streams_is_served_to_the_last() -> None:
 
 @pytest.mark.parametrize(
     ("age", "told"),
-    [("24h", [("grpc.max_connection_age_ms", 86_400_000), ("grpc.max_connection_age_grace_ms", 10_000)]), (None, [])],
+    [
+        (None, []),
+        *(
+            (age, [("grpc.max_connection_age_ms", milliseconds), ("grpc.max_connection_age_grace_ms", 10_000)])
+            for age, milliseconds in (("24h", 86_400_000), ("1500us", 1), ("1ns", 1), ("2ms", 2), ("2000h", 2**31 - 1))
+        ),
+    ],
 )
 def test_grpc_is_told_of_the_settings(age: str | None, told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []

@@ -309,3 +309,17 @@ async def test_a_port_that_is_closed_can_be_had_again() -> None:
     front.close()
     with socket.create_server(("127.0.0.1", port)):
         pass
+
+
+@pytest.mark.parametrize(
+    ("host", "bound"), [("127.0.0.1", {("127.0.0.1", socket.AF_INET)}), ("::1", {("::1", socket.AF_INET6)}), ("", {("::", socket.AF_INET6)})]
+)
+async def test_a_port_is_open_on_the_address_that_it_names_alone(host: str, bound: set[tuple[str, int]]) -> None:
+    listening = await front_module._listen(Address(host, 0))
+    try:
+        assert {(one.getsockname()[0], one.family) for one in listening} == bound
+        assert len({one.getsockname()[1] for one in listening}) == 1
+        assert not any(one.getblocking() for one in listening)
+    finally:
+        for one in listening:
+            one.close()

@@ -4,8 +4,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
+import json
 import pathlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import pytest
@@ -62,6 +64,22 @@ async def test_a_request_is_approved_answered_and_taken_away(server: ApiServer) 
     assert uris(bundle_pem((leaf,)).decode()) == [IDENTITY]
     await ask(server, 0)
     assert [(spec["usages"], spec.get("expirationSeconds")) for spec in signers.asked] == [(USAGES, 3600), (USAGES, None)]
+
+
+def line(kind: str, certificate: str = "", **status: Any) -> bytes:
+    found = {"metadata": {"name": "a"}, "status": {"certificate": certificate, **status}}
+    return json.dumps({"type": kind, "object": found}).encode()
+
+
+def test_what_a_watch_tells_of_a_request() -> None:
+    assert [certificate_requests._told(line(kind, "YWJj")) for kind in ("ADDED", "MODIFIED", "BOOKMARK")] == [b"abc", b"abc", b""]
+    assert certificate_requests._told(line("MODIFIED")) == b""
+    with pytest.raises(CertificateRefused, match="the request is gone before it was answered"):
+        certificate_requests._told(line("DELETED", "YWJj"))
+    with pytest.raises(CertificateRefused, match="Denied"):
+        certificate_requests._told(line("MODIFIED", conditions=[{"type": "Denied", "status": "True", "message": "no"}]))
+    with pytest.raises(KubeError, match="too old"):
+        certificate_requests._told(json.dumps({"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}).encode())
 
 
 async def test_somebody_who_changes_a_request_meanwhile_does_not_keep_it_from_being_approved(server: ApiServer) -> None:

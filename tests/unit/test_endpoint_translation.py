@@ -100,10 +100,23 @@ def test_what_settings_change() -> None:
 def test_endpoints_of_a_service_outside_have_its_name_where_asked_for(asked: str, canonical: tuple[str, str], namespace: str) -> None:
     made = World(environ={"LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES": asked})
     spec = "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}"
-    made.apply_objects(make("ServiceEntry", "ext", spec, labels="{version: v3}"))
+    made.apply_objects(
+        make("ServiceEntry", "ext", spec, labels="{version: v3}"),
+        make("ServiceEntry", "int", spec.replace("x.", "y.").replace("{hosts", "{location: MESH_INTERNAL, hosts"), labels="{version: v3}"),
+    )
+    for host, expected in (("x.example.com", (canonical, namespace)), ("y.example.com", (("", ""), ""))):
+        found = service(made.mesh, ServiceRef(host, "a"))
+        assert found is not None
+        assert (presentation(made.mesh, found).canonical, presentation(made.mesh, found).namespace) == expected
+
+
+@pytest.mark.parametrize(("flag", "telemetry"), [("", True), ("PILOT_ENABLE_TELEMETRY_LABEL", False), ("PILOT_ENDPOINT_TELEMETRY_LABEL", False)])
+def test_settings_say_what_is_shown_of_endpoints(flag: str, telemetry: bool) -> None:
+    made = World(environ={flag: "false"} if flag else {})
+    made.apply_objects(make("ServiceEntry", "ext", "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}"))
     found = service(made.mesh, ServiceRef("x.example.com", "a"))
     assert found is not None
-    assert (presentation(made.mesh, found).canonical, presentation(made.mesh, found).namespace) == (canonical, namespace)
+    assert (presentation(made.mesh, found).telemetry, presentation(made.mesh, found).dual_stack) == (telemetry, False)
 
 
 def test_a_socket_and_a_status_that_nobody_knows() -> None:

@@ -11,10 +11,13 @@ from google.protobuf import any_pb2, json_format
 from pilot.app.patch_status import PatchStatus
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
+from pilot.model.config.envoy_filter import EnvoyConfigObjectMatch, ListenerMatch
 from pilot.model.config.object import ObjectKey
-from pilot.model.facets import PatchKey
+from pilot.model.facets import PatchFacet, PatchKey
 from pilot.model.views.patches import configured_patch
+from pilot.translate.envoy_filter.match import can_touch
 from pilot.translate.envoy_filter.origin import find_patches
+from pilot.translate.envoy_filter.patch import ReadPatch
 from pilot.translate.profile import plan
 from pilot.translate.profile.patch_problems import envoy_filter_problems
 from tests.support.listeners import HCM
@@ -139,6 +142,23 @@ def test_an_extension_config_goes_to_who_asks_for_it() -> None:
     found = Meshed(envoy_filter("one", f"{{applyTo: EXTENSION_CONFIG, patch: {{operation: ADD, value: {{{config}}}}}}}"))
     assert list(found.resources()[EXTENSION]) == ["one"]
     assert "one" not in found.resources("b").get(EXTENSION, {})
+
+
+def added(apply_to: str, operation: str, listener: str = "") -> ReadPatch:
+    match = EnvoyConfigObjectMatch(listener=ListenerMatch(name=listener)) if listener else EnvoyConfigObjectMatch()
+    return ReadPatch(PatchKey(ObjectKey("a", "one"), 0), apply_to, operation, match, None, "")
+
+
+@pytest.mark.parametrize(
+    ("patch", "touches"),
+    [
+        (added("LISTENER", "MERGE"), True), (added("LISTENER", "ADD"), False), (added("FILTER_CHAIN", "ADD"), True),
+        (added("LISTENER", "MERGE", "other"), False), (added("LISTENER", "MERGE", "virtualOutbound"), True),
+        (added("HTTP_ROUTE", "ADD", "other"), True),
+    ],
+)  # fmt: skip
+def test_which_patches_can_touch_a_listener(patch: ReadPatch, touches: bool) -> None:
+    assert can_touch(patch, LISTENER, "virtualOutbound", PatchFacet("SIDECAR_OUTBOUND")) is touches
 
 
 # -- what is shared --------------------------------------------------------------------------------------------------------

@@ -69,3 +69,29 @@ def test_a_host_of_two_namespaces_is_that_of_the_routers_own_else_the_oldest(own
     objects = (x("b", 9090, 1), x(own, 8080, 2), gateway("MONGO")[0], make("VirtualService", "db", rule))
     (chain,) = chains(listeners(*objects, by=ROUTER)["0.0.0.0_27017"])
     assert last(chain)["cluster"] == cluster
+
+
+SPREAD = "trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}"
+
+
+@pytest.mark.parametrize(
+    ("subsets", "destination", "hashed"),
+    [
+        (f"[{{name: v1, labels: {{v: '1'}}, {SPREAD}}}, {{name: v2, labels: {{v: '2'}}}}]", "subset: v1", True),
+        (f"[{{name: v1, labels: {{v: '1'}}, {SPREAD}}}, {{name: v2, labels: {{v: '2'}}}}]", "subset: v2", False),
+        (f"[{{name: v1, labels: {{v: '1'}}, {SPREAD}}}, {{name: v2, labels: {{v: '2'}}}}]", "port: {number: 9000}", False),
+    ],
+)
+@pytest.mark.parametrize("side", ["router", "sidecar"])
+def test_connections_to_a_subset_are_spread_by_what_its_policy_says(side: str, subsets: str, destination: str, hashed: bool) -> None:
+    objects = (
+        make("ServiceEntry", "db", "{hosts: [db.example.com], addresses: [10.9.9.9], resolution: STATIC, "
+                                   "ports: [{number: 9000, name: tcp, protocol: TCP}]}", "a"),
+        make("DestinationRule", "db", f"{{host: db.example.com, subsets: {subsets}}}", "a"),
+        make("VirtualService", "db", "{hosts: [db.example.com], gateways: [edge, mesh], "
+                                     f"tcp: [{{route: [{{destination: {{host: db.example.com, {destination}}}}}]}}]}}", "a"),
+        make("Gateway", "edge", "{selector: {istio: edge}, servers: [{port: {number: 9000, name: tcp, protocol: TCP}, hosts: ['*']}]}", "a"),
+    )  # fmt: skip
+    found = listeners(WEB_POD, *objects, by=ROUTER if side == "router" else WEB)["0.0.0.0_9000" if side == "router" else "10.9.9.9_9000"]
+    proxies = [last(chain) for chain in chains(found) if "BlackHole" not in str(last(chain))]
+    assert [("hashPolicy" in one) for one in proxies] == [hashed]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.listener.v3 import listener_pb2
 from google.protobuf import any_pb2
 
@@ -60,3 +61,20 @@ def test_cve_2021_31921_every_chain_wants_a_protocol_of_the_mesh() -> None:
             protocols = set(chain.filter_chain_match.application_protocols)
             assert protocols
             assert all(protocol.startswith("istio") for protocol in protocols)
+
+
+def test_names_of_the_mesh_that_are_looked_up_are_passed_on_with_their_endpoints_and_those_outside_are_not() -> None:
+    entries = [
+        make("ServiceEntry", f"{location.lower()}-{resolution.lower()}".replace("_", "-"),
+             f"{{hosts: [{resolution.lower()}.{location.lower()[5:]}.local], location: {location}, resolution: {resolution}, "
+             f"ports: [{{number: 80, name: tcp, protocol: TCP}}], endpoints: [{{address: 10.9.0.1}}]}}", "shop")
+        for location in ("MESH_INTERNAL", "MESH_EXTERNAL") for resolution in ("STATIC", "DNS")
+    ]  # fmt: skip
+    made = world(gateway("'*.local'"), *entries)
+    have = made.resources(made.connect(proxy("router", "cross-0", "edge", "10.1.0.9", {"istio": "eastwest"})))[CLUSTER]
+    found = {}
+    for name, resource in have.items():
+        if name.startswith("outbound_."):
+            cluster = cluster_pb2.Cluster.FromString(any_pb2.Any.FromString(resource.any).value)
+            found[name.rpartition("_.")[2]] = cluster.type, len(cluster.load_assignment.endpoints)
+    assert found == {"static.internal.local": (cluster_pb2.Cluster.EDS, 0), "dns.internal.local": (cluster_pb2.Cluster.STRICT_DNS, 1)}

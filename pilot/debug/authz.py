@@ -14,7 +14,7 @@ from pilot.model.config.object import ObjectKey
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.classify import inbound_facet
-from pilot.model.views.policies import AUTHORIZATION_POLICY, in_scope, proxy_policies
+from pilot.model.views.policies import AUTHORIZATION_POLICY, proxy_policies
 from pilot.model.views.trust import own_trust_domains
 from pilot.translate.listener.authorization import built_policy
 from pilot.translate.listener.inbound_specs import accepted_mtls, port_specs
@@ -62,7 +62,7 @@ def authz(sources: Sources, query: Query) -> Any:
     db, connection = sources.db, asked_connection(sources, query)
     node_id = connection.proxy_key
     sidecar = connection.proxy.type is NodeType.SIDECAR
-    keys = in_scope(proxy_policies(db, node_id), "inbound" if sidecar else "gateway").of(AUTHORIZATION_POLICY)
+    keys = proxy_policies(db, node_id).of(AUTHORIZATION_POLICY)
     if "request" not in query:
         return {"proxy": connection.proxy.id, "policies": [_show(e) for e in _evaluate(db, keys, False, None)]}
     asked = _question(query["request"])

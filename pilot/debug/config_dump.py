@@ -112,10 +112,8 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
     return {"configs": configs}
 
 
-def _entry(version: str, name: str, resource: Plain | LazyFields) -> Plain | LazyFields:
+def _entry(version: str, name: str, resource: Plain | LazyFields) -> LazyFields:
     """Returns a resource with the version that it is of."""
-    if isinstance(resource, dict):
-        return {"versionInfo": version, name: resource}
     return LazyFields(iter([("versionInfo", version), (name, resource)]))
 
 

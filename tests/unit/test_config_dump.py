@@ -9,7 +9,7 @@ from envoy.config.route.v3 import route_pb2
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
 from pilot.debug import profiles
-from pilot.debug.config_dump import FEW, _unwrapped, plain, shown
+from pilot.debug.config_dump import FEW, TYPES, _unwrapped, build_dump, plain, shown
 from pilot.debug.page import FileAnswer, Later, TextAnswer
 from pilot.debug.plain_json import LazyFields, parts
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -32,6 +32,19 @@ def test_a_large_resource_is_written_as_a_small_one_is(count: int) -> None:
     whole = {"@type": BY_SHORT_NAME["rds"], "name": "80", "ignorePortInHostMatching": True, **({"virtualHosts": hosts} if hosts else {})}
     assert json.loads(text) == plain(routes(count)) == whole
     assert text.count('"virtualHosts"') == (1 if count else 0)
+
+
+@pytest.mark.parametrize("count", [1, FEW + 1])
+def test_a_dump_has_each_resource_with_its_version(count: int) -> None:
+    resources = {name: [routes(count), routes(0)] if name == "rds" else [] for name in TYPES}
+    dump = b"".join(parts(build_dump(resources, "v1", with_endpoints=False), pretty=True))
+    kinds = ("Bootstrap", "Clusters", "Listeners", "ScopedRoutes", "Routes", "Secrets", "Ecds")
+    versions = {"Clusters": {"versionInfo": "v1"}, "Listeners": {"versionInfo": "v1"}}
+    sent = {"dynamicRouteConfigs": [{"versionInfo": "v1", "routeConfig": plain(routes(number))} for number in (count, 0)]}
+    assert json.loads(dump)["configs"] == [
+        {"@type": f"type.googleapis.com/envoy.admin.v3.{kind}ConfigDump"} | versions.get(kind, {}) | (sent if kind == "Routes" else {})
+        for kind in kinds
+    ]
 
 
 def test_a_secret_is_shown_without_what_is_secret() -> None:

@@ -1,6 +1,7 @@
 """The page of the mesh: what it is told of services, callers, proxies and certificates, and who may see it."""
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -58,10 +59,10 @@ def services(found: dict[str, Any]) -> dict[str, Any]:
 
 async def test_services_are_there_by_namespace_with_their_endpoints_and_problems() -> None:
     wrong = Problem(code="c", object=ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web"), message="m")
-    found = await shown(world(WEB, WEB_POD, SLICE, IDLE), problems=(wrong,), connected=(connection("web-0.a"),))
+    found = await shown(world(WEB, WEB_POD, SLICE, IDLE, service("idler", "[]")), problems=(wrong,), connected=(connection("web-0.a"),))
     (namespace,) = found["namespaces"]
     assert {name: namespace[name] for name in ("name", "count", "unready", "problems", "proxies")} == {
-        "name": "a", "count": 2, "unready": 1, "problems": 1, "proxies": 1,
+        "name": "a", "count": 3, "unready": 2, "problems": 1, "proxies": 1,
     }  # fmt: skip
     facts = services(found)[HOST]
     assert (facts["ready"], facts["total"], facts["ports"], facts["problems"], facts["callers"]) == (1, 1, [80], 1, None)
@@ -163,6 +164,7 @@ async def test_only_what_changed_is_told() -> None:
     fleet = FakeFleet(a, b)
     rows = ProxyRows(fleet)
     assert [row.name for row in (await rows.look()).changed] == ["a", "b"]
+    assert rows.waiting == 0
     a.watches[BY_SHORT_NAME["cds"]].nonce_sent = "n2"
     a.activity += 1
     fleet.connected = [a, c]
@@ -196,6 +198,16 @@ def test_certificates_of_secrets_are_there_without_their_keys() -> None:
     assert b"SECRET" not in b"".join(item.pem for item in held)
 
 
+def test_of_very_many_certificates_the_first_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    coded = {name: base64.b64encode(name.encode()).decode() for name in ("tls.crt", "tls.key", "ca.crt")}
+    secrets = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "a"}, "data": coded} for name in ("x", "y")]
+    held = [certificates.Material(f"Secret a/{name}", pem) for name in ("x", "y") for pem in (b"tls.crt", b"ca.crt")]
+    made = world(*secrets)
+    for most in range(len(held) + 1):
+        monkeypatch.setattr(certificates, "MOST", most)
+        assert certificates.material(made.mesh) == held[:most]
+
+
 def test_the_root_is_there_once_this_process_signs() -> None:
     metrics = Metrics()
     assert certificates.of_authority(metrics) == []
@@ -222,6 +234,27 @@ async def test_a_proxy_that_has_taken_a_response_between_two_looks_was_reached()
         await tells.tell()
         _, told = event(await anext(events))
         assert told["reached"] == reached
+    await events.aclose()
+
+
+async def test_pages_are_told_again_and_again_also_after_a_failure(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(stream, "SECONDS", 0.0)
+    tells = EventStream(sources(world(WEB).mesh))
+    looked, look = 0, tells.picture.look
+
+    async def fail_once() -> Any:
+        nonlocal looked
+        looked += 1
+        if looked == 2:
+            raise ZeroDivisionError
+        return await look()
+
+    monkeypatch.setattr(tells.picture, "look", fail_once)
+    events = tells.events()
+    async with asyncio.timeout(30):
+        assert [event(await anext(events))[0] for _ in range(4)] == ["state", "change", "change", "change"]
+    assert looked >= 4
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == ["cannot look at the mesh for open pages"]
     await events.aclose()
 
 

@@ -9,12 +9,14 @@ import pytest
 
 from pilot.debug import slices
 from pilot.debug.caches import _brief
+from pilot.debug.explain import _identity
 from pilot.debug.health import HealthFindings
 from pilot.debug.index import _proxies
 from pilot.debug.over_xds import client_config
-from pilot.debug.registry import LookedUp, show_service
+from pilot.debug.registry import LookedUp, _endpoint, show_service
 from pilot.debug.slices import without_collections
 from pilot.model.config.object import ObjectKey
+from pilot.model.endpoint import Endpoint, EndpointHealth
 from pilot.model.inputs import Mesh
 from pilot.model.protocol import Protocol
 from pilot.model.proxy import NodeType, Proxy
@@ -80,6 +82,18 @@ def test_addresses_of_a_kubernetes_service_by_cluster(fields: dict[str, Any], vi
     ("ClientSideLB", "DNSLB", "Passthrough", "DNSRoundRobinLB", "Alias", "DynamicDNS"), range(6), strict=True))  # fmt: skip
 def test_resolutions_have_istiods_numbers(resolution: str, number: int) -> None:
     assert show_service(LookedUp(made(resolution=Resolution(resolution)), "", {}, (), "east"))["Resolution"] == number
+
+
+@pytest.mark.parametrize(("number", "health"), list(enumerate(EndpointHealth)))
+def test_the_health_of_endpoints_has_istiods_numbers(number: int, health: EndpointHealth) -> None:
+    assert _endpoint(Endpoint(addresses=("10.0.0.1",), port=80, port_name="http", health=health), of_kubernetes=True)["HealthStatus"] == number
+
+
+def test_objects_are_told_apart_by_all_that_names_them() -> None:
+    named = {"kind": "DestinationRule", "namespace": "a", "name": "b"}
+    others = ({"group": "g"}, {"kind": "Service"}, {"cluster": "east"}, {"namespace": "b"}, {"name": "a"}, {"namespace": ""})
+    assert len({_identity(named | other) for other in ({}, *others)}) == 7
+    assert _identity({"kind": "Node", "name": "n"}) == ("", "Node", "", "", "n")
 
 
 def test_the_collector_rests_until_the_last_large_answer_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

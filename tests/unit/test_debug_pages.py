@@ -57,6 +57,7 @@ async def test_list(ask: Ask) -> None:
     assert names == sorted(names)
     assert {"adsz", "adsz?push=true", "syncz", "config_dump", "configz", "registryz", "endpointz", "mesh"} <= set(names)
     assert "list" not in names
+    assert [name for name in names if "pprof" in name] == []
 
 
 async def test_pretty_is_indented_by_four(client: TestClient[web.Request, web.Application]) -> None:

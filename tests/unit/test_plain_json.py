@@ -48,6 +48,11 @@ def test_parts_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(10 <= len(part) < 20 for part in made[:-1])
 
 
+def test_a_part_is_full_with_the_piece_that_reaches_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_json, "PART", 4)
+    assert list(parts(["a", "bc", "d"], pretty=False)) == [b'["a"', b',"bc"', b',"d"', b"]"]
+
+
 def test_a_list_is_made_no_faster_than_it_is_taken() -> None:
     made: list[int] = []
     wanted = parts((made.append(number) or "x" * plain_json.PART for number in range(5)), pretty=False)  # type: ignore[func-returns-value]

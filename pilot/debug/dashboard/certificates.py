@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from cryptography import x509
@@ -36,12 +37,8 @@ def of_authority(metrics: Metrics) -> list[Validity]:
 
 def material(db: Mesh) -> list[Material]:
     """Returns the certificates and roots of Secrets, those of `MOST` at most; private keys are not among them."""
-    found: list[Material] = []
-    for key, row in db.secrets.rows():
-        if len(found) == MOST:
-            break
-        found += [Material(f"Secret {key.namespace}/{key.name}", pem) for pem in _certificates(row.spec.data)]
-    return found
+    held = ((key, pem) for key, row in db.secrets.rows() for pem in _certificates(row.spec.data))
+    return [Material(f"Secret {key.namespace}/{key.name}", pem) for key, pem in islice(held, MOST)]
 
 
 def _certificates(data: Mapping[str, bytes]) -> Iterable[bytes]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 import asyncio
 import functools
 
-from pilot.serve.flight import Flight, FlightLimits, Write
+from pilot.lib.duration import parse_duration
+from pilot.serve.flight import Flight, FlightLimits, Write, limits_of
 from pilot.serve.line import Line
+from pilot.settings.process import ServeSettings
 
 LIMITS = FlightLimits(moving=100, stalled=200, small=5, patience=1.0, grace=4.0, timeout=60.0)
 
@@ -327,3 +329,11 @@ def test_who_may_not_is_passed_over() -> None:
     assert not line.remove("b", "b")
     assert line.peek(lambda name: name == "b") is None
     assert len(line) == 2
+
+
+def test_the_limits_are_those_of_the_settings() -> None:
+    settings = ServeSettings(bytes_in_flight=7, stalled_bytes=9, write_timeout=parse_duration("11s"))
+    assert limits_of(settings) == FlightLimits(moving=7, stalled=9, timeout=11.0)
+    assert limits_of(ServeSettings()) == FlightLimits() == FlightLimits(
+        moving=32 << 20, stalled=128 << 20, small=64 << 10, patience=0.15, grace=0.5, slowest=4 << 20, timeout=60.0
+    )  # fmt: skip

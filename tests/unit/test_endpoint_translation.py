@@ -8,7 +8,18 @@ from envoy.config.endpoint.v3 import endpoint_components_pb2
 from google.protobuf import json_format
 
 from pilot.lib.labels import HOSTNAME, NETWORK, REGION, ZONE
-from pilot.model.config.destination_rule import Distribute, Failover, LocalityLoadBalancerSetting, ZoneAwareLoadBalancerSetting
+from pilot.model.config.destination_rule import (
+    ClientTLSSettings,
+    DestinationRule,
+    Distribute,
+    Failover,
+    LocalityLoadBalancerSetting,
+    PortTrafficPolicy,
+    Subset,
+    TrafficPolicy,
+    ZoneAwareLoadBalancerSetting,
+)
+from pilot.model.config.virtual_service import PortSelector
 from pilot.model.endpoint import Endpoint, EndpointHealth, Locality
 from pilot.model.facets import OutboundFacet, ReachFacet, ScopeFacet
 from pilot.model.proxy import NodeType
@@ -21,7 +32,7 @@ from pilot.translate.endpoint.balance import Balance, build_balance
 from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment, build_groups
 from pilot.translate.endpoint.inputs import presentation
 from pilot.translate.endpoint.lb_endpoint import Member, Presentation, fill_lb_endpoint
-from pilot.translate.endpoint.policy import EndpointPolicy
+from pilot.translate.endpoint.policy import EndpointPolicy, _mtls
 from pilot.translate.endpoint.vantage import VantageKey, build_vantage, distance
 from tests.support.objects import make
 from tests.support.world import World
@@ -329,3 +340,30 @@ def test_by_sni_only_mesh_tls_is_reached() -> None:
         (0, 1, ["10.0.0.1"]),
         (0, None, []),
     ]
+
+
+# -- the policy of a cluster -------------------------------------------------------------------------------------------------
+
+def tls(mode: str, port: int = 0) -> TrafficPolicy | None:
+    if not mode:
+        return None
+    settings = ClientTLSSettings(mode=mode)
+    if not port:
+        return TrafficPolicy(tls=settings)
+    return TrafficPolicy(port_level_settings=(PortTrafficPolicy(port=PortSelector(number=port), tls=settings),))
+
+
+@pytest.mark.parametrize(
+    ("of_rule", "of_subset", "mtls"),
+    [
+        (None, None, None), (tls("ISTIO_MUTUAL"), None, True), (tls("SIMPLE"), None, False), (tls("ISTIO_MUTUAL", 80), None, True),
+        (tls("ISTIO_MUTUAL", 81), None, None), (None, tls("ISTIO_MUTUAL"), True), (tls("SIMPLE"), tls("ISTIO_MUTUAL"), True),
+        (tls("ISTIO_MUTUAL"), tls("DISABLE"), False), (tls("ISTIO_MUTUAL"), tls("DISABLE", 81), True), (None, tls("DISABLE", 80), False),
+    ],
+)  # fmt: skip
+def test_the_rule_says_whether_endpoints_are_reached_over_mesh_tls(of_rule: Any, of_subset: Any, mtls: bool | None) -> None:
+    rule = DestinationRule(host="x", traffic_policy=of_rule)
+    subset = Subset(name="v1", traffic_policy=of_subset)
+    assert _mtls(rule, subset, 80) is mtls
+    if of_subset is None:
+        assert _mtls(rule, None, 80) is mtls

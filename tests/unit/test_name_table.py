@@ -71,6 +71,16 @@ def test_of_two_pods_of_one_name_that_of_the_own_cluster_is_answered() -> None:
         assert set(found["peers.a.svc.cluster.local"]) == {"10.1.0.2", "10.2.0.2", "10.2.0.4"}
 
 
+@pytest.mark.parametrize("name", ["also", "zebra"])
+def test_of_pods_of_one_name_behind_several_services_that_of_the_own_cluster_is_answered(name: str) -> None:
+    """The service that comes first by name knows the pod of the other cluster alone."""
+    also = (
+        make("Service", name, "{clusterIP: None, ports: [{name: tcp, port: 90}]}"),
+        endpoint_slice(name, at("10.2.0.2", "peers-0"), ports="[{name: tcp, port: 90}]"),
+    )
+    assert table(*PEERS, west=(*WEST, *also))["first.peers.a.svc.cluster.local"] == ["10.1.0.2"]
+
+
 def test_pods_of_another_network_are_not_answered() -> None:
     found = table(*PEERS, west=WEST, NETWORK="near")
     assert "peers-4.peers.a.svc.cluster.local" not in found

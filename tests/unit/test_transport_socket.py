@@ -114,6 +114,19 @@ def test_inbound_mutual_tls() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("compliance", "parameters"),
+    [
+        ("fips-140-2", {"tlsMinimumProtocolVersion": "TLSv1_2", "tlsMaximumProtocolVersion": "TLSv1_2"}),
+        ("fips-140-3", {"compliancePolicies": ["FIPS_202205"]}),
+    ],
+)
+def test_inbound_mutual_tls_keeps_to_the_compliance_policy(compliance: str, parameters: dict[str, Any]) -> None:
+    built = build_inbound_context(ServerCertificates(), PEER_ALPN, ("td",), compliance=compliance)
+    found = json_format.MessageToDict(built)["commonTlsContext"]["tlsParams"]
+    assert {**found, **parameters} == found
+
+
 def test_inbound_with_own_files() -> None:
     own = ServerCertificates(TlsFilesFacet(server_cert="/c", server_key="/k", server_root="/ca"), SecretServersFacet(files=True))
     found = json_format.MessageToDict(build_inbound_context(own, ("h2",), ()))

@@ -134,7 +134,7 @@ def _unreachable_for(path: str) -> Any:
     except KubeError:
         raise
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise Unreachable(f"{path}: {error or type(error).__name__}") from error
+        raise Unreachable(f"{path}: {str(error) or type(error).__name__}") from error
 
 
 def _socket(address: Any) -> socket.socket:

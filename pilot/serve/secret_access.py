@@ -72,6 +72,6 @@ class SecretAccess:
                 allowed = await self._review(account)
         except Exception as error:  # of any client and its network: none may let somebody in
             allowed = bool(table.peek(account))
-            _log.warning("whether %s/%s may read secrets is not known: %s", account.namespace, account.name, error or type(error).__name__)
+            _log.warning("whether %s/%s may read secrets is not known: %s", account.namespace, account.name, str(error) or type(error).__name__)
         self._until[account] = self._now() + (ALLOWED_SECONDS if allowed else DENIED_SECONDS)
         self._discovery.commit([(table, account, allowed)], {"secret": 1})

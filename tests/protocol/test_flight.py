@@ -58,6 +58,18 @@ async def test_room_is_taken_until_there_is_none() -> None:
     assert (len(proxies.flight), proxies.flight.moving.used) == (0, 0)
 
 
+async def test_whoever_goes_leaves_the_line_and_what_had_begun() -> None:
+    proxies = Proxies()
+    await proxies.begin("a", "b", "c", "d", "e")
+    proxies.tasks["c"].cancel()
+    await settled()
+    assert (proxies.going, proxies.flight.waiting) == ("a b", 2)
+    proxies.flight.end(proxies.writes.pop("a"), taken=True)
+    proxies.tasks["d"].cancel()  # its turn had come, and it does not know yet
+    await settled()
+    assert (proxies.going, proxies.flight.waiting, proxies.flight.moving.used) == ("b e", 0, 100)
+
+
 async def test_one_that_is_larger_than_the_limit_goes_alone() -> None:
     proxies = Proxies()
     await proxies.begin("a", size=1000)

@@ -6,6 +6,7 @@ import contextlib
 import random
 import socket
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -13,7 +14,7 @@ from aiohttp import web
 from pilot.serve import http
 from pilot.serve.address import Address
 from pilot.serve.http import listen
-from pilot.serve.http_connections import ConnectionPatience, Connections
+from pilot.serve.http_connections import ConnectionPatience, Connections, _Seen
 
 BIG = b"x" * (24 << 20)
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -92,6 +93,61 @@ async def until(port: Port, count: int) -> None:
     async with asyncio.timeout(10):
         while len(port.connections._server.connections) != count:
             await asyncio.sleep(0.005)
+
+
+class FakeConnection:
+    """A connection that is in the state that a test says, in the place of aiohttp's."""
+
+    def __init__(self, waiting: int = 0, closing: bool = False) -> None:
+        self.waiting, self.closing, self.aborted = waiting, closing, 0
+        self.transport: FakeConnection | None = self
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def abort(self) -> None:
+        self.aborted += 1
+
+
+def looking(*connections: FakeConnection, **patience: float) -> Port:
+    port = Port(**patience)
+    port.connections._server = SimpleNamespace(connections=connections)
+    return port
+
+
+def test_each_connection_has_its_own_time_from_what_it_did_last() -> None:
+    silent, stuck, reads, going = FakeConnection(), FakeConnection(7), FakeConnection(1000), FakeConnection(7, closing=True)
+    port = looking(silent, stuck, reads, going)
+    for now in (0.0, 10.0, 20.0, 29.0):
+        reads.waiting -= 1
+        assert port.look_at(now) == 0
+    assert port.look_at(30.0) == 3
+    assert [one.aborted for one in (silent, stuck, reads, going)] == [1, 1, 0, 1]
+    assert port.look_at(58.0) == 3
+    assert reads.aborted == 0
+    assert port.look_at(59.0) == 4
+    reads.waiting = 0
+    assert port.look_at(60.0) == 3, "it has read everything, and may be silent for a while"
+    reads.transport = None
+    assert port.look_at(89.0) == 3
+    assert port.look_at(90.0) == 4, "what has no transport any more is not aborted"
+    assert reads.aborted == 1
+
+
+def test_of_too_many_none_goes_that_is_answered_or_goes_anyway() -> None:
+    done, answered_one, old, new = FakeConnection(), FakeConnection(), FakeConnection(), FakeConnection()
+    port = looking(done, answered_one, old, new, most=2)
+    for connection, at in ((done, 0.0), (answered_one, 1.0), (old, 5.0), (new, 9.0)):
+        port.connections._seen[connection] = _Seen(0, at, False)
+    port.connections._answering[answered_one] = 1
+    assert port.look_at(30.0) == 2
+    assert [one.aborted for one in (done, answered_one, old, new)] == [1, 0, 1, 0]
+    port.connections._server.connections = (answered_one, new)
+    assert port.look_at(31.0) == 0
+    assert list(port.connections._seen) == [answered_one, new], "what has gone is forgotten"
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /small HTTP/1.1\r\nHost:", b"GET"], ids=["nothing", "half a head", "three bytes"])

@@ -16,7 +16,7 @@ from pilot.kube import client as client_module
 from pilot.kube import throttle
 from pilot.kube.access import Access, Kubeconfig, KubeconfigFile, Tls
 from pilot.kube.backoff import Attempts, Backoff
-from pilot.kube.client import ApiClient, RequestPatience
+from pilot.kube.client import ApiClient, RequestPatience, _unreachable_for
 from pilot.kube.errors import ApiError, ConfigurationError, Conflict, Expired, NotFound, Unreachable, read_refusal
 from pilot.kube.throttle import Throttle
 from pilot.kube.wire import is_newer
@@ -256,3 +256,14 @@ def test_connections_notice_when_their_peer_is_gone() -> None:
     with client_module._socket((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))) as made:
         tcp = [made.getsockopt(socket.IPPROTO_TCP, o) for o in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)]
         assert (made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), tcp, made.getblocking()) == (1, [30, 10, 3], False)
+
+
+@pytest.mark.parametrize(("error", "told"), [(TimeoutError(), "/api: TimeoutError"), (OSError("no route"), "/api: no route")])
+def test_what_the_network_does_is_told_also_where_it_has_no_words(error: Exception, told: str) -> None:
+    with pytest.raises(Unreachable) as caught, _unreachable_for("/api"):
+        raise error
+    assert str(caught.value) == told
+    gone = Unreachable("as it is")
+    with pytest.raises(Unreachable) as caught, _unreachable_for("/api"):
+        raise gone
+    assert caught.value is gone

@@ -116,3 +116,12 @@ async def test_the_provider_is_asked_before_kubernetes() -> None:
     authenticate = make_authenticate(AuthenticationSettings(jwt_rule=rule), {}, lambda: "cluster.local")
     with pytest.raises(IdentityError, match=r"client certificate: .*; OpenID Connect token: no bearer token was brought"):
         await authenticate(Caller("10.0.0.1:5"))
+
+
+async def test_keys_are_fetched_again_when_they_are_old_or_did_not_do() -> None:
+    world = World()
+    provider = Provider(RULE, world.fetch, lambda: world.now)
+    for seconds, newer, fetches in ((0, False, 1), (AT_MOST_EVERY, False, 1), (0, True, 2), (AT_MOST_EVERY - 1, True, 2), (REFRESH, False, 3)):
+        world.now += seconds
+        found = await (provider.keys(True) if newer else provider.keys())
+        assert (len(world.asked), len(found)) == (fetches, 1)

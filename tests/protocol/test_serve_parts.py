@@ -1,0 +1,275 @@
+"""Parts of serving by themselves: what a server is made with, who is asked about, how writes and turns are timed, and what a connection keeps."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pilot.lib.duration import Duration, parse_duration
+from pilot.lib.metrics import Metrics
+from pilot.model.inputs import AccountKey, Mesh
+from pilot.model.proxy import NodeType, Proxy
+from pilot.serve import pusher as pusher_module
+from pilot.serve import server as server_module
+from pilot.serve import turns as turns_module
+from pilot.serve.ads import _Ending
+from pilot.serve.connection import Connection
+from pilot.serve.discovery import Discovery
+from pilot.serve.flight import DEFAULT_LIMITS, Write, limits_of
+from pilot.serve.lifecycle import RegistrationError
+from pilot.serve.messages import Messages
+from pilot.serve.pusher import HOLD, LOOK, Pusher
+from pilot.serve.secret_access import SecretAccess
+from pilot.serve.server import make_server
+from pilot.serve.turns import Turns
+from pilot.settings.process import ServeSettings
+from pilot.translate.profile import plan
+from tests.support.streams import delta
+
+PROXY = Proxy(type=NodeType.SIDECAR, id="web-0.a", ips=("10.0.0.1",), dns_domain="", namespace="a", metadata={})
+
+
+def connected() -> Connection:
+    return Connection(3, "key", PROXY, "10.0.0.1:99", 0.0, delta())
+
+
+def hours(number: int) -> Duration:
+    return parse_duration(f"{number}h")
+
+
+# -- settings --------------------------------------------------------------------------------------------------------------
+
+def options(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> dict[str, int]:
+    given: list[tuple[str, int]] = []
+
+    def server(options: list[tuple[str, int]]) -> Any:
+        given.extend(options)
+        return SimpleNamespace(add_generic_rpc_handlers=lambda handlers: None)
+
+    monkeypatch.setattr(server_module, "aio", SimpleNamespace(server=server))
+    make_server(ServeSettings(**settings), [])
+    assert len(dict(given)) == len(given)
+    return dict(given)
+
+
+def test_a_server_has_the_limits_of_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = {
+        "grpc.so_reuseport": 0, "grpc.http2.bdp_probe": 0, "grpc.max_concurrent_streams": 100_000, "grpc.server.max_pending_requests": 100_000,
+        "grpc.server.max_pending_requests_hard_limit": 100_000, "grpc.max_receive_message_length": 4 << 20, "grpc.max_send_message_length": -1,
+        "grpc.keepalive_time_ms": 30_000, "grpc.keepalive_timeout_ms": 10_000, "grpc.http2.ping_timeout_ms": 10_000,
+        "grpc.keepalive_permit_without_calls": 1, "grpc.http2.min_ping_interval_without_data_ms": 15_000,
+    }  # fmt: skip
+    assert options(monkeypatch) == usual
+    aged = {"grpc.max_connection_age_ms": 7_200_000, "grpc.max_connection_age_grace_ms": 10_000}
+    assert options(monkeypatch, max_connection_age=hours(2)) == usual | aged
+    nothing, for_ever = parse_duration("0s"), hours(1_000_000)
+    found = options(monkeypatch, max_streams=5, max_receive_bytes=6, keepalive_interval=nothing, keepalive_timeout=for_ever)
+    assert {name: value for name, value in found.items() if usual[name] != value} == {
+        "grpc.max_concurrent_streams": 5, "grpc.server.max_pending_requests": 5, "grpc.server.max_pending_requests_hard_limit": 5,
+        "grpc.max_receive_message_length": 6, "grpc.keepalive_time_ms": 1, "grpc.keepalive_timeout_ms": 2**31 - 1,
+        "grpc.http2.ping_timeout_ms": 2**31 - 1, "grpc.http2.min_ping_interval_without_data_ms": 0,
+    }  # fmt: skip
+
+
+def test_writes_have_the_limits_of_the_settings() -> None:
+    assert limits_of(ServeSettings()) == DEFAULT_LIMITS
+    given = ServeSettings(bytes_in_flight=1, stalled_bytes=2, write_timeout=parse_duration("1500ms"))
+    assert limits_of(given) == DEFAULT_LIMITS._replace(moving=1, stalled=2, timeout=1.5)
+    assert DEFAULT_LIMITS == (32 << 20, 128 << 20, 64 << 10, 0.15, 0.5, 4 << 20, 60.0)
+    assert Messages()._limit == 32 << 20
+
+
+def test_what_cannot_be_registered_says_why_and_whether_it_has_a_place() -> None:
+    for misplaced in (False, True):
+        error = RegistrationError("there is no WorkloadGroup a/b", misplaced)
+        assert (str(error), error.misplaced) == ("there is no WorkloadGroup a/b", misplaced)
+    assert not RegistrationError("why").misplaced
+
+
+# -- who may read secrets --------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("answer", "before", "kept", "seconds", "told"),
+    [
+        (True, None, True, 300.0, []),
+        (False, True, False, 60.0, []),
+        (OSError("no route"), True, True, 300.0, ["whether a/web may read secrets is not known: no route"]),
+        (OSError(), None, False, 60.0, ["whether a/web may read secrets is not known: OSError"]),
+    ],
+)
+async def test_an_answer_about_an_account_holds_for_a_time_and_wakes_its_proxies(
+    answer: bool | Exception, before: bool | None, kept: bool, seconds: float, told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    db, account = Mesh(), AccountKey("east", "a", "web")
+    discovery = Discovery(db, Metrics(), plan)
+    woken: list[Any] = []
+    discovery.wake = lambda nodes, reasons, event=0: woken.append(dict(reasons)) or 0  # type: ignore[assignment, func-returns-value]
+    discovery.commit([(db.secret_access, account, before)], {"secret": 1})
+    woken.clear()
+
+    async def review(_: AccountKey) -> bool:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    access = SecretAccess(discovery, review, lambda: 1000.0)
+    access._ask(account)
+    access._ask(account)
+    assert len(access._asking) == 1
+    await asyncio.gather(*access._asking.values())
+    await asyncio.sleep(0)
+    assert (db.secret_access.peek(account), access._until, access._asking) == (kept, {account: 1000.0 + seconds}, {})
+    assert (woken, caplog.messages) == ([{"secret": 1}], told)
+
+
+# -- time ------------------------------------------------------------------------------------------------------------------
+
+class Loop:
+    """The timers that were asked for, in the place of those of the event loop."""
+
+    def __init__(self) -> None:
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> None:
+        self.timers.append((delay, callback))
+
+    def ring(self) -> float:
+        ((delay, callback),) = self.timers
+        self.timers.clear()
+        callback()
+        return delay
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    made = Loop()
+    monkeypatch.setattr(pusher_module.asyncio, "get_running_loop", lambda: made)
+    return made
+
+
+def pusher() -> Pusher:
+    metrics = Metrics()
+    return Pusher(Discovery(Mesh(), metrics, plan), metrics)
+
+
+def test_writes_are_looked_at_while_there_are_any_and_lost_time_is_not_theirs(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(pusher_module, "time", SimpleNamespace(monotonic=lambda: now))
+    made, gone = pusher(), []
+    write = Write(10, "peer", lambda: gone.append("given up"), lambda: 0)
+    assert made.flight.begin(write)
+    made._look_soon()
+    made._look_soon()
+    for late, counted in ((0.05, 0.05), (0.1, 0.1), (5.0, 0.1), (0.0, 0.0)):
+        before, now = made.flight.time, now + late
+        assert loop.ring() == LOOK
+        assert made.flight.time - before == pytest.approx(counted)
+    made.flight.time += 60.0
+    loop.ring()
+    assert (gone, loop.timers) == (["given up"], [])
+    assert "pilot_xds_write_timeout 1" in made._metrics.exposition().decode().splitlines()
+    made._look_soon()
+    assert [delay for delay, _ in loop.timers] == [LOOK]
+
+
+def test_what_is_held_is_owed_after_one_to_two_times_the_same_time_and_one_timer_does_for_all(loop: Loop) -> None:
+    made, freed = pusher(), list[Any]()
+
+    def holding(name: str, owes: bool) -> Connection:
+        connection: Any = connected()
+        connection.session = SimpleNamespace(release=lambda: freed.append(name), owes=lambda: owes)
+        connection.mark = lambda now, reasons: freed.append(reasons)
+        return connection  # type: ignore[no-any-return]
+
+    first, second, third = holding("first", True), holding("second", False), holding("third", False)
+    made.release_soon(first)
+    made.release_soon(second)
+    assert (loop.ring(), freed) == (HOLD, [])
+    made.release_soon(third)
+    assert (loop.ring(), freed) == (HOLD, ["first", {"depdendentresource": 1}, "second"])
+    assert (loop.ring(), freed[3:], loop.timers) == (HOLD, ["third"], [])
+    made.release_soon(first)
+    assert [delay for delay, _ in loop.timers] == [HOLD]
+
+
+async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, rounds, batches = 0.0, list[Callable[[], None]](), list[int]()
+    future = asyncio.get_running_loop().create_future
+    monkeypatch.setattr(turns_module.asyncio, "get_running_loop", lambda: SimpleNamespace(call_soon=rounds.append, create_future=future))
+    turns = Turns(1.0, lambda: now)
+    await turns.turn()
+    now = 1.0  # the slice is over: the others wait
+    waiting = [asyncio.create_task(turns.turn()) for _ in range(200)]
+    await asyncio.sleep(0)
+    for seconds in (0.0, *7 * (0.5,), 1.0, 0.5):
+        left = len(turns._waiting)
+        now += seconds
+        rounds.pop()()
+        batches.append(left - len(turns._waiting))
+        assert len(rounds) == 1
+    assert batches == [1, 2, 4, 8, 16, 32, 64, 64, 1, 2]
+    for task in waiting[195:]:
+        task.cancel()
+    await asyncio.sleep(0)
+    for _ in range(2):
+        rounds.pop()()
+    assert (rounds, len(turns._waiting), turns._scheduled) == ([], 0, False)
+    await asyncio.gather(*waiting[:195])
+
+
+# -- connections -----------------------------------------------------------------------------------------------------------
+
+def test_a_proxy_that_takes_nothing_is_told_of_and_its_stream_is_ended(caplog: pytest.LogCaptureFixture) -> None:
+    connection, ended = connected(), []
+    connection.give_up()  # a stream that is not served needs no end
+    connection.abort = lambda: ended.append("aborted")
+    connection.give_up()
+    assert ended == ["aborted"]
+    assert [(r.levelno, r.getMessage()) for r in caplog.records] == 2 * [(logging.WARNING, "ADS: web-0.a-3 takes nothing: its stream is ended")]
+
+
+def test_what_is_kept_for_others_is_what_others_read() -> None:
+    connection = connected()
+    assert not connection.shares("x")
+    for readers in (1, 2, 3):
+        connection._feeds["x"] = SimpleNamespace(readers=dict.fromkeys(range(readers)))  # type: ignore[assignment]
+        assert connection.shares("x") is (readers > 1)
+
+
+def test_a_peer_is_known_by_its_identity_else_by_its_address() -> None:
+    assert connected().peer == "10.0.0.1"
+    connection = connected()
+    connection.address = "[fd00::1]:99"
+    assert connection.peer == "[fd00::1]"
+
+
+def test_a_revision_counts_as_taken_with_the_response_that_is_of_it() -> None:
+    connection = connected()
+    connection.took("x")
+    assert connection.taken_revision("x") == -1
+    connection.wrote("x", 5)
+    assert (connection.taken_revision("x"), connection.activity) == (-1, 1)
+    connection.took("x")
+    connection.wrote("x", 7)
+    assert (connection.taken_revision("x"), connection.taken_revision("y")) == (5, -1)
+    connection.took("x")
+    assert connection.taken_revision("x") == 7
+
+
+async def test_who_aborts_waits_for_nothing_and_who_ends_lets_what_is_written_be_written() -> None:
+    async def for_ever() -> None:
+        await asyncio.Event().wait()
+
+    for abort in (True, False):
+        reader, writer = asyncio.create_task(for_ever()), asyncio.create_task(for_ever())
+        ending = _Ending(reader, writer)
+        await asyncio.sleep(0)
+        (ending.abort if abort else ending.end)()
+        await asyncio.sleep(0)
+        assert (reader.cancelled(), writer.cancelled(), ending.asked) == (True, abort, True)
+        writer.cancel()
+        assert await ending.wait() is False

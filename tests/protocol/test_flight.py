@@ -298,8 +298,10 @@ async def test_who_was_given_up_is_trusted_no_more() -> None:
 async def test_who_goes_while_it_waits_holds_up_nobody() -> None:
     proxies = Proxies()
     await proxies.begin(*"abcd")
+    assert proxies.flight.waiting == 2
     proxies.tasks["c"].cancel()
     await settled()
+    assert proxies.flight.waiting == 1
     proxies.end("a")
     assert proxies.going == "b d"
 

@@ -170,6 +170,11 @@ async def reviewed() -> AsyncIterator[tuple[Edge, Reviews, SecretAccess]]:
             await access.stop()
 
 
+def pushed_for_secrets(edge: Edge) -> int:
+    lines = edge.server.metrics.exposition().decode().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith('pilot_push_triggers{type="secret"} '))
+
+
 @BOTH
 async def test_a_proxy_waits_until_it_is_known_whether_its_account_may_read(variant: str) -> None:
     async with reviewed() as (edge, reviews, _), edge.client(variant) as client, edge.client(variant, "other") as other:
@@ -196,10 +201,12 @@ async def test_an_account_is_asked_about_once_for_all_its_streams_and_again_when
         access.sweep()
         assert len(reviews.asked) == 1
         reviews.time += DENIED_SECONDS
+        before = pushed_for_secrets(edge)
         reviews.answers.put_nowait(True)
         access.sweep()
         for one in (client, second):
             assert set((await take(one))[0]) == {"kubernetes://web"}
+        assert pushed_for_secrets(edge) - before == 2
         reviews.time += ALLOWED_SECONDS
         reviews.answers.put_nowait(OSError("no route"))
         access.sweep()

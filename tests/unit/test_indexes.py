@@ -5,8 +5,8 @@ import pytest
 
 from pilot.model.config.destination_rule import DestinationRule
 from pilot.model.config.object import Object, ObjectKey
-from pilot.model.config.virtual_service import VirtualService
-from pilot.model.indexes import exported_by_name, has_wildcard, wildcard_rules
+from pilot.model.config.virtual_service import Delegate, HTTPRoute, VirtualService
+from pilot.model.indexes import delegates, exported_by_name, has_wildcard, wildcard_rules
 from pilot.model.kind import GroupKind
 
 KEY = ObjectKey("shop", "a")
@@ -26,3 +26,8 @@ def test_rules_of_wildcard_hosts_are_found_by_their_namespace(host: str, found: 
 @pytest.mark.parametrize(("names", "found"), [((), set()), (("*",), set()), ((".", "b", "c"), {"b", "c"})])
 def test_objects_are_found_by_the_namespaces_that_they_are_exported_to_by_name(names: tuple[str, ...], found: set[str]) -> None:
     assert exported_by_name(KEY, Object(RULE, "shop", "a", DestinationRule(host="a.b", export_to=names))) == found
+
+
+def test_objects_are_found_by_what_they_delegate_to() -> None:
+    http = (HTTPRoute(delegate=Delegate(name="b", namespace="other")), HTTPRoute(), HTTPRoute(delegate=Delegate(name="c")))
+    assert delegates(KEY, Object(ROUTES, "shop", "a", VirtualService(http=http))) == {ObjectKey("other", "b"), ObjectKey("shop", "c")}

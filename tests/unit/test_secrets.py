@@ -9,6 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from msgspec.structs import replace
 
+from pilot.model.config.secret import secret_data
+from pilot.model.credential_key import CredentialKey, parse_field, parse_resource
 from pilot.model.inputs import EVERY_ACCOUNT, AccountKey
 from pilot.model.key_material import Flaw, find_key_pair, find_roots
 from tests.support.credentials import Authority, config_map, data_secret, edge, rsa_key, served, tls_secret
@@ -276,3 +278,31 @@ def test_what_an_object_lacks_of_roots_is_said(name: str, content: bytes, path: 
     found = find_roots({name: content})
     assert isinstance(found, Flaw)
     assert (found.path, found.reason[: len(reason)]) == (path, reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("kubernetes://web", CredentialKey("Secret", "shop", "web")), ("kubernetes://a/web", CredentialKey("Secret", "a", "web")),
+        ("kubernetes-gateway://a/web", CredentialKey("gateway Secret", "a", "web")), ("kubernetes-gateway://web", None),
+        ("configmap://roots", CredentialKey("ConfigMap", "shop", "roots")), ("configmap://a/roots", CredentialKey("ConfigMap", "a", "roots")),
+        ("kubernetes://", None), ("kubernetes:///web", None), ("kubernetes://a/", None), ("kubernetes://a/b/c", None), ("default", None),
+        ("sds://web", None),
+    ],
+)  # fmt: skip
+def test_what_the_name_of_a_resource_means(text: str, key: CredentialKey | None) -> None:
+    assert parse_resource(text, "shop") == key
+    assert parse_field(text, "shop") == (key if "://" in text else CredentialKey("Secret", "shop", text))
+
+
+@pytest.mark.parametrize(
+    ("plain", "data"),
+    [
+        ({}, {}), ({"data": {"a": "Yi\n8="}}, {"a": "Yi8="}), ({"stringData": {"a": "b"}}, {"a": "Yg=="}),
+        ({"data": {"a": "eA==", "c": "eQ=="}, "stringData": {"a": "b"}}, {"a": "Yg==", "c": "eQ=="}),
+        ({"data": 5}, 5), ({"data": {"a": "eA=="}, "stringData": 5}, 5), ({"data": "x", "stringData": {"a": "b"}}, {"a": "b"}),
+        ({"data": {"a": 5}, "stringData": {"b": True}}, {"a": 5, "b": True}),
+    ],
+)  # fmt: skip
+def test_the_data_of_a_secret_is_of_both_its_fields(plain: dict[str, Any], data: Any) -> None:
+    assert secret_data(plain) == {"data": data}

@@ -40,7 +40,7 @@ class Connections:
     def __init__(self, patience: ConnectionPatience = ConnectionPatience(), now: Callable[[], float] = time.monotonic) -> None:  # noqa: B008
         self._patience, self._now = patience, now
         self._server: Any = None
-        self._answering: dict[Any, int] = {}
+        self._answering: set[Any] = set()
         self._seen: dict[Any, _Seen] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -50,13 +50,11 @@ class Connections:
         @web.middleware
         async def watch(request: web.Request, handler: Handler) -> web.StreamResponse:
             connection = request.protocol
-            self._answering[connection] = self._answering.get(connection, 0) + 1
+            self._answering.add(connection)  # aiohttp answers one request of a connection at a time
             try:
                 return await handler(request)
             finally:
-                self._answering[connection] -= 1
-                if not self._answering[connection]:
-                    del self._answering[connection]
+                self._answering.discard(connection)
                 self._seen[connection] = _Seen(_waiting(connection), self._now(), True)
 
         app.middlewares.insert(0, watch)

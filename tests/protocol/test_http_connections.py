@@ -14,7 +14,7 @@ from aiohttp import web
 from pilot.serve import http
 from pilot.serve.address import Address
 from pilot.serve.http import listen
-from pilot.serve.http_connections import ConnectionPatience, Connections, _Seen
+from pilot.serve.http_connections import ConnectionPatience, Connections, Handler, _Seen
 
 BIG = b"x" * (24 << 20)
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -142,7 +142,7 @@ def test_of_too_many_none_goes_that_is_answered_or_goes_anyway() -> None:
     port = looking(done, answered_one, old, new, most=2)
     for connection, at in ((done, 0.0), (answered_one, 1.0), (old, 5.0), (new, 9.0)):
         port.connections._seen[connection] = _Seen(0, at, False)
-    port.connections._answering[answered_one] = 1
+    port.connections._answering.add(answered_one)
     assert port.look_at(30.0) == 2
     assert [one.aborted for one in (done, answered_one, old, new)] == [1, 0, 1, 0]
     port.connections._server.connections = (answered_one, new)
@@ -164,10 +164,12 @@ async def test_who_sends_no_request_is_let_go(sent: bytes) -> None:
 
 async def test_a_connection_may_wait_longer_between_requests() -> None:
     async with serving() as port:
+        port.now = 7.0
         reader, writer = await port.open(REQUEST % b"small")
         assert (await reader.readuntil(b"ok")).endswith(b"ok")
         assert port.look_at(60) == 0
-        assert port.look_at(101) == 1
+        assert port.look_at(106) == 0
+        assert port.look_at(107) == 1
         assert await ends(reader)
         writer.close()
 
@@ -183,6 +185,34 @@ async def test_what_is_being_computed_is_waited_for() -> None:
         assert port.look_at(1000) == 0
         port.computed.set()
         writer.close()
+
+
+async def test_requests_of_one_connection_are_answered_one_by_one_and_it_is_watched_before_anything_else() -> None:
+    seen: list[bool] = []
+
+    @web.middleware
+    async def other(request: web.Request, handler: Handler) -> web.StreamResponse:
+        seen.append(request.protocol in port.connections._answering)
+        return await handler(request)
+
+    port, app = Port(), web.Application(middlewares=[other])
+    app.router.add_get("/small", lambda request: answered(b"ok"))
+    app.router.add_get("/slow", lambda request: port.computed_slowly())
+    port.connections.add_to(app)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port.number = runner.addresses[0][1]
+    reader, writer = await port.open(REQUEST % b"slow" + REQUEST % b"small")
+    async with asyncio.timeout(5):
+        while not seen:
+            await asyncio.sleep(0)
+        assert len(port.connections._answering) == 1
+        port.computed.set()
+        await reader.readuntil(b"ok")
+    assert (seen, port.connections._answering) == ([True, True], set())
+    writer.close()
+    await runner.cleanup()
 
 
 async def test_who_does_not_read_is_let_go_and_who_reads_slowly_is_not() -> None:

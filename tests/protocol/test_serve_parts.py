@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pilot.lib.duration import Duration, parse_duration
+from pilot.lib.log import fields
 from pilot.lib.metrics import Metrics
 from pilot.model.inputs import AccountKey, Mesh
 from pilot.model.proxy import NodeType, Proxy
@@ -17,7 +18,7 @@ from pilot.serve import pusher as pusher_module
 from pilot.serve import server as server_module
 from pilot.serve import turns as turns_module
 from pilot.serve.ads import _Ending
-from pilot.serve.connection import Connection
+from pilot.serve.connection import Connection, of_events
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, Write, limits_of
 from pilot.serve.lifecycle import RegistrationError
@@ -258,6 +259,62 @@ def test_a_revision_counts_as_taken_with_the_response_that_is_of_it() -> None:
     assert (connection.taken_revision("x"), connection.taken_revision("y")) == (5, -1)
     connection.took("x")
     assert connection.taken_revision("x") == 7
+
+
+def watch(sent: str, acked: str, error: str = "") -> Any:
+    return SimpleNamespace(nonce_sent=sent, nonce_acked=acked, last_error=error)
+
+
+def test_events_are_answered_once_nothing_that_was_sent_is_on_its_way() -> None:
+    connection = connected()
+    assert (of_events(connection), connection.take_answered(), connection.under_way) == (None, (), ())
+    for events, reasons in (((3,), {"config": 1}), ((4, 5), {"config": 2})):
+        connection.events = events
+        connection.mark(7.0, reasons)
+        assert (connection.is_idle, connection.changed.is_set()) == (False, True)
+        assert connection.begin() == 7.0
+        assert (connection.busy, connection.events, connection.changed.is_set(), connection.is_idle) == (True, (), False, False)
+    assert of_events(connection) == fields(event=5)
+    assert connection.take_answered() == (), "it is being written"
+    connection.busy = False
+    subscriptions: dict[str, Any] = {"x": watch("n", "n"), "y": watch("m", "n")}
+    connection.session.subscriptions = subscriptions
+    assert connection.take_answered() == ()
+    subscriptions["y"] = watch("m", "n", "no such thing")
+    assert (connection.refuses, connection.is_known, connection.is_idle) == (True, True, True)
+    assert connection.take_answered() == (3, 4, 5)
+    assert (connection.take_answered(), connection.under_way) == ((), ())
+    subscriptions.update(x=watch("n", ""), y=watch("", ""))
+    assert (connection.refuses, connection.is_known) == (False, False)
+
+
+def test_what_a_proxy_that_goes_has_not_answered_is_told_once() -> None:
+    connection = connected()
+    connection.events = (1,)
+    connection.mark(7.0, {})
+    connection.begin()
+    connection.events = (2, 3)
+    assert connection.take_unanswered() == (1, 2, 3)
+    assert (connection.take_unanswered(), connection.events, connection.under_way) == ((), (), ())
+
+
+def test_a_connection_that_is_finished_wakes_who_writes_to_it() -> None:
+    connection = connected()
+    assert (connection.finished, connection.changed.is_set()) == (False, False)
+    connection.finish()
+    assert (connection.finished, connection.changed.is_set()) == (True, True)
+
+
+def test_closing_gives_up_every_feed_once() -> None:
+    connection, closed = connected(), list[Any]()
+    made: Any = {name: SimpleNamespace(watched=[SimpleNamespace(node=f"node of {name}")]) for name in ("x", "y")}
+    connection._feeds = made
+    assert (connection.nodes(), dict(connection.kept())) == (("node of x", "node of y"), made)
+    feeds: Any = SimpleNamespace(close=lambda *given: closed.append(given))
+    before = [(feed, connection) for feed in made.values()]
+    for _ in range(2):
+        connection.close(feeds)
+        assert (closed, connection.nodes()) == (before, ())
 
 
 async def test_who_aborts_waits_for_nothing_and_who_ends_lets_what_is_written_be_written() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pilot.model.config.object import ObjectKey
 from pilot.model.service import Port, Protocol, Registry, Resolution, Service
-from pilot.model.virtual_addresses import AddressFamiliesFacet, virtual_addresses
+from pilot.model.virtual_addresses import AddressFamiliesFacet, bound_addresses, virtual_addresses
 from pilot.translate.route.conflicts import NEAR, Contender, settle
 from pilot.translate.route.domains import Domains, build_domains, far, kubernetes_namespace, reduced, short_names
 
@@ -105,6 +106,34 @@ V4, V6 = "10.0.0.1", "fd00::1"
 )
 def test_addresses(fields: dict[str, Any], families: AddressFamiliesFacet, one: bool, expected: tuple[str, ...]) -> None:
     assert virtual_addresses(service(**fields), families, one) == expected
+
+
+V4B, V6B = "10.0.0.2", "fd00::2"
+BOTH, SIX = AddressFamiliesFacet(ipv6=True), AddressFamiliesFacet(ipv4=False, ipv6=True)
+DUAL, EXTERNAL = AddressFamiliesFacet(ipv6=True, dual=True), {"registry": Registry.EXTERNAL}
+
+
+@pytest.mark.parametrize(
+    ("fields", "families", "expected"),
+    [
+        ({}, AddressFamiliesFacet(), [("0.0.0.0",)]),
+        ({"addresses": (V4, V4B, "10.0.0.3")}, AddressFamiliesFacet(), [(V4, V4B, "10.0.0.3")]),
+        ({"addresses": (V4, V6, V4B)}, AddressFamiliesFacet(), [(V4, V4B)]),
+        ({"addresses": (V4, V6, V6B)}, SIX, [(V6, V6B)]),
+        ({"addresses": (V4, V6, V4B)}, BOTH, [(V4, V4B)]),
+        ({"addresses": (V6, V4, V6B)}, BOTH, [(V6, V6B)]),
+        ({"addresses": (V4, V6, V4B)}, DUAL, [(V4, V6, V4B)]),
+        ({"addresses": (V6,)}, AddressFamiliesFacet(), [(V6,)]),
+        ({"addresses": (V4, V6)} | EXTERNAL, AddressFamiliesFacet(), [(V4,), (V6,)]),
+        ({"auto_addresses": (V6, V4)} | EXTERNAL, AddressFamiliesFacet(), [("0.0.0.0",)]),
+        ({"auto_addresses": (V6, V4)} | EXTERNAL, replace(BOTH, auto=True), [(V4,)]),
+        ({"auto_addresses": (V6, V4)} | EXTERNAL, replace(DUAL, auto=True), [(V4, V6)]),
+        ({"auto_addresses": (V4,)} | EXTERNAL, replace(SIX, auto=True), [("0.0.0.0",)]),
+        ({"addresses": (V4,), "cluster_addresses": (("a", (V4,)), ("b", (V4B,)))}, AddressFamiliesFacet(cluster="b"), [(V4B,)]),
+    ],
+)
+def test_addresses_that_are_listened_at(fields: dict[str, Any], families: AddressFamiliesFacet, expected: list[tuple[str, ...]]) -> None:
+    assert bound_addresses(service(**fields), families) == expected
 
 
 # -- domains that several claim --------------------------------------------------------------------------------------------

@@ -440,3 +440,74 @@ async def test_a_change_says_how_much_was_sent_since_the_last_one() -> None:
         told.append(event(await anext(events))[1])
     assert [(each["responses"], each["bytes"]) for each in told] == [(3, 500), (0, 0)]
     await events.aclose()
+
+
+async def test_a_proxy_waits_until_it_has_acknowledged_and_those_that_left_wait_no_more() -> None:
+    watches = {name: FakeWatch(nonce_sent="n2") for name in ("a.x", "b.x", "c.x")}
+    open_ones = {name: connection(name, cds=watch) for name, watch in watches.items()}
+    fleet = FakeFleet(*open_ones.values(), connection("d.x", cds=FakeWatch()))
+    rows, waiting = ProxyRows(fleet), []
+    await rows.look()
+    waiting.append(rows.waiting)
+    watches["a.x"].nonce_acked = "n2"
+    open_ones["a.x"].activity += 1
+    await rows.look()
+    waiting.append(rows.waiting)
+    fleet.connected = [each for each in fleet.connected if each.id != "b.x-1"]
+    await rows.look()
+    waiting.append(rows.waiting)
+    assert waiting == [3, 2, 1]
+
+
+async def test_a_page_that_is_alone_is_first_told_of_what_was_sent_since_it_came() -> None:
+    seen = sources(world().mesh)
+    seen.metrics.responses, seen.metrics.response_bytes = 7, 900
+    events = (tells := EventStream(seen)).events()
+    await anext(events)
+    seen.metrics.responses, seen.metrics.response_bytes = 9, 1000
+    await tells.tell()
+    _, told = event(await anext(events))
+    assert (told["responses"], told["bytes"]) == (2, 100)
+    await events.aclose()
+
+
+async def test_pages_are_told_again_and_again_also_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SECONDS", 0.0)
+    tells, calls = EventStream(sources(world().mesh)), []
+
+    async def tell() -> None:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise ValueError("once")
+
+    monkeypatch.setattr(tells, "tell", tell)
+    events = tells.events()
+    await anext(events)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(calls) > 2
+    await events.aclose()
+
+
+async def test_problems_are_told_of_when_they_change_or_when_so_many_are_shown_with_the_next_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "PROBLEMS", 2)
+    made = world(WEB)
+    known: list[Problem] = []
+    tells = EventStream(sources(made.mesh, problems=known))
+    events = tells.events()
+    await anext(events)
+
+    async def told() -> list[str] | None:
+        await tells.tell()
+        found = event(await anext(events))[1].get("problems")
+        return [p["code"] for p in found] if found is not None else None
+
+    def add(code: str) -> None:
+        known.insert(0, Problem(code=code, object=ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web"), message="m"))
+
+    for code, expected in (("one", ["one"]), ("two", ["two", "one"]), ("three", None)):
+        add(code)
+        assert await told() == expected
+    made.apply_objects(IDLE)
+    assert await told() == ["three", "two"]
+    await events.aclose()

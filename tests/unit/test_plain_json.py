@@ -58,3 +58,30 @@ def test_a_list_is_made_no_faster_than_it_is_taken() -> None:
     wanted = parts((made.append(number) or "x" * plain_json.PART for number in range(5)), pretty=False)  # type: ignore[func-returns-value]
     next(wanted)
     assert len(made) == 1
+
+
+NESTED = {"a": [{"b": {"c": [[1], {"d": [2]}, {}]}}, []], "e": {}, "f": "x"}
+
+
+def test_indented_json_is_what_json_itself_indents_by_four() -> None:
+    for value in (*VALUES, NESTED, [NESTED, [NESTED]]):
+        assert whole(value, pretty=True) == whole(lazy(value), pretty=True) == json.dumps(value, indent=4)
+        assert whole(value, pretty=False) == whole(lazy(value), pretty=False) == json.dumps(value, separators=(",", ":"))
+
+
+def test_what_is_below_four_levels_is_made_in_one_piece() -> None:
+    pieces = list(plain_json._pieces([[[[[1, 2], 3], 4], 5], 6], plain_json.LEVELS, -1))
+    assert pieces == [b"[", b"", b"[", b"", b"[", b"", b"[", b"", b"[1,2]", b",", b"3", b"]", b",", b"4", b"]", b",", b"5", b"]", b",", b"6", b"]"]
+
+
+def test_a_part_that_is_as_large_as_parts_are_is_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_json, "PART", 3)
+    assert list(parts(["a", "b"], pretty=False)) == [b'["a"', b',"b"', b"]"]
+    monkeypatch.setattr(plain_json, "PART", 4)
+    assert list(parts(["a", "b"], pretty=False)) == [b'["a"', b',"b"', b"]"]
+
+
+def test_what_is_no_text_is_written_with_escapes() -> None:
+    bad, shown = "a\udc80\ud800\udfff\ue000\ud7ffé", "a\\x80\\ud800\\udfff\ue000\ud7ffé"
+    made = whole({bad: [bad, (bad, 1), {bad: None}, [[[[bad]]]]]}, pretty=False)
+    assert json.loads(made) == {shown: [shown, [shown, 1], {shown: None}, [[[[shown]]]]]}

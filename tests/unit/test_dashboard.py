@@ -459,36 +459,6 @@ async def test_a_proxy_waits_until_it_has_acknowledged_and_those_that_left_wait_
     assert waiting == [3, 2, 1]
 
 
-async def test_a_page_that_is_alone_is_first_told_of_what_was_sent_since_it_came() -> None:
-    seen = sources(world().mesh)
-    seen.metrics.responses, seen.metrics.response_bytes = 7, 900
-    events = (tells := EventStream(seen)).events()
-    await anext(events)
-    seen.metrics.responses, seen.metrics.response_bytes = 9, 1000
-    await tells.tell()
-    _, told = event(await anext(events))
-    assert (told["responses"], told["bytes"]) == (2, 100)
-    await events.aclose()
-
-
-async def test_pages_are_told_again_and_again_also_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "SECONDS", 0.0)
-    tells, calls = EventStream(sources(world().mesh)), []
-
-    async def tell() -> None:
-        calls.append(len(calls))
-        if len(calls) == 1:
-            raise ValueError("once")
-
-    monkeypatch.setattr(tells, "tell", tell)
-    events = tells.events()
-    await anext(events)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert len(calls) > 2
-    await events.aclose()
-
-
 async def test_problems_are_told_of_when_they_change_or_when_so_many_are_shown_with_the_next_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "PROBLEMS", 2)
     made = world(WEB)

@@ -19,7 +19,6 @@ from pilot.model.problem import Problem, below, error
 _ONE_AT_A_TIME = threading.RLock()
 """Held while msgspec looks at types, which it does lazily: two threads that did so at once have crashed the process."""
 _NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", dict: "a mapping", list: "a list", type(None): "nothing"}
-
 _PYTHON = {mi.StrType: str, mi.BoolType: bool, mi.IntType: int, mi.FloatType: float}
 _Check = Callable[[Any], Sequence[Problem]]
 
@@ -132,6 +131,7 @@ def _checker_of(kind: Hashable) -> _Checker:
 
 
 def _checker(kind: mi.Type) -> _Checker:
+    """Returns the checker of a type. Those of the fields of a struct are made when the first value is checked, because types hold each other."""
     kind = _present(kind)
     match kind:
         case mi.StructType():

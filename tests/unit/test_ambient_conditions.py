@@ -40,8 +40,8 @@ def entry(labels: str = "{}", host: str = "x.example", **more: Any) -> Plain:
     return make("ServiceEntry", "e", spec, labels=labels, **more)
 
 
-def told(kind: GroupKind, name: str, *objects: Plain, mesh_config: str = "") -> list[StatusCondition]:
-    found = status_of(ambient(*objects, mesh_config=mesh_config).mesh, ObjectRef(kind, "a", name))
+def told(kind: GroupKind, name: str, *objects: Plain, mesh_config: str = "", namespace: str = "a") -> list[StatusCondition]:
+    found = status_of(ambient(*objects, mesh_config=mesh_config).mesh, ObjectRef(kind, namespace, name))
     assert isinstance(found, ObjectConditions)
     return list(found.conditions)
 
@@ -115,6 +115,21 @@ def test_a_policy_of_waypoints(targets: str, expected: tuple[bool, str, str]) ->
     (found,) = told(POLICY, "p", gateway(), service(USED % ""), entry(), policy)
     assert (found.type, found.status, found.reason) == ("WaypointAccepted", *expected[:2])
     assert expected[2] in found.message
+
+
+@pytest.mark.parametrize(("name", "controller", "expected"), [
+    ("istio-waypoint", "istio.io/mesh-controller", (True, "Accepted", "bound to istio-waypoint")),
+    ("other", "istio.io/gateway-controller", (False, "Invalid", "GatewayClass must use controller name `istio.io/mesh-controller` for waypoints")),
+    ("none", "istio.io/mesh-controller", (False, "TargetNotFound", "not bound")),
+])
+def test_a_policy_of_all_waypoints_names_their_class(name: str, controller: str, expected: tuple[bool, str, str]) -> None:
+    ref = f"[{{group: gateway.networking.k8s.io, kind: GatewayClass, name: {name}}}]"
+    policy = make("AuthorizationPolicy", "p", f"{{rules: [{{}}], targetRefs: {ref}}}", "istio-system")
+    classes = [] if name == "none" else [
+        make("GatewayClass", name, f"{{controllerName: {controller}}}", "", apiVersion="gateway.networking.k8s.io/v1")
+    ]
+    (found,) = told(POLICY, "p", policy, *classes, namespace="istio-system")
+    assert (found.type, found.status, found.reason, found.message) == ("WaypointAccepted", *expected)
 
 
 def test_nobody_is_told_in_a_mesh_that_is_not_ambient() -> None:

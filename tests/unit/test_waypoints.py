@@ -154,6 +154,16 @@ def test_the_class_says_what_a_waypoint_is_for_where_the_gateway_does_not() -> N
     assert found.traffic == "all"
 
 
+@pytest.mark.parametrize(("own", "of_class", "port"), [("PROXY/1", "PROXY/2", 1), ("PROXY/1", "", 1), ("", "PROXY/2", 2)])
+def test_the_class_says_how_a_waypoint_is_reached_where_the_gateway_does_not(own: str, of_class: str, port: int) -> None:
+    name = "ambient.istio.io/waypoint-inbound-binding"
+    known = make("GatewayClass", "istio-waypoint", "{controllerName: istio.io/mesh-controller}", "", apiVersion="gateway.networking.k8s.io/v1",
+                 annotations=f"{{{name}: {of_class}}}" if of_class else "{}")  # fmt: skip
+    found = waypoint(world(*gateway(annotations=f"{{{name}: {own}}}" if own else "{}"), known).mesh, W)
+    assert found is not None
+    assert found.tunnel == ApplicationTunnel("PROXY", port)
+
+
 def test_what_a_waypoint_runs_on_uses_none() -> None:
     labelled = make("Namespace", "a", labels="{istio.io/use-waypoint: w}")
     managed = service("{gateway.istio.io/managed: istio.io-mesh-controller}")

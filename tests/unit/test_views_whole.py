@@ -1,0 +1,126 @@
+"""Views that are small, held to all that they give: which service is meant, which facts of a place matter, which rule comes first."""
+from __future__ import annotations
+
+import pytest
+
+from pilot.lib import labels as label
+from pilot.model.config.gateway_api.gateway import AllowedRoutes, Listener, ListenerTLSConfig, RouteGroupKind
+from pilot.model.config.virtual_service import HTTPMatchRequest, HTTPRoute, StringMatch
+from pilot.model.service import ServiceRef
+from pilot.model.views.gateway_api.listeners import supported_kinds
+from pilot.model.views.gateway_api.rules import by_specificity
+from pilot.model.views.placement import Placement, placement
+from pilot.model.views.sight import destination_ref
+from tests.support.listeners import service
+from tests.support.objects import make, world
+
+HOST = "x.example"
+
+
+def entry(namespace: str, exported: str = "'*'") -> dict[str, object]:
+    return make("ServiceEntry", "x", f"{{hosts: [{HOST}], ports: [{{number: 80, name: http}}], resolution: DNS, exportTo: [{exported}]}}", namespace)
+
+
+@pytest.mark.parametrize(
+    ("owner", "viewer", "meant"),
+    [("a", "a", "a"), ("a", "c", "b"), ("b", "c", "b"), ("b", "a", "b"), ("c", "a", "a"), ("c", "c", "b")],
+)
+def test_a_destination_is_the_owners_service_where_the_router_sees_it_else_the_routers(owner: str, viewer: str, meant: str) -> None:
+    db = world(entry("a", "."), entry("b")).mesh
+    assert destination_ref(db, HOST, owner, viewer) == ServiceRef(HOST, meant)
+    assert destination_ref(db, "none.example", owner, viewer) is None
+
+
+def balanced(fields: str) -> dict[str, object]:
+    policy = f"{{outlierDetection: {{}}, loadBalancer: {{simple: ROUND_ROBIN, localityLbSetting: {{{fields}}}}}}}"
+    return make("DestinationRule", "r", f"{{host: {HOST}, trafficPolicy: {policy}}}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ("failoverPriority: [kubernetes.io/hostname, zoo]", Placement(locality=True, node=True, labels=frozenset({"zoo"}))),
+        ("failoverPriority: [topology.kubernetes.io/zone]", Placement(locality=True)),
+        ("failoverPriority: [topology.istio.io/network]", Placement(locality=True, network=True, labels=frozenset({label.NETWORK}))),
+        ("failoverPriority: [zoo]", Placement(locality=True, labels=frozenset({"zoo"}))),
+    ],
+)
+def test_the_facts_of_a_place_that_matter_are_those_that_rules_ask_for(fields: str, expected: Placement) -> None:
+    assert placement(world(balanced(fields), mesh_config="{localityLbSetting: {enabled: false}}").mesh) == expected
+
+
+@pytest.mark.parametrize(
+    ("near", "expected"),
+    [
+        ("PreferSameZone", Placement(locality=True, network=True, labels=frozenset({label.NETWORK}))),
+        ("PreferSameNode", Placement(locality=True, node=True, network=True, labels=frozenset({label.NETWORK}))),
+    ],
+)
+def test_services_that_prefer_what_is_near_make_the_place_matter(near: str, expected: Placement) -> None:
+    made = service("web", "[{name: http, port: 80}]")
+    made["spec"]["trafficDistribution"] = near
+    assert placement(world(made, mesh_config="{localityLbSetting: {enabled: false}}").mesh) == expected
+
+
+def test_services_of_one_node_make_the_node_matter_alone() -> None:
+    made = service("web", "[{name: http, port: 80}]")
+    made["spec"]["internalTrafficPolicy"] = "Local"
+    config = "{localityLbSetting: {enabled: false}}"
+    assert placement(world(made, mesh_config=config).mesh) == Placement(node=True)
+    assert placement(world(mesh_config=config).mesh) == Placement()
+
+
+def test_rules_come_by_path_then_method_then_headers_then_query_parameters() -> None:
+    def rule(**fields: object) -> HTTPRoute:
+        return HTTPRoute(match=(HTTPMatchRequest(**fields),))  # type: ignore[arg-type]
+
+    present = StringMatch(regex=".*")
+    ordered = [
+        rule(uri=StringMatch(exact="/long")), rule(uri=StringMatch(exact="/a"), query_params={"q": present}), rule(uri=StringMatch(exact="/a")),
+        rule(uri=StringMatch(prefix="/longer")), rule(uri=StringMatch(prefix="/b"), method=StringMatch(exact="GET")),
+        rule(uri=StringMatch(prefix="/b"), headers={"h": present, "i": present}),
+        rule(uri=StringMatch(prefix="/b"), headers={"h": present}, query_params={"q": present}),
+        rule(uri=StringMatch(prefix="/b"), headers={"h": present}),
+        rule(uri=StringMatch(prefix="/b"), query_params={"q": present, "r": present}), rule(uri=StringMatch(prefix="/b")),
+        rule(uri=StringMatch(regex="/very.*long")), rule(uri=StringMatch(regex="/.*")), rule(method=StringMatch(exact="GET")), rule(),
+        HTTPRoute(),
+    ]  # fmt: skip
+    keys = [by_specificity(each) for each in ordered]
+    assert keys == sorted(set(keys))
+    assert by_specificity(ordered[4]) == (0, -2, -2, 0, 0, 0)
+    assert by_specificity(ordered[12]) == (0, 1, 0, 0, 0, 0)
+    assert by_specificity(ordered[-1]) == (1,)
+
+
+TERMINATES, PASSES = ListenerTLSConfig(), ListenerTLSConfig(mode="Passthrough")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "tls", "asked", "kinds", "is_all"),
+    [
+        ("HTTP", None, (), ["HTTPRoute", "GRPCRoute"], True),
+        ("HTTPS", TERMINATES, (), ["HTTPRoute", "GRPCRoute"], True),
+        ("HTTPS", TERMINATES, ("TCPRoute",), [], False),
+        ("TCP", None, (), ["TCPRoute"], True),
+        ("TLS", None, (), ["TLSRoute"], True),
+        ("TLS", PASSES, (), ["TLSRoute"], True),
+        ("TLS", PASSES, ("TLSRoute", "TCPRoute"), ["TLSRoute"], False),
+        ("TLS", TERMINATES, (), ["TLSRoute", "TCPRoute"], True),
+        ("TLS", TERMINATES, ("TCPRoute",), ["TCPRoute"], True),
+        ("TCP", TERMINATES, ("TLSRoute",), [], False),
+        ("UDP", None, (), [], True),
+    ],
+)
+def test_the_kinds_of_routes_that_a_listener_takes(
+    protocol: str, tls: ListenerTLSConfig | None, asked: tuple[str, ...], kinds: list[str], is_all: bool
+) -> None:
+    routes = AllowedRoutes(kinds=tuple(RouteGroupKind(kind=kind) for kind in asked))
+    found, whole = supported_kinds(Listener(protocol=protocol, tls=tls, allowed_routes=routes))
+    assert ([kind.name for kind in found], whole) == (kinds, is_all)
+
+
+def test_a_kind_of_another_group_is_none_of_the_listeners() -> None:
+    foreign, own = RouteGroupKind(group="other", kind="HTTPRoute"), RouteGroupKind(group="gateway.networking.k8s.io", kind="HTTPRoute")
+    assert supported_kinds(Listener(protocol="HTTP", allowed_routes=AllowedRoutes(kinds=(foreign,)))) == ((), False)
+    found, whole = supported_kinds(Listener(protocol="HTTP", allowed_routes=AllowedRoutes(kinds=(foreign, own))))
+    assert ([kind.name for kind in found], whole) == (["HTTPRoute"], False)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
+from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.duration import Duration, parse_duration
 from pilot.lib.log import fields
@@ -17,13 +19,14 @@ from pilot.model.proxy import NodeType, Proxy
 from pilot.serve import pusher as pusher_module
 from pilot.serve import server as server_module
 from pilot.serve import turns as turns_module
-from pilot.serve.ads import _Ending
+from pilot.serve.ads import Ads, _Ending
 from pilot.serve.connection import Connection, of_events
 from pilot.serve.discovery import Discovery
 from pilot.serve.flight import DEFAULT_LIMITS, Write, limits_of
 from pilot.serve.lifecycle import RegistrationError
 from pilot.serve.messages import Messages
 from pilot.serve.pusher import HOLD, LOOK, Pusher
+from pilot.serve.questions import QuestionError
 from pilot.serve.secret_access import SecretAccess
 from pilot.serve.server import make_server
 from pilot.serve.turns import Turns
@@ -330,3 +333,34 @@ async def test_who_aborts_waits_for_nothing_and_who_ends_lets_what_is_written_be
         assert (reader.cancelled(), writer.cancelled(), ending.asked) == (True, abort, True)
         writer.cancel()
         assert await ending.wait() is False
+
+
+@pytest.mark.parametrize("refused", ["objects", "question"])
+async def test_who_is_refused_something_is_told_and_his_stream_ends(refused: str, caplog: pytest.LogCaptureFixture) -> None:
+    error, aborted = QuestionError(grpc.StatusCode.PERMISSION_DENIED, "not for you"), list[Any]()
+
+    def check(identity: str) -> None:
+        raise error
+
+    async def ask(type_url: str, names: Any, identity: str) -> Any:
+        raise error
+
+    class Ended(Exception):
+        pass
+
+    async def abort(*given: Any) -> None:
+        aborted.extend(given)
+        raise Ended
+
+    ads: Any = SimpleNamespace(_check_object_access=check, _ask=ask)
+    connection, context = connected(), SimpleNamespace(abort=abort)
+    request = discovery_pb2.DiscoveryRequest(type_url="istio.io/debug/syncz", response_nonce="mine")
+    with pytest.raises(Ended):
+        await (Ads._admit(ads, context, connection, request.type_url) if refused == "objects" else Ads._answer(ads, context, connection, request))
+    assert aborted == [grpc.StatusCode.PERMISSION_DENIED, "not for you"]
+    [record] = caplog.records
+    assert (record.levelno, record.name) == (logging.WARNING, "pilot.ads")
+    assert record.getMessage().startswith("ADS: web-0.a-3 is refused istio.io/debug/syncz: ")
+    connection.answered.append("mine")
+    await Ads._answer(ads, context, connection, request)
+    assert len(aborted) == 2, "what acknowledges an answer is no question"

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import pathlib
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from pilot.app import ControlPlane, StartError, control_plane
 from pilot.app.control_plane import KUBERNETES_RANK, REGISTERED_RANK
 from pilot.app.part import Part
+from pilot.ingest.batch import Commit
+from pilot.model.config.mesh_config import MeshConfig
 from pilot.settings.parse import load
 from tests.support.clock import VirtualClock
 from tests.support.stand_ins import Journal
@@ -216,6 +219,43 @@ async def test_what_there_is_is_counted(tmp_path: pathlib.Path) -> None:
 
 def objects(plane: ControlPlane) -> int:
     return sum(len(table) for table in plane.db.tables.values())
+
+
+class Told:
+    """What each part is told, in the place of the part itself."""
+
+    def __init__(self, name: str, told: list[tuple[Any, ...]]) -> None:
+        self._name, self._told = name, told
+
+    def __getattr__(self, method: str) -> Any:
+        return lambda *given: self._told.append((f"{self._name}.{method}", *given))
+
+
+async def test_who_is_told_of_a_change_and_in_which_order(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plane, told = make(tmp_path), list[tuple[Any, ...]]()
+    for name in ("_checking", "_key_sets", "_gateway_names", "_notices", "_config_sources", "security", "_writers", "webhooks"):
+        monkeypatch.setattr(plane, name, Told(name.lstrip("_"), told))
+    nodes: Any = ["a node"]
+    for table in ("pods", "mesh"):
+        commit = Commit(nodes, [(table, "key", None)], 1, 0.0, 0.0, Counter(), 0.0)
+        plane._committed(commit)
+        config = [("config_sources.configured", MeshConfig()), ("security.configured", MeshConfig())] if table == "mesh" else []
+        assert told == [
+            ("checking.reached", nodes), ("key_sets.reached", nodes), ("gateway_names.reached", nodes), ("notices.committed", commit), *config,
+            ("writers.committed", commit), ("webhooks.committed", commit),
+        ]  # fmt: skip
+        told.clear()
+    plane._reached(nodes)
+    assert told == [("checking.reached", nodes), ("writers.reached", nodes)]
+    told.clear()
+    monkeypatch.setattr(plane, "_gateway_names", None)
+    monkeypatch.setattr(plane, "_writers", None)
+    plane._committed(commit)
+    plane._reached(nodes)
+    assert [what for what, *_ in told] == [
+        "checking.reached", "key_sets.reached", "notices.committed", "config_sources.configured", "security.configured", "webhooks.committed",
+        "checking.reached",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("ends_early", [True, False])

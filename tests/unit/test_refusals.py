@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.model.inputs import Mesh
-from pilot.model.kind import GATEWAY_API
+from pilot.model.kind import GATEWAY_API, GroupKind
+from pilot.model.problem import ObjectRef
 from pilot.model.proxy import NodeType, Proxy
 from pilot.model.refusal import Refusal, RefusalKey
 from pilot.model.views.refusals import tell
@@ -205,6 +207,42 @@ def test_what_is_taken_or_not_asked_for_any_more_before_it_is_looked_at_is_no_re
     stream.ask("rds")
     stream.take("lds")
     assert stream.rows() == [row("cds", "still refused")]
+
+
+class Blaming(Refusals):
+    """Resources follow from the objects that a test says, which changed in the revisions that it says."""
+
+    def __init__(self, *follows: tuple[str, dict[str, int]]) -> None:
+        self._follows = dict(follows)
+
+    def _resources(self, group: Any) -> list[Any]:
+        return [SimpleNamespace(name=name) for name in self._follows]
+
+    def _objects(self, group: Any, resource: Any) -> Iterator[tuple[ObjectRef, int]]:
+        return ((ObjectRef(KIND, "a", name), revision) for name, revision in self._follows[resource.name].items())
+
+    def names(self, message: str, since: int) -> list[str]:
+        return [ref.name for ref in self._blame(["group"], message, since)]  # type: ignore[list-item]
+
+
+KIND = GroupKind("networking.istio.io", "VirtualService")
+
+
+def test_who_is_meant_follows_from_what_is_named_and_has_changed_since() -> None:
+    refusals = Blaming(("r1", {"x": 5, "y": 6}), ("r2", {"y": 6, "z": 7}), ("", {"w": 8}))
+    assert refusals.names("no such thing", -1) == ["w", "x", "y", "z"], "the proxy has taken nothing yet"
+    assert [refusals.names("no such thing", since) for since in (0, 5, 6, 7)] == [["w", "x", "y", "z"], ["w", "y", "z"], ["w", "z"], ["w"]]
+    assert refusals.names("no such thing", 8) == ["w", "x", "y", "z"], "nothing has changed since"
+    assert [refusals.names("r1: no", since) for since in (-1, 0, 5, 6)] == [["x", "y"], ["x", "y"], ["y"], ["x", "y"]]
+    assert refusals.names("r1 and r2", 6) == ["z"]
+
+
+@pytest.mark.parametrize(("resources", "objects", "count"), [(50, 20, 20), (51, 20, 0), (50, 21, 0), (1, 1, 1)])
+def test_of_too_many_nobody_is_meant(resources: int, objects: int, count: int) -> None:
+    every = {f"o{number}": 1 for number in range(objects)}
+    refusals = Blaming(*((f"resource {number}", every) for number in range(resources)))
+    assert len(refusals.names("no such thing", 0)) == count
+    assert len(refusals.names("resource 0 is wrong", 0)) == (objects if objects <= 20 else 0)
 
 
 @pytest.mark.parametrize(("count", "who"), [(1, "p1"), (3, "p1, p2, p3"), (4, "p1, p2, p3 and 1 more"), (9, "p1, p2, p3 and 6 more")])

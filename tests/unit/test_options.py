@@ -105,7 +105,10 @@ async def test_stacks_say_twelve_calls_the_innermost_first(caplog: pytest.LogCap
     assert " in test_options.wait_deep (unit/test_options.py:" in told
 
 
-@pytest.mark.parametrize(("there", "told", "left"), [(200, 200, None), (201, 200, "stacks of 1 more tasks are left out"), (203, 200, "stacks of 3 more tasks are left out")])
+@pytest.mark.parametrize(
+    ("there", "told", "left"),
+    [(200, 200, None), (201, 200, "stacks of 1 more tasks are left out"), (203, 200, "stacks of 3 more tasks are left out")],
+)
 async def test_only_so_many_tasks_are_told(there: int, told: int, left: str | None, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
     others = len(asyncio.all_tasks())

@@ -6,13 +6,17 @@ import pytest
 from pilot.lib import labels as label
 from pilot.model.config.gateway_api.gateway import AllowedRoutes, Listener, ListenerTLSConfig, RouteGroupKind
 from pilot.model.config.virtual_service import HTTPMatchRequest, HTTPRoute, StringMatch
+from pilot.model.endpoint import Locality
+from pilot.model.facets import ReachFacet
 from pilot.model.service import ServiceRef
+from pilot.model.views import classify
 from pilot.model.views.gateway_api.listeners import supported_kinds
 from pilot.model.views.gateway_api.rules import by_specificity
 from pilot.model.views.placement import Placement, placement
 from pilot.model.views.sight import destination_ref
 from tests.support.listeners import service
 from tests.support.objects import make, world
+from tests.support.world import proxy
 
 HOST = "x.example"
 
@@ -124,3 +128,21 @@ def test_a_kind_of_another_group_is_none_of_the_listeners() -> None:
     assert supported_kinds(Listener(protocol="HTTP", allowed_routes=AllowedRoutes(kinds=(foreign,)))) == ((), False)
     found, whole = supported_kinds(Listener(protocol="HTTP", allowed_routes=AllowedRoutes(kinds=(foreign, own))))
     assert ([kind.name for kind in found], whole) == (["HTTPRoute"], False)
+
+
+@pytest.mark.parametrize("matters", [Placement(), Placement(locality=True), Placement(node=True), Placement(network=True)], ids=str)
+def test_what_endpoints_a_proxy_reaches_follows_from_those_facts_of_its_place_that_matter(
+    monkeypatch: pytest.MonkeyPatch, matters: Placement
+) -> None:
+    made = world()
+    node_id = made.connect(proxy("sidecar", "web-0", "a", "10.0.0.1", NODE_NAME="n1", NETWORK="net", CLUSTER_ID="c2", REQUESTED_NETWORK_VIEW="x,y"))
+    known = made.mesh.proxies.peek(node_id)
+    assert known is not None
+    place, network = Locality("r", "z", "s"), "net"
+    monkeypatch.setattr(classify, "placement", lambda db: matters)
+    monkeypatch.setattr(classify, "proxy_locality", lambda db, node: place)
+    monkeypatch.setattr(classify, "proxy_network", lambda db, node: network)
+    assert classify._reach(made.mesh, known, node_id) == ReachFacet(
+        network=network if matters.network else "", cluster_id="c2", locality=place if matters.locality else Locality(),
+        node="n1" if matters.node else "", ipv4=True, ipv6=False, networks=frozenset({"x", "y"}),
+    )  # fmt: skip

@@ -8,6 +8,8 @@ import pytest
 
 from pilot.lib.xds_types import ADDRESS
 from pilot.model.address import AddressKey, parse_uid
+from pilot.model.config.object import RegistryKey
+from pilot.model.views.ambient.served import listing_services
 from protos.istio import workload_pb2
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
 from tests.support.world import World, rows_of
@@ -142,6 +144,19 @@ def test_a_service_without_a_selector_has_the_pods_of_its_slices() -> None:
     made = ambient(service, pod("p", "10.1.0.1"), pod("q", "10.1.0.2"), endpoint_slice("web", at("10.1.0.1", "p")))
     assert ports(workload(made, "p")) == [(80, 8080)]
     assert not workload(made, "q").services
+
+
+def test_a_service_that_names_a_pod_in_two_slices_has_it_once() -> None:
+    service = make("Service", "web", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80, targetPort: 8080}]}")
+    other = make("Service", "other", "{clusterIP: 10.96.0.2, ports: [{name: http, port: 81, targetPort: 8081}]}")
+    slices = [endpoint_slice(of, at("10.1.0.1", "p"), name=f"{of}-{number}") for of in ("web", "other") for number in range(2)]
+    made = ambient(service, other, pod("p", "10.1.0.1"), *slices)
+    key = RegistryKey("Kubernetes", "a", "p")
+    row = made.mesh.pods.peek(key)
+    assert row is not None
+    found = listing_services(made.mesh, key, row, ())
+    assert sorted(one.ref.hostname for one in found) == ["other.a.svc.cluster.local", "web.a.svc.cluster.local"]
+    assert [one.ref.hostname for one in listing_services(made.mesh, key, row, found[:1])] == [found[1].ref.hostname]
 
 
 def test_an_address_of_a_slice_that_is_no_pods_is_a_workload() -> None:

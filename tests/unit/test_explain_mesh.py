@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pilot.debug import explain as explain_page_module
 from pilot.debug.explain import explain_page
 from tests.support.debug import FakeConnection, sources
 from tests.support.world import World, proxy
@@ -98,3 +99,9 @@ def test_routes(explain: Any) -> None:
 def test_what_makes_the_proxy_what_it_is(explain: Any) -> None:
     assert {("Service", "tea"), ("Pod", "tea-1")} <= explain("virtualInbound", "lds", "proxy")
     assert ("VirtualService", "tea-routes") not in explain("virtualInbound", "lds")
+
+
+def test_objects_are_told_apart_by_group_kind_cluster_namespace_and_name() -> None:
+    whole = {"group": "g", "kind": "K", "cluster": "c", "namespace": "n", "name": "x", "through": ["y"]}
+    assert explain_page_module._identity(whole) == ("g", "K", "c", "n", "x")
+    assert explain_page_module._identity({"kind": "K", "name": "x"}) == ("", "K", "", "", "x")

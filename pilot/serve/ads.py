@@ -44,6 +44,13 @@ REQUEST = {"proxyrequest": 1}
 _log, _delta = scope("ads"), scope("delta")
 
 
+class _Refused(Exception):
+    """Says with which status and text a stream ends because of what it sent."""
+
+    def __init__(self, status: grpc.StatusCode, text: str) -> None:
+        super().__init__(status, text)
+
+
 class Ads:
     """The service of one port. A stream is one task that reads and one that writes.
 
@@ -158,7 +165,10 @@ class Ads:
     async def _first(self, context: Any, parse: Callable[[bytes], Any], address: str) -> Any:
         """Returns the first request, which must say who asks; None where the stream ends before."""
         while (raw := await context.read()) is not EOF:
-            request = await self._parsed(context, parse, raw)
+            try:
+                request = self._parsed(parse, raw)
+            except _Refused as refused:
+                await context.abort(*refused.args)
             if not find_type(request.type_url).is_answered:
                 _log.warning("ADS: %s sent a report before its first request", address)
                 continue
@@ -171,20 +181,28 @@ class Ads:
         return None
 
     async def _serve(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
-        """Reads until the peer or `connection.end` ends the stream, while the pusher writes."""
+        """Reads until the peer, `connection.end` or what was read ends the stream, while the pusher writes.
+
+        gRPC takes no status while a message is being written, so the status of a stream that is refused follows what is being written.
+        """
         reader = asyncio.current_task()
         assert reader is not None
         error: BaseException | None = None
+        status: tuple[Any, ...] = ()
         ending = _Ending(reader, asyncio.create_task(self._pusher.serve(connection, context.write)))
         del reader
         connection.end, connection.abort = ending.end, ending.abort
         try:
             try:
                 await self._read(context, parse, connection, request)
+            except _Refused as refused:
+                status, ending.asked = refused.args, True
             except asyncio.CancelledError:
                 if not ending.asked:
                     ending.writer.cancel()
                     raise
+            except Exception as failure:
+                status, ending.asked = self._failed(connection, failure), True
             ending.reading = False
             connection.finish()
             if not await ending.wait():  # no status can be sent behind what is being written
@@ -192,42 +210,44 @@ class Ads:
                 raise asyncio.CancelledError
             error = ending.writer.exception()
             if error is not None and not (context.cancelled() or isinstance(error, aio.InternalError)):  # else the peer has gone
-                await self._failed(context, connection, error)
+                status = self._failed(connection, error)
+            if status:
+                await context.abort(*status)
         finally:  # tasks, frames and the call would hold each other until garbage is collected, and the call what it has not sent
             connection.end = connection.abort = nothing
             del ending, error
 
-    async def _failed(self, context: Any, connection: Connection, error: BaseException) -> None:
-        """A bug of ours, or of what we stand on, ends one stream."""
+    def _failed(self, connection: Connection, error: BaseException) -> tuple[grpc.StatusCode, str]:
+        """Returns with which status a bug of ours, or of what we stand on, ends one stream."""
         self._metrics.internal_error()
         _log.error("ADS: %s %s terminated with error", connection.address, connection.id, exc_info=error)
-        await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+        return grpc.StatusCode.INTERNAL, "internal error"
 
     async def _read(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
         while True:
             if is_question(request.type_url):
-                await self._answer(context, connection, request)
+                await self._answer(connection, request)
             else:
                 if is_object(request.type_url):
-                    await self._admit(context, connection, request.type_url)
+                    self._admit(connection, request.type_url)
                 self._receive(connection, request)
             if excess := self._limits.excess(connection.session):
                 _log.warning("ADS: %s is ended: %s", connection.id, excess)
                 connection.session.subscriptions.clear()
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
+                raise _Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
             if (raw := await context.read()) is EOF:
                 return
-            request = await self._parsed(context, parse, raw)
+            request = self._parsed(parse, raw)
 
-    async def _admit(self, context: Any, connection: Connection, type_url: str) -> None:
-        """Ends the stream of somebody who may not have objects."""
+    def _admit(self, connection: Connection, type_url: str) -> None:
+        """Refuses the stream of somebody who may not have objects."""
         try:
             self._check_object_access(connection.proxy.identity)
         except QuestionError as error:
             _log.warning("ADS: %s is refused %s: %s", connection.id, type_url, error)
-            await context.abort(*error.args)
+            raise _Refused(*error.args) from error
 
-    async def _answer(self, context: Any, connection: Connection, request: Any) -> None:
+    async def _answer(self, connection: Connection, request: Any) -> None:
         """Answers a question; what only acknowledges an answer is none. istioctl makes a nonce of its own for its first request."""
         if request.response_nonce in connection.answered or request.HasField("error_detail"):
             return
@@ -235,7 +255,7 @@ class Ads:
             answer = await self._ask(request.type_url, names_asked(request), connection.proxy.identity)
         except QuestionError as error:
             _log.warning("ADS: %s is refused %s: %s", connection.id, request.type_url, error)
-            await context.abort(*error.args)
+            raise _Refused(*error.args) from error
         version = self._discovery.version
         nonce = version + random_uuid()
         connection.answered.append(nonce)
@@ -271,12 +291,12 @@ class Ads:
         else:
             self._discovery.let_go(connection, request.type_url)
 
-    async def _parsed(self, context: Any, parse: Callable[[bytes], Any], raw: bytes) -> Any:
+    def _parsed(self, parse: Callable[[bytes], Any], raw: bytes) -> Any:
         self._metrics.received(len(raw))
         try:
             return parse(raw)
-        except DecodeError:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "malformed request")
+        except DecodeError as error:
+            raise _Refused(grpc.StatusCode.INVALID_ARGUMENT, "malformed request") from error
 
 
 class _Ending:

@@ -1,0 +1,116 @@
+"""Streams that are refused while something is being written to them."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+from envoy.service.discovery.v3 import discovery_pb2
+from grpc import aio
+
+from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.serve import ads
+from pilot.serve.ads import SERVICE
+from pilot.serve.sockets import Sockets
+from pilot.serve.stream_limits import StreamLimits
+from tests.support.ads import NODE, Server
+
+
+class Call:
+    """A call whose peer asks for clusters, and then for what `then` returns once an answer is being written.
+
+    `abort` fails while a message is being written, as gRPC's does.
+    """
+
+    def __init__(self, then: Callable[[], bytes]) -> None:
+        self.then, self.read_so_far = then, 0
+        self.writing, self.may_write, self.written = asyncio.Event(), asyncio.Event(), 0
+        self.status: tuple[Any, str] | None = None
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.1:99"
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    def cancelled(self) -> bool:
+        return False
+
+    async def read(self) -> Any:
+        self.read_so_far += 1
+        if self.read_so_far == 1:
+            return asked("cds", NODE)
+        if self.read_so_far == 2:
+            await self.writing.wait()
+            return self.then()
+        return await asyncio.Event().wait()
+
+    async def write(self, _: bytes) -> None:
+        self.writing.set()
+        await self.may_write.wait()
+        self.writing.clear()
+        self.written += 1
+
+    async def abort(self, code: Any, details: str) -> None:
+        if self.writing.is_set():
+            raise aio.InternalError("TOO_MANY_OPERATIONS")
+        self.status = code, details
+
+
+class Details:
+    method, invocation_metadata = f"/{SERVICE}/DeltaAggregatedResources", ()
+
+
+def asked(kind: str, node_id: str = "") -> bytes:
+    request = discovery_pb2.DeltaDiscoveryRequest(type_url=BY_SHORT_NAME.get(kind, kind))
+    request.node.id = node_id
+    return request.SerializeToString()
+
+
+def broken() -> bytes:
+    raise ZeroDivisionError("a bug")
+
+
+REFUSED: dict[str, tuple[Callable[[], bytes], tuple[Any, str]]] = {
+    "too many types": (lambda: asked("made-up"), (grpc.StatusCode.RESOURCE_EXHAUSTED, "more than 1 types on one stream")),
+    "no request": (lambda: b"\xff", (grpc.StatusCode.INVALID_ARGUMENT, "malformed request")),
+    "no objects": (
+        lambda: asked("networking.istio.io/v1/Gateway"),
+        (grpc.StatusCode.UNAUTHENTICATED, "objects are for a verified identity of the control plane"),
+    ),
+    "a bug of ours": (broken, (grpc.StatusCode.INTERNAL, "internal error")),
+}
+
+
+def serve(server: Server, call: Call) -> asyncio.Task[None]:
+    server.set("cds", a="1")
+    return asyncio.create_task(server.ads.handlers().service(Details).stream_stream(None, call))
+
+
+@pytest.mark.parametrize("why", REFUSED)
+async def test_a_stream_is_refused_once_what_is_being_written_is_written(why: str) -> None:
+    then, status = REFUSED[why]
+    server, call = Server(stream_limits=StreamLimits(types=1)), Call(then)
+    stream = serve(server, call)
+    await call.writing.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (call.read_so_far, stream.done(), call.status) == (2, False, None)
+    call.may_write.set()
+    await stream
+    assert (call.status, call.written) == (status, 1)
+    assert not server.discovery.connections()
+    assert server.metric("pilot_total_xds_internal_errors 1") is (why == "a bug of ours")
+
+
+async def test_a_refused_stream_that_takes_nothing_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    was_reset = list[str]()
+    monkeypatch.setattr(ads, "LAST_WRITE_SECONDS", 0.01)
+    monkeypatch.setattr(Sockets, "reset_soon", lambda _, address: was_reset.append(address))
+    server, call = Server(stream_limits=StreamLimits(types=1)), Call(lambda: asked("made-up"))
+    with pytest.raises(asyncio.CancelledError):
+        await serve(server, call)
+    assert (was_reset, call.status) == (["10.0.0.1:99"], None)
+    assert not server.discovery.connections()

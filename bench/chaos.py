@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Hostile clients and broken folders against a real process; after each the proxies must have what a fresh start gives them.
+"""Hostile clients and broken folders against a real process; after each the proxies must have what a fresh start gives them, and the
+log may tell of no mistake of ours.
 
     python bench/chaos.py [WORDS] [--scale 1.0] [--work DIR]
 
@@ -14,6 +15,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -43,6 +45,8 @@ Scenario = Callable[[RealMesh, float], Awaitable[list[str]]]
 ANSWER_SECONDS = 60.0
 CLEAR = {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED}
 """Statuses that tell a client why it is turned away."""
+NARROW = ("grpc.http2.lookahead_bytes", 1)
+"""What a client may be sent before it reads: so little that writes last."""
 SERVICE_SLOT = next(i for i, slot in enumerate(SLOTS) if slot.name == "Service a/web")
 
 
@@ -81,9 +85,9 @@ class Attacker:
 
 
 @contextlib.asynccontextmanager
-async def channels(mesh: RealMesh, count: int) -> AsyncIterator[list[grpc.aio.Channel]]:
+async def channels(mesh: RealMesh, count: int, *options: tuple[str, int]) -> AsyncIterator[list[grpc.aio.Channel]]:
     """Connections of their own; all streams over them end with the block."""
-    opened = [grpc.aio.insecure_channel(mesh.plane.xds, options=[*OPTIONS, ("grpc.channel_id", n)]) for n in range(count)]
+    opened = [grpc.aio.insecure_channel(mesh.plane.xds, options=[*OPTIONS, ("grpc.channel_id", n), *options]) for n in range(count)]
     try:
         yield opened
     finally:
@@ -164,6 +168,48 @@ async def flood_of_streams(mesh: RealMesh, scale: float) -> list[str]:
     async with channels(mesh, max(2, count // 50)) as opened:
         await asyncio.gather(*(one(number, opened[number % len(opened)]) for number in range(count)))
     return [f"{ends[name]} of {count} streams ended with {name}" for name in ends if name not in ("clusters", "turned away")]
+
+
+async def peers_that_go_in_the_middle(mesh: RealMesh, scale: float) -> list[str]:
+    """Streams are cancelled, closed and cut off at any moment of their first second, while they are written what takes a while."""
+    choose, large = random.Random(scale), mesh.folder / "large.yaml"
+    large.write_text("\n---\n".join(json.dumps(service_entry(number)) for number in range(300)))
+    ends = asyncio.get_running_loop().time() + max(1.0, 30 * scale)
+
+    async def one(number: int) -> None:
+        while asyncio.get_running_loop().time() < ends:
+            async with channels(mesh, 1, NARROW) as (channel,):
+                client = Attacker(channel, number)
+                with contextlib.suppress(grpc.RpcError, TimeoutError):
+                    for url in choose.sample(TYPES, choose.randint(1, 4)):
+                        await client.ask(url, *choose.choice(((), ("nothing",))))
+                    for _ in range(choose.randrange(3)):
+                        await asyncio.wait_for(client.take(), choose.choice((0.01, 0.1, 1.0)))
+                    if choose.random() < 0.3:
+                        await client.call.done_writing()
+                    await asyncio.sleep(choose.random() * choose.choice((0, 0.003, 0.03)))
+                if choose.random() < 0.5:
+                    client.call.cancel()
+
+    pushes = asyncio.create_task(touch_until(mesh, ends))
+    await asyncio.gather(*(one(number) for number in range(20)))
+    await pushes
+    large.unlink()
+    return []
+
+
+def service_entry(number: int) -> dict[str, Any]:
+    """One of many objects, so that what everybody is sent is large."""
+    spec = {"hosts": [f"large-{number}.example.com"], "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], "resolution": "STATIC"}
+    endpoints = [{"address": f"10.9.{number % 256}.{host}"} for host in range(1, 21)]
+    metadata = {"name": f"large-{number}", "namespace": "a"}
+    return {"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": metadata, "spec": {**spec, "endpoints": endpoints}}
+
+
+async def touch_until(mesh: RealMesh, ends: float) -> None:
+    """Edits until a time of the loop."""
+    while asyncio.get_running_loop().time() < ends:
+        await touch(mesh, 1)
 
 
 async def nack_storm(mesh: RealMesh, scale: float) -> list[str]:
@@ -320,6 +366,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     streams_that_do_not_read,
     stopped_processes,
     flood_of_streams,
+    peers_that_go_in_the_middle,
     nack_storm,
     wrong_node_ids,
     requests_beyond_limits,
@@ -329,10 +376,12 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 
 async def attack(mesh: RealMesh, scenario: Scenario, scale: float) -> list[str]:
-    """One scenario; what was wrong meanwhile, and what is wrong now."""
+    """One scenario; what was wrong meanwhile, what the log says of mistakes, and what is wrong now."""
+    told = len(await mesh.complaints())
     wrong = await scenario(mesh, scale)
     await asyncio.to_thread(eventually, lambda: mesh.plane.get("/ready", "httpAddr") is not None, 30, "ready after an attack")
-    return wrong + [f"afterwards: {w}" for w in await mesh.disagreement()]
+    wrong += [f"afterwards: {w}" for w in await mesh.disagreement()]
+    return wrong + [f"logged: {line}" for line in (await mesh.complaints())[told:]]
 
 
 async def run(work: pathlib.Path, words: list[str], scale: float) -> int:

@@ -5,8 +5,10 @@
 
 In every round the mesh lives through random edits (objects, mesh config, networks, proxies that leave and come back), and is compared with a
 fresh start in the middle and at its end, which is where it began: there the number of nodes in the graph must be what it was, and memory,
-once warm (a sixth of the time), may not grow by more than a tenth; no derivation and no stream may fail. Prints a line a round, behind it which
-derivations have other numbers of nodes than at first, and a verdict; exits 1 where a promise is broken.
+once warm (a sixth of the time), may not grow by more than a tenth; no derivation and no stream may fail, and the log may not tell of exceptions
+or of tasks that nobody ended. Prints a line a round, behind it which
+derivations have other numbers of nodes than at first, and a verdict; exits 1 where a promise is broken. Of a round after which the number is
+another one, the debug pages are kept in a folder of its own, and the log has what every task waits for.
 """
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -33,6 +36,7 @@ GROWTH = 1.10
 SWEEP_SECONDS = 75.0  # what nothing watches is freed on a sweep, which comes every ten seconds; a proxy that went is remembered for 30
 BUGS = ("pilot_derivation_failures", "pilot_total_xds_internal_errors")
 """Metrics that count what may never happen."""
+EVIDENCE = ("krtz", "connections", "syncz", "adsz")
 PAUSES = (0.0, 0.0, 0.05, 0.3)  # shorter and longer than the debounce
 
 
@@ -98,6 +102,15 @@ async def play(mesh: RealMesh, choose: random.Random, edits: int) -> list[str]:
     return wrong + [f"back at the base: {w}" for w in await mesh.disagreement()]
 
 
+async def keep_evidence(mesh: RealMesh, number: int) -> None:
+    """Writes what the control plane says of itself into the folder of a round, and has it log its tasks."""
+    folder = mesh.work / f"round-{number}"
+    folder.mkdir()
+    for page in EVIDENCE:
+        (folder / f"{page}.json").write_text(await asyncio.to_thread(mesh.plane.get, f"/debug/{page}"))
+    mesh.plane.child.send_signal(signal.SIGUSR1)
+
+
 def _changes(before: collections.Counter[str], now: collections.Counter[str]) -> str:
     return ", ".join(f"{name}: {before[name]} to {now[name]}" for name in sorted(before.keys() | now.keys()) if before[name] != now[name])
 
@@ -137,7 +150,9 @@ async def soak(work: pathlib.Path, choose: random.Random, minutes: float, edits:
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
             if found != nodes:
                 print(_changes(by_derivation, await nodes_by_derivation(mesh)), flush=True)
-        return [f"at the start: {w}" for w in first] + verdict(rounds, nodes, minutes / 6)
+                await keep_evidence(mesh, len(rounds))
+        logged = [f"logged: {line}" for line in (await mesh.complaints())[:20]]
+        return [f"at the start: {w}" for w in first] + verdict(rounds, nodes, minutes / 6) + logged
     finally:
         await mesh.stop()
 

@@ -199,7 +199,6 @@ class Ads:
                 status, ending.asked = refused.args, True
             except asyncio.CancelledError:
                 if not ending.asked:
-                    ending.writer.cancel()
                     raise
             except Exception as failure:
                 status, ending.asked = self._failed(connection, failure), True
@@ -214,6 +213,7 @@ class Ads:
             if status:
                 await context.abort(*status)
         finally:  # tasks, frames and the call would hold each other until garbage is collected, and the call what it has not sent
+            ending.writer.cancel()  # the call may be cancelled while its writer is waited for
             connection.end = connection.abort = nothing
             del ending, error
 

@@ -102,7 +102,7 @@ class Pusher:
         taken = False
         if not self.flight.begin(writing):
             await self.flight.wait(writing, connection.is_known)
-            answer = self._discovery.next_response(connection)  # the state of now counts, not that of before the wait
+            answer = None if connection.finished else self._discovery.next_response(connection)  # of now, not of before the wait
         self._look_soon()
         try:
             if answer is not None:

@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -18,10 +19,12 @@ from tests.support.cluster_slots import WEST
 from tests.support.fleet import Content, Fleet, difference
 from tests.support.mesh_edits import EMPTY
 from tests.support.mesh_slots import SLOTS
-from tests.support.processes import ControlPlane
+from tests.support.processes import ControlPlane, free_port
 
 AGREE_SECONDS = 60.0
 """How long two control planes may take to say the same; on a quiet machine it is a second."""
+COMPLAINTS = ("Traceback (most recent call last)", "Task was destroyed but it is pending", "was never retrieved", "was never awaited")
+"""What Python and we log of exceptions, and of tasks that nobody ended."""
 VARIANTS = (True, False)
 """Each proxy connects by delta, and a twin of it, of another name, by state of the world."""
 
@@ -55,8 +58,10 @@ class RealMesh:
         work = self.work / name
         work.mkdir(exist_ok=True)
         more = ["--meshConfig", str(self.work / "mesh.yaml"), "--networksConfig", str(self.work / "networks.yaml")]
-        more += ["--configDir", f"{WEST}={self.west}"]
-        return ControlPlane(work, self.folder, more=more)
+        more += ["--configDir", f"{WEST}={self.west}", "--ctrlz_port", str(control := free_port())]
+        plane = ControlPlane(work, self.folder, more=more)
+        plane.ports["control"] = control
+        return plane
 
     async def start(self) -> None:
         await asyncio.to_thread(self.plane.wait_ready)
@@ -76,6 +81,13 @@ class RealMesh:
         self.plane = self.make_plane(f"live-{self._started}")
         self.fleet = Fleet(self.plane.xds)
         await self.start()
+
+    async def complaints(self) -> list[str]:
+        """What the logs of all processes so far say of mistakes of ours. Tasks that nobody ended are told of when garbage is collected."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.plane.ports['control']}/memj/forcecollection", method="PUT")
+        await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=10).close())
+        logs = [path.read_text(errors="replace").splitlines() for path in sorted(self.work.glob("live-*/pilot.log"))]
+        return [line for log in logs for line in log if any(told in line for told in COMPLAINTS)]
 
     async def set(self, slot: int, variant: int) -> None:
         """Write the file of a slot, or connect its proxies again."""

@@ -1,4 +1,4 @@
-"""Streams that are refused while something is being written to them."""
+"""Streams that end while something is being written to them."""
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +12,8 @@ from grpc import aio
 
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.serve import ads
-from pilot.serve.ads import SERVICE
+from pilot.serve.ads import EOF, SERVICE
+from pilot.serve.flight import FlightLimits
 from pilot.serve.sockets import Sockets
 from pilot.serve.stream_limits import StreamLimits
 from tests.support.ads import NODE, Server
@@ -24,7 +25,7 @@ class Call:
     `abort` fails while a message is being written, as gRPC's does.
     """
 
-    def __init__(self, then: Callable[[], bytes]) -> None:
+    def __init__(self, then: Callable[[], Any]) -> None:
         self.then, self.read_so_far = then, 0
         self.writing, self.may_write, self.written = asyncio.Event(), asyncio.Event(), 0
         self.status: tuple[Any, str] | None = None
@@ -73,7 +74,7 @@ def broken() -> bytes:
     raise ZeroDivisionError("a bug")
 
 
-REFUSED: dict[str, tuple[Callable[[], bytes], tuple[Any, str]]] = {
+REFUSED: dict[str, tuple[Callable[[], Any], tuple[Any, str]]] = {
     "too many types": (lambda: asked("made-up"), (grpc.StatusCode.RESOURCE_EXHAUSTED, "more than 1 types on one stream")),
     "no request": (lambda: b"\xff", (grpc.StatusCode.INVALID_ARGUMENT, "malformed request")),
     "no objects": (
@@ -103,6 +104,40 @@ async def test_a_stream_is_refused_once_what_is_being_written_is_written(why: st
     assert (call.status, call.written) == (status, 1)
     assert not server.discovery.connections()
     assert server.metric("pilot_total_xds_internal_errors 1") is (why == "a bug of ours")
+
+
+async def test_a_stream_that_is_cancelled_after_its_last_request_leaves_nothing_behind() -> None:
+    """gRPC says so of a peer that cancels its call: that there is no more to read, and then that the call is over."""
+    server, call = Server(), Call(lambda: EOF)
+    before = asyncio.all_tasks()
+    stream = serve(server, call)
+    await call.writing.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    stream.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stream
+    call.may_write.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+    assert (call.written, len(server.discovery.connections())) == (0, 0)
+    server.discovery.sweep()
+    assert len(server.db) == 0
+
+
+async def test_a_stream_that_ends_while_it_waits_for_its_turn_is_written_nothing_more() -> None:
+    server, first, second = Server(FlightLimits(moving=10, small=0)), Call(lambda: EOF), Call(lambda: EOF)
+    streams = [serve(server, call) for call in (first, second)]
+    await first.writing.wait()
+    await server.eventually(lambda: server.pusher.flight.waiting)
+    second.writing.set()  # so that its reading ends
+    for _ in range(10):
+        await asyncio.sleep(0)
+    first.may_write.set()
+    second.may_write.set()
+    await asyncio.gather(*streams)
+    assert (first.written, second.written) == (1, 0)
 
 
 async def test_a_refused_stream_that_takes_nothing_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,10 @@ class Downwards:
             self._thread = futures.ThreadPoolExecutor(1, "extensions")
             self._worker = asyncio.create_task(self._rewrite_all(self._extensions, self._thread))
 
+    async def finish(self) -> None:
+        """Returns when nothing is being written any more, and lets nothing follow: gRPC takes no status while a message is being written."""
+        await self._lock.acquire()
+
     def end(self) -> None:
         """Drops what waits; a fetch that is under way ends by its time."""
         if self._worker is not None:
@@ -121,8 +125,10 @@ class XdsProxy:
         to_envoy = Downwards(context, extensions, self._pauses)
         try:
             await self._down(call, to_envoy, requests, reader, method == DELTA)
+            await to_envoy.finish()
         except grpc.RpcError:
             self._failed(call)
+            await to_envoy.finish()
             await context.abort(call.code(), call.details() or "")
         except asyncio.CancelledError:
             self._observer.envoy_ended("cancelled")

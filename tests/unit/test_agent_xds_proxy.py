@@ -92,9 +92,9 @@ class Mesh:
         await self.front.start()
         (self._folder / "token").write_text(IDENTITY)
         token, root = str(self._folder / "token"), str(self.front.write_root(self._folder))
-        upstream = Upstream(self.front.address, root, NAME, token, "west", None, {"X-Mine": "1"})
+        self.upstream = Upstream(self.front.address, root, NAME, token, "west", None, {"X-Mine": "1"})
         self.server = make_server()
-        self.server.add_generic_rpc_handlers((XdsProxy(upstream, self.own if own else OwnSubscriptions({}), self.counts).handlers(),))
+        self.server.add_generic_rpc_handlers((XdsProxy(self.upstream, self.own if own else OwnSubscriptions({}), self.counts).handlers(),))
         await serve(self.server, str(self._folder / "XDS"), private=False)
         self.channel = aio.insecure_channel(f"unix:{self._folder / 'XDS'}", [("grpc.max_receive_message_length", -1)])
 
@@ -265,6 +265,55 @@ async def test_envoy_is_given_a_module_once_it_can_be_had() -> None:
         downwards.end()
     assert [extension_pb2.TypedExtensionConfig.FromString(one.resources[0].value).name for one in found] == ["r1", "r2"]
     assert {(one.nonce, one.version_info, one.type_url) for one in found} == {("n", "v", EXTENSION)}
+
+
+class AsItIs:
+    """Leaves resources as they are."""
+
+    def rewrite(self, packed: Any) -> Outcome:
+        return "as it is"
+
+
+class SlowEnvoy:
+    """Envoy's call, which takes what is written when `may_take` is set, and no status meanwhile."""
+
+    def __init__(self) -> None:
+        self.may_take, self.writing, self.written = asyncio.Event(), asyncio.Event(), list[bytes]()
+        self.status: tuple[Any, ...] = ()
+
+    async def read(self) -> Any:
+        return await asyncio.Event().wait()
+
+    async def write(self, raw: bytes) -> None:
+        self.writing.set()
+        await self.may_take.wait()
+        self.writing.clear()
+        self.written.append(raw)
+
+    async def abort(self, *status: Any) -> None:
+        assert not self.writing.is_set()
+        self.status = status
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_a_stream_ends_once_envoy_has_taken_what_is_being_written(mesh: Mesh, refused: bool) -> None:
+    envoy, extensions = SlowEnvoy(), response(EXTENSION)
+
+    async def end(context: Any) -> None:
+        await context.write(extensions)
+        await envoy.writing.wait()
+        if refused:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not any more")
+
+    mesh.front.stream = end
+    stream = asyncio.create_task(XdsProxy(mesh.upstream, OwnSubscriptions({}), mesh.counts, AsItIs())._pass(DELTA, envoy))
+    await until(lambda: mesh.counts.counts["ended error"] if refused else envoy.writing.is_set())
+    await asyncio.wait([stream], timeout=0.1)
+    assert (stream.done(), envoy.status) == (False, ())
+    envoy.may_take.set()
+    await stream
+    assert envoy.written == [extensions]
+    assert envoy.status == ((grpc.StatusCode.PERMISSION_DENIED, "not any more") if refused else ())
 
 
 def test_the_type_of_a_response_is_read_off_its_bytes() -> None:

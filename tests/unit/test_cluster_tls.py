@@ -297,3 +297,12 @@ def test_a_rule_for_other_workloads_is_not_for_this_one() -> None:
     objects = rule("{tls: {mode: SIMPLE}}", more=SELECTOR)
     assert "transportSocket" in cluster(objects)
     assert "transportSocket" not in cluster(objects, by=other)
+
+
+@pytest.mark.parametrize(
+    ("said", "matches"),
+    [("DISABLE", ["hbone", "tlsMode-disabled"]), ("SIMPLE", ["hbone", "user"]), ("ISTIO_MUTUAL", ["hbone", "tlsMode-istio"])],
+)
+def test_what_there_is_beside_a_tunnel_is_as_the_rule_says(said: str, matches: list[str]) -> None:
+    found = cluster(rule(f"{{tls: {{mode: {said}}}}}"), environ={"PILOT_ENABLE_AMBIENT": "true", "PILOT_ENABLE_SENDING_HBONE": "true"})
+    assert [match["name"] for match in found["transportSocketMatches"]] == matches

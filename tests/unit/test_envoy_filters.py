@@ -347,3 +347,32 @@ def series(metrics: Metrics) -> dict[tuple[str, str], str]:
 def test_a_patch_that_is_gone_is_none(name: str, position: int, there: bool) -> None:
     mesh = world(envoy_filter("f", merge("1s"))).mesh
     assert (configured_patch(mesh, PatchKey(ObjectKey("a", name), position)) is not None) == there
+
+
+# -- what is merged into what -----------------------------------------------------------------------------------------------
+
+TLS = "envoy.transport_sockets.tls"
+CONTEXT = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+TCP = "envoy.filters.network.tcp_proxy"
+
+
+def test_a_transport_socket_is_merged_along_with_the_rest_of_a_patch() -> None:
+    value = f"{{connect_timeout: 3s, transport_socket: {{name: {TLS}, typed_config: {{'@type': {CONTEXT}, sni: mine}}}}}}"
+    match = f"{{context: SIDECAR_OUTBOUND, cluster: {{name: '{CLUSTER_NAME}'}}}}"
+    rule = make("DestinationRule", "plain", f"{{host: {API}, trafficPolicy: {{tls: {{mode: SIMPLE}}}}}}")
+    filtered = envoy_filter("one", f"{{applyTo: CLUSTER, match: {match}, patch: {{operation: MERGE, value: {value}}}}}")
+    found = Meshed(rule, filtered).plain(CLUSTER, CLUSTER_NAME)
+    assert (found["connectTimeout"], found["transportSocket"]["name"], found["transportSocket"]["typedConfig"]["sni"]) == ("3s", TLS, "mine")
+
+
+def test_what_is_merged_into_a_named_network_filter_leaves_others_alone() -> None:
+    match = f"{{context: SIDECAR_OUTBOUND, listener: {{name: virtualOutbound, filterChain: {{filter: {{name: {TCP}}}}}}}}}"
+    echo = "{name: before, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}}"
+    found = Meshed(envoy_filter(
+        "one",
+        f"{{applyTo: NETWORK_FILTER, match: {match}, patch: {{operation: INSERT_BEFORE, value: {echo}}}}}",
+        f"{{applyTo: NETWORK_FILTER, match: {match}, patch: {{operation: MERGE, value: {{name: mine}}}}}}",
+    ))  # fmt: skip
+    names = [[f["name"] for f in chain["filters"]][-2:] for chain in found.plain(LISTENER, "virtualOutbound")["filterChains"]]
+    assert ["before", "mine"] in names
+    assert found.problems("one") == []

@@ -406,3 +406,8 @@ def test_ipv6_alone() -> None:
 def test_statistics_by_pattern() -> None:
     found = listeners(TCP_X, mesh="outboundClusterStatName: '%SERVICE%_%SERVICE_PORT%'")["10.96.0.1_90"]
     assert last(chains(found)[0])["statPrefix"] == "x.a_90"
+
+
+def test_a_route_without_a_port_leads_to_the_only_port_of_its_destination() -> None:
+    only = (service("y", "[{name: tcp, port: 7000}]", "10.96.0.2"), virtual_service("hosts: [x], tcp: [{route: [{destination: {host: y}}]}]"))
+    assert leads(listeners(TCP_X, *only)["10.96.0.1_90"])[0] == f"outbound|7000||{Y}"

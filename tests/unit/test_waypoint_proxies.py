@@ -314,3 +314,30 @@ def test_a_workload_of_another_network_is_reached_through_a_tunnel_in_a_tunnel()
     assert "9.9.9.9:15008" in str(tunnels(found[ENDPOINT][VIP_HTTP]))
     cut_off = sent(*objects, gateway("far"), by=client, AMBIENT_ENABLE_MULTI_NETWORK="true")
     assert list(members(cut_off[ENDPOINT][VIP_HTTP])) == []
+
+
+@pytest.mark.parametrize(
+    ("route", "weighted"),
+    [
+        ("[{destination: {host: cart}, weight: 0}]", False),
+        ("[{destination: {host: cart}, weight: 30}, {destination: {host: cart}, weight: 70}]", True),
+    ],
+)
+def test_connections_are_shared_out_among_several_destinations_alone(route: str, weighted: bool) -> None:
+    rule = make("VirtualService", "v", f"{{hosts: [{CART}], tcp: [{{route: {route}}}]}}", "a")
+    config = manager(sent(*installed(), *cart(TCP), rule), f"inbound-vip|90|tcp|{CART}")
+    assert ("weightedClusters" in config, "cluster" in config) == (weighted, not weighted)
+
+
+def test_requests_are_upgraded_to_http2_where_a_rule_says_so() -> None:
+    rule = make("DestinationRule", "two", f"{{host: {CART}, trafficPolicy: {{connectionPool: {{http: {{h2UpgradePolicy: UPGRADE}}}}}}}}", "a")
+    spoken = [str(sent(*installed(), *cart(), *more)[CLUSTER][VIP_HTTP].get("typedExtensionProtocolOptions")) for more in ((), (rule,))]
+    assert ["http2ProtocolOptions" in found for found in spoken] == [False, True]
+
+
+@pytest.mark.parametrize(("ports", "alone"), [(HTTP, [80]), (TCP, [90]), (UNKNOWN, []), (f"{HTTP}, {TCP}, {UNKNOWN}", [80, 90])])
+def test_ports_whose_protocol_is_known_are_not_inspected_for_http(ports: str, alone: list[int]) -> None:
+    (inspector,) = [f for f in main(sent(*installed(), *cart(ports)))["listenerFilters"] if f["name"].endswith("http_inspector")]
+    rules = inspector.get("filterDisabled", {})
+    found = [rule["destinationPortRange"]["start"] for rule in rules.get("orMatch", {}).get("rules", [rules] if rules else [])]
+    assert found == alone

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pilot.agent import run
 from pilot.agent.facts import gather_facts
 from pilot.agent.run import Agent, _headers, _log_bug
 from pilot.agent.settings import AgentSettings
@@ -89,11 +90,11 @@ async def running(folder: pathlib.Path, script: str, kind: str = "sidecar", conf
     settings = load_sections(AgentSettings(), ["--concurrency", "1"], given).settings
     agent = Agent(gather_facts(kind, settings, given), settings, given)
 
-    async def run() -> int:
+    async def live() -> int:
         async with contextlib.AsyncExitStack() as stack:
             return await agent.run(stack)
 
-    proxy = Proxy(folder, ports["status"], ports["names"], admin, asyncio.create_task(run()))
+    proxy = Proxy(folder, ports["status"], ports["names"], admin, asyncio.create_task(live()))
     try:
         yield proxy
     finally:
@@ -173,9 +174,25 @@ async def test_a_second_signal_ends_an_agent_before_it_has_drained(folder: pathl
             while not proxy.admin.asked:
                 await asyncio.sleep(0.01)
         assert await proxy.ask("/healthz/ready") == (503, "the proxy is draining\n")
-        assert not proxy.ended.done()
+        ended, _ = await asyncio.wait((proxy.ended,), timeout=0.5)
+        assert not ended
         signal.raise_signal(signal.SIGTERM)
         assert await asyncio.wait_for(proxy.ended, 30) == 0
+
+
+async def test_what_is_to_be_done_now_and_then_is_done_from_the_start(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = list[str]()
+
+    async def purge(*_: Any) -> None:
+        begun.append("purge")
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(run, "purge_forever", purge)
+    monkeypatch.setattr(run, "RELEASE_SECONDS", (0.0, 3600.0))
+    monkeypatch.setattr(run, "release", lambda: begun.append("release"))
+    async with running(folder, LIVES) as proxy:
+        await proxy.until("arguments")
+    assert sorted(begun) == ["purge", "release"]
 
 
 async def test_an_agent_without_envoy_serves_until_it_is_told_to_end(folder: pathlib.Path) -> None:

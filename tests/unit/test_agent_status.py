@@ -21,7 +21,7 @@ from pilot.agent.app_probes import Probe, Prober, parse_probes
 from pilot.agent.certificate import WorkloadCertificate
 from pilot.agent.merged_metrics import MetricsPage, parse_targets
 from pilot.agent.metrics import AgentMetrics
-from pilot.agent.readiness import Readiness
+from pilot.agent.readiness import STATS, Readiness
 from pilot.agent.status import MOST_AT_ONCE, Pages, StatusServer
 from pilot.lib.start_error import StartError
 from tests.support import certificates
@@ -36,9 +36,10 @@ class Envoy:
     """Statistics as a test sets them; None is an Envoy that does not answer."""
 
     def __init__(self, stats: dict[str, int] | None) -> None:
-        self.now = stats
+        self.now, self.asked = stats, list[str]()
 
     def stats(self, regex: str) -> dict[str, int]:
+        self.asked.append(regex)
         if self.now is None:
             raise AdminError("Envoy's admin port does not answer")
         return self.now
@@ -69,6 +70,7 @@ def test_what_was_ready_needs_only_to_live() -> None:
     assert readiness.reason() == ""
     envoy.now = None
     assert readiness.reason() == "Envoy's admin port does not answer"
+    assert envoy.asked == [STATS, r"^server\.state$", r"^server\.state$"]
 
 
 def test_a_proxy_that_drains_is_not_ready() -> None:
@@ -288,6 +290,7 @@ def test_the_end_of_the_page_of_metrics_is_that_of_its_connection(served: Served
     head = answer.partition(b"\r\n\r\n")[0].lower()
     assert head.startswith(b"http/1.1 200 ")
     assert b"\r\nconnection: close" in head
+    assert b"\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8" in head
     assert b"content-length" not in head
     assert "istio_agent_scrapes_total 1\n" in served.metrics.render().decode()
 

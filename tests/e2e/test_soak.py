@@ -22,6 +22,9 @@ def test_a_broken_promise_is_told() -> None:
 
     assert verdict([one(1, []), one(11, [], megabytes=200), one(20, [], megabytes=219)], 100, 10) == []
     assert verdict([one(11, []), one(20, [], megabytes=111)], 100, 10) == ["memory grew from 100 to 111 MB"]
+    assert verdict([one(minute, [], megabytes=140 if minute == 20 else 100) for minute in range(11, 60)], 100, 10) == []
+    grown = [one(minute, [], megabytes=100 + minute) for minute in range(11, 60)]
+    assert verdict(grown, 100, 10) == ["memory grew from 116 to 154 MB"]
     assert verdict([one(1, []), one(2, [], nodes=101)], 100, 10) == ["round 2: 101 nodes in the graph, 100 at first"]
     assert verdict([one(1, ["after edits: x"])], 100, 10) == ["round 1: after edits: x"]
     told = ["2 failures of derivations and streams: the log says which"]

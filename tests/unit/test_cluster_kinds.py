@@ -213,9 +213,12 @@ metadata: {name: cross, namespace: edge}
 spec: {selector: {app: ingress}, servers: [{port: {number: 15443, name: tls, protocol: TLS}, hosts: ["*.local"], tls: {mode: AUTO_PASSTHROUGH}}]}
 """
     policy = rule("{tls: {mode: SIMPLE}, connectionPool: {tcp: {maxConnections: 3}}}", "[{name: v1}]")
-    found = clusters(gateway + policy + external("DNS"), by=ROUTER)
+    inner = "inner.shop.internal"
+    resolved = external("DNS", ENDPOINTS, host=inner).replace("MESH_EXTERNAL", "MESH_INTERNAL")
+    found = clusters(gateway + policy + external("DNS") + resolved.replace("name: entry", "name: inner"), by=ROUTER)
+    assert "loadAssignment" in found[f"outbound_.80_._.{inner}"]
     routed = found[f"outbound_.80_._.{HOST}"]
-    assert routed["type"] == "EDS"
+    assert (routed["type"], "loadAssignment" in routed) == ("EDS", False)
     assert routed["edsClusterConfig"]["serviceName"] == f"outbound_.80_._.{HOST}"
     assert "transportSocket" not in routed
     assert "transportSocketMatches" not in routed

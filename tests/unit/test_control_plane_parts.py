@@ -207,6 +207,12 @@ async def test_each_page_is_at_its_port(tmp_path: pathlib.Path) -> None:
         assert [(await it.get(path))[0] for path in PATHS] == [200, 200, 200, 200, 404, 404]
 
 
+@pytest.mark.parametrize(("webhooks", "status"), [("", 400), ("127.0.0.1:0", 404)])
+async def test_webhooks_without_a_port_of_their_own_are_at_that_of_readiness(tmp_path: pathlib.Path, webhooks: str, status: int) -> None:
+    async with running(tmp_path, httpsAddr=webhooks) as it:
+        assert (await it.get("/validate"))[0] == status
+
+
 async def test_what_there_is_is_counted(tmp_path: pathlib.Path) -> None:
     async with running(tmp_path) as it:
         shown = (await it.get("/metrics", "monitoring"))[1].splitlines()

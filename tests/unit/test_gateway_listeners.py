@@ -11,7 +11,7 @@ from pilot.model.views.gateway_api.listener_tls import passes_by_name
 from pilot.model.views.gateway_api.listeners import built_listener
 from pilot.model.views.gateway_api.status.gateways import gateway_status
 from pilot.model.views.kinds.virtual_services import virtual_services
-from tests.support.credentials import Authority, config_map, tls_secret
+from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.gateway_slots import gateway_object
 from tests.support.objects import Plain, world
 
@@ -106,3 +106,21 @@ def test_calls_that_a_grpc_route_means(method: str, uri: dict[str, str]) -> None
     ((found,),) = [[route.match[0].uri for route in row.spec.http] for row in rows]
     assert found is not None
     assert {form: said for form in ("exact", "prefix", "regex") if (said := getattr(found, form))} == uri
+
+
+@pytest.mark.parametrize(("kind", "asked_for"), [("ConfigMap", "configmap://a/roots-cacert"), ("Secret", "kubernetes-gateway://a/roots-cacert")])
+def test_the_roots_of_clients_are_asked_for_where_they_are(kind: str, asked_for: str) -> None:
+    authority = Authority()
+    roots = {"ca.crt": authority.pem.decode()}
+    mesh = world(
+        tls_secret("cert", authority.issue("x.example.com"), "a"),
+        config_map("roots", roots, "a"),
+        data_secret("roots", {name: text.encode() for name, text in roots.items()}, "a"),
+        gateway(
+            "{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}", "istio",
+            f", tls: {{frontend: {{default: {{validation: {{caCertificateRefs: [{{group: '', kind: {kind}, name: roots}}]}}}}}}}}",
+        ),
+    ).mesh  # fmt: skip
+    built = built_listener(mesh, ListenerKey(GATEWAY, KEY, 0))
+    assert built is not None
+    assert built.server.tls.ca_cert_credential_name == asked_for

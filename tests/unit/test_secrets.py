@@ -244,6 +244,15 @@ def test_a_gateway_has_to_refer_to_a_secret_of_kubernetes_gateway() -> None:
     assert roots(served(made, f"{name}-cacert")) == CA.pem
 
 
+def test_a_gateway_may_refer_to_a_secret_of_another_namespace_only_where_that_permits_it() -> None:
+    name = "kubernetes-gateway://far/web"
+    made = world(tls_secret("web", WEB, "far"), gw(f"mode: SIMPLE, credentialName: '{name}'"))
+    assert served(made, name) is None
+    grant = "{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: edge}], to: [{group: '', kind: Secret}]}"
+    made.apply_objects(make("ReferenceGrant", "g", grant, "far", apiVersion="gateway.networking.k8s.io/v1beta1"))
+    assert chain(served(made, name)) == WEB.chain
+
+
 def test_a_secret_is_looked_for_in_the_proxys_cluster_and_then_in_the_own_one() -> None:
     west = edge(cluster="west")
     made = world(tls_secret("web", WEB), tls_secret("own", WEB))

@@ -23,7 +23,7 @@ import uvloop
 import yaml
 
 from pilot.app.control_plane import SWITCH_SECONDS
-from pilot.app.first_load import YOUNG
+from pilot.app.first_load import COLLECTION
 from pilot.ingest.batch import Batch, Commit, Edit
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.ledger import Ledger
@@ -197,7 +197,7 @@ async def measure() -> None:
 def main() -> None:
     with tempfile.NamedTemporaryFile() as log:
         configure("default:info", False, [log.name])
-        gc.set_threshold(YOUNG, 100, 100)
+        gc.set_threshold(*COLLECTION)
         sys.setswitchinterval(SWITCH_SECONDS)
         uvloop.run(measure())
         logging.shutdown()

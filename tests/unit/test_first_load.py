@@ -219,7 +219,7 @@ async def test_everything_is_one_commit_and_the_collector_looks_at_none_of_it(fr
     await it.load.start()
     assert it.lines == ["mesh files", "read a folder", "read a folder", "open []", "read sources", "commit"]
     assert threading.main_thread() not in it.threads, "the loop answers meanwhile"
-    assert frozen == ["freeze", (50_000, 100, 100)]
+    assert frozen == ["freeze", (10_000, 500, 100)]
     assert gc.isenabled()
     [line] = caplog.messages
     assert line.startswith("read 10 files in 0.")

@@ -85,3 +85,21 @@ async def test_a_plugin_that_is_not_ready_or_has_gone_takes_no_taint(server: Api
     await until(lambda: taints(server, "z") == [])
     assert [taints(server, name) for name in ("a", "b", "c")] == [[TAINT["key"]]] * 3
     assert {asked.name for asked in server.requests if asked.verb == "patch"} == {"a", "z"}
+
+
+async def test_a_taint_that_somebody_else_took_is_not_taken_again(server: ApiServer) -> None:
+    server.put(node("a", TAINT))
+    server.put(node("b", TAINT))
+    server.put(plugin("p-b", "b", ready=True))
+    await until(lambda: taints(server, "b") == [])  # so that the nodes have been heard of
+    server.put(node("a"))
+    server.put(node("c", TAINT))
+    server.put(plugin("p-c", "c", ready=True))
+    await until(lambda: taints(server, "c") == [])
+    for name in ("a", "b"):
+        server.put(plugin(f"p-{name}", name, ready=False))
+        server.put(plugin(f"p-{name}", name, ready=True))
+    server.put(node("d", TAINT))
+    server.put(plugin("p-d", "d", ready=True))
+    await until(lambda: taints(server, "d") == [])
+    assert {asked.name for asked in server.requests if asked.verb == "patch"} == {"b", "c", "d"}

@@ -1,0 +1,33 @@
+"""What a writer of objects by key is told of, and what it leaves behind."""
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.writers.watched_keys import WatchedKeys
+from tests.support.numbers import World, keys, sign
+
+
+def test_keys_are_looked_at_when_they_come_and_when_their_value_may_be_another_one() -> None:
+    db, told = World(), list[str]()
+    watched: Any = WatchedKeys(db, keys, sign, told.extend)  # type: ignore[arg-type]
+
+    def looked_at() -> list[str]:
+        found = told.copy()
+        told.clear()
+        return found
+
+    watched.start()
+    assert looked_at() == ["n00000", "n00001", "n00002"]
+    assert (len(watched), "n00000" in watched, "later" in watched) == (3, True, False)
+    watched.committed(db.set("later", 5))
+    assert (looked_at(), watched.value("later")) == (["later"], "+")
+    watched.committed(db.set("later", -5))
+    assert (looked_at(), watched.value("later")) == (["later"], "-")
+    watched.committed(db.set("later", None))
+    assert "later" not in watched
+    looked_at()
+    watched.changed()
+    assert looked_at() == ["n00000", "n00001", "n00002"]
+    watched.stop()
+    db.collect()
+    assert (len(watched), len(db)) == (0, 0)

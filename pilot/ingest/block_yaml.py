@@ -1,6 +1,6 @@
-"""YAML as most files have it, read line by line: mappings and lists by their indentation, each value on one line or a `|` block.
+"""YAML as most files have it, read line by line: mappings and lists by their indentation, each value on one line or a `|` or `>` block.
 
-Reading it so costs a third of what libyaml's events do. Whatever is written otherwise (anchors, tags, text over several lines, tabs, keys that
+Reading it so costs a fifth of what libyaml's events do. Whatever is written otherwise (anchors, tags, text over several lines, tabs, keys that
 are there twice, mistakes) is refused as a whole, and `documents` asks libyaml, whose word is the law: what is read here is what it would give.
 """
 from __future__ import annotations
@@ -9,27 +9,30 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from pilot.ingest.form import Form
 from pilot.ingest.lines import Inside
 from pilot.ingest.scalars import key_text, resolve
 
 _Line = tuple[str, str, str, str]
 """Indentation, dash and key with the spaces after them, and the rest."""
-_KEY = r"""(?:[A-Za-z0-9_][A-Za-z0-9_./-]{0,250}|"[^"\\\n]{0,250}"|'[^'\n]{0,250}')"""
-_LINE = re.compile(rf"( *)(-(?: +|$)|)({_KEY}:(?: +|$)|)(.*)\n?", re.MULTILINE)
+KEY = r"""(?:[A-Za-z0-9_][A-Za-z0-9_./-]{0,250}|"[^"\\\n]{0,250}"|'[^'\n]{0,250}')"""
+_LINE = re.compile(rf"( *)(-(?: +|$)|)({KEY}:(?: +|$)|)(.*)\n?", re.MULTILINE)
 _BEGIN = re.compile(r"--- *(?: #.*)?")
 _QUOTED = r"""(?:"([^"\\]*+)"|'([^']*+)'|("""
 _BARE = r"""(?:[A-Za-z0-9_./~^$(\\<;+=]|[^\x00-\x7f]|-(?=[^ ]))(?:[^ :#]++|:(?=[^ ])|(?<=[^ ])#|\ ++(?=[^ #]))*+"""
 _VALUE = re.compile(_QUOTED + _BARE + r"))\ *+(?:(?<=\ )#.*)?")
 """Text in double quotes, in single quotes, or neither; a comment may follow."""
-_ITEM = r"""(?:"[^"\\]*+"|'[^']*+'|[A-Za-z0-9_./][A-Za-z0-9_./-]*+)"""
-_LIST = re.compile(rf"\[ *+({_ITEM}(?:, *+{_ITEM})*+)? *+\]")
-_ITEMS = re.compile(_ITEM)
-_ENDS = {"|": "\n", "|-": ""}
+_ITEM = r"""(?:"[^"\\]*+"|'[^']*+'|[A-Za-z0-9_./][A-Za-z0-9_./*-]*+)"""
+_FLOW = re.compile(rf"((?: *[\[\]{{}},] *|{KEY}: ++)*+)({_ITEM}|)")
+"""Of a mapping or list in brackets: brackets, commas and keys, and the value behind them."""
+_ENDS = {"|": "\n", "|-": "", ">": "\n", ">-": ""}
 """How a block of text ends, by how it begins."""
+_FOLD = re.compile(r"(?<=[^\n])\n(\n*)(?=[^\n])")
 _DEEPEST = 60
 _AT_ONCE = 1 << 16
 """Characters that are taken apart in one call, during which no other thread has its turn."""
 _REMEMBERED = 5_000
+_FORMS = 500
 
 
 class NotSimple(Exception):
@@ -53,9 +56,12 @@ class _Values(dict[str, Any]):
     def __init__(self, complex_value: Callable[[str], Any]) -> None:
         super().__init__({"": None})
         self._complex_value = complex_value
-        self._lists: dict[str, list[Any]] = {}
+        self._forms: dict[tuple[str, ...], Form | None] = {}
+        self._flat: dict[str, dict[str, Any] | list[Any]] = {}
 
     def __missing__(self, written: str) -> Any:
+        if not written.replace("\n", "").isprintable():  # which `_taken_apart` looks at too: somebody else may ask
+            raise NotSimple
         if (found := _VALUE.fullmatch(written)) is None:
             return self._other(written)
         double, single, bare = found.groups()
@@ -65,21 +71,44 @@ class _Values(dict[str, Any]):
         return value
 
     def _other(self, text: str) -> Any:
-        if text in self._lists:
-            return self._lists[text].copy()
-        if text == "{}":
-            return {}
         if text[0] == "\n":
             return text[1:]
-        if found := _LIST.fullmatch(text):
-            items = [self[item] for item in _ITEMS.findall(found[1] or "")]
-            if len(self._lists) < _REMEMBERED:
-                self._lists[text] = items
-            return items.copy()
-        value = self._complex_value(text) if text[0] in "[{\"'" else None
-        if not isinstance(value, str if text[0] in "\"'" else dict | list):
+        if text[0] in "[{":
+            return self._flow(text)
+        value = self._complex_value(text) if text[0] in "\"'" else None
+        if not isinstance(value, str):
             raise NotSimple
         return value
+
+    def _flow(self, text: str) -> Any:
+        """Returns a mapping or list in brackets. What libyaml makes of a form is known when it comes again."""
+        if text in self._flat:
+            return self._flat[text].copy()
+        heads, items = zip(*_FLOW.findall(text)[:-1], strict=True)  # the last one is nothing, at the very end
+        if heads in self._forms:
+            form = self._forms[heads]
+        else:
+            form = self._form(heads)
+            if len(self._forms) < _FORMS:
+                self._forms[heads] = form
+        if form is None or items[-1]:
+            value = self._complex_value(text)
+            if not isinstance(value, dict | list):
+                raise NotSimple
+            return value
+        value = form.fill([self[item] for item in items[:-1]])
+        if form.is_flat and len(self._flat) < _REMEMBERED:
+            self._flat[text] = value.copy()
+        return value
+
+    def _form(self, heads: tuple[str, ...]) -> Form | None:
+        """Returns the form of a text that has brackets, commas and keys so; None where there is more to it."""
+        if "" in heads:  # a character that is none of them
+            return None
+        count = len(heads) - 1
+        sample = self._complex_value("".join(f"{head}{number}" for number, head in enumerate(heads[:-1])) + heads[-1])
+        form = Form(sample, count)
+        return form if form.takes_all else None
 
 
 class Words:
@@ -90,12 +119,19 @@ class Words:
         self.values = _Values(complex_value)
 
 
-def _lines(text: str, number: int) -> Iterable[tuple[int, _Line]]:
-    """Returns the lines with their numbers, a block of text as the rest of its first line, behind a line break. `number` is of the line before.
-    Raises NotSimple."""
-    if "|" in text or len(text) > _AT_ONCE:
-        return _long_lines(text, number)
-    return enumerate(_taken_apart(text), number + 1)
+def decoded(data: bytes) -> str:
+    """Returns a text with each end of a line as one character. Raises NotSimple where it is no text."""
+    try:
+        return (data.replace(b"\r\n", b"\n") if b"\r" in data else data).decode()
+    except UnicodeDecodeError as fault:
+        raise NotSimple from fault
+
+
+def _lines(text: str) -> Iterable[tuple[int, _Line]]:
+    """Returns the lines with their numbers, from 1, a block of text as the rest of its first line, behind a line break. Raises NotSimple."""
+    if "|" in text or ">" in text or len(text) > _AT_ONCE:
+        return _long_lines(text)
+    return enumerate(_taken_apart(text), 1)
 
 
 def _taken_apart(text: str) -> list[_Line]:
@@ -106,9 +142,9 @@ def _taken_apart(text: str) -> list[_Line]:
     return found
 
 
-def _long_lines(text: str, number: int) -> Iterator[tuple[int, _Line]]:
+def _long_lines(text: str) -> Iterator[tuple[int, _Line]]:
     """Yields what `_lines` returns, a part of the text at a time."""
-    begin = 0
+    begin = number = 0
     block: _TextBlock | None = None
     while begin < len(text):
         end = text.find("\n", begin + _AT_ONCE) + 1 or len(text)
@@ -129,7 +165,7 @@ def _long_lines(text: str, number: int) -> Iterator[tuple[int, _Line]]:
 
 
 class _TextBlock:
-    """Text that begins with `|` behind a dash or a key, on the lines below it."""
+    """Text that begins with `|` or `>` behind a dash or a key, on the lines below it."""
 
     def __init__(self, number: int, head: _Line) -> None:
         self.number, self._head = number, head
@@ -153,13 +189,18 @@ class _TextBlock:
         return True
 
     def line(self, broken: bool = True) -> _Line:
-        """Returns the line that it began on with the text as its rest. `broken`: its last line has an end."""
+        """Returns the line that it began on with the text as its rest. `broken`: its last line has an end. Raises NotSimple."""
         indent, dash, key, rest = self._head
         rows = self._rows
         broken = broken or (bool(rows) and not rows[-1])
         while rows and not rows[-1]:
             rows.pop()
-        return indent, dash, key, "\n" + "\n".join(rows) + (_ENDS[rest] if rows and broken else "")
+        text = "\n".join(rows)
+        if rest[0] == ">":
+            if any(row[:1] == " " for row in rows):  # such lines keep their ends
+                raise NotSimple
+            text = _FOLD.sub(lambda found: found[1] or " ", text)
+        return indent, dash, key, "\n" + text + (_ENDS[rest] if rows and broken else "")
 
 
 _Level = tuple[int, Any, Any]
@@ -184,19 +225,15 @@ def _leave(levels: list[_Level], column: int, is_item: bool) -> _Level:
 
 
 class Block(NamedTuple):
-    """What a text of one document holds, the line that it begins at, and the lines inside; None and 0 where it holds nothing."""
+    """What a text of one document holds, the line of the text that it begins at, from 1, and the lines inside; None and 0 where it holds nothing."""
 
     plain: Any
     line: int
     inside: Inside
 
 
-def read_block(data: bytes, words: Words, before: int = 0) -> Block:
-    """Returns what a text of one document holds; so many lines are before it in its file. Raises NotSimple."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as fault:
-        raise NotSimple from fault
+def read_block(data: bytes, words: Words) -> Block:
+    """Returns what a text of one document holds. Raises NotSimple."""
     keys, values = words.keys, words.values
     around: list[_Level] = []
     root: Any = None
@@ -204,9 +241,9 @@ def read_block(data: bytes, words: Words, before: int = 0) -> Block:
     at, top, lines = -1, root, root_lines
     start = waits_since = 0
     waiting: str | None = None  # the key whose value is on the lines below
-    for number, (indent, dash, written, rest) in _lines(text, before):
+    for number, (indent, dash, written, rest) in _lines(decoded(data)):
         if not (dash or written):
-            if not rest or rest[0] == "#" or (number == before + 1 and not indent and _BEGIN.fullmatch(rest)):
+            if not rest or rest[0] == "#" or (number == 1 and not indent and _BEGIN.fullmatch(rest)):
                 continue
             raise NotSimple
         column = len(indent)

@@ -1,7 +1,7 @@
 """The text of a file → its documents as plain data, with the lines that they start at.
 
 YAML 1.1 as Kubernetes reads it: timestamps stay text, keys become text as in JSON, a number with colons is no number. What is written simply is
-read line by line (`block_yaml`), everything else from libyaml's events, which costs half of what yaml.CSafeLoader does.
+read line by line (`block_reader`), everything else from libyaml's events, which costs half of what yaml.CSafeLoader does.
 """
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from pilot.ingest.block_yaml import NotSimple, Words, read_block
+from pilot.ingest.block_reader import BlockReader
+from pilot.ingest.block_yaml import NotSimple, Words
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.json_lines import JsonListOutline, JsonOutline
 from pilot.ingest.lines import Inside, Outline, Place
@@ -52,8 +53,13 @@ def read_documents(data: bytes, path: str) -> list[Document]:
     """Returns every document that holds anything; SyntaxFault where one of them cannot be parsed."""
     if path.endswith(".json"):
         return read_json(data)
-    words = new_words()
-    return [document for chunk in split(data) for document in read_chunk(chunk, words)]
+    reader = new_reader()
+    return [document for chunk in split(data) for document in read_chunk(chunk, reader)]
+
+
+def new_reader() -> BlockReader:
+    """Returns a reader for one file."""
+    return BlockReader(new_words())
 
 
 def new_words() -> Words:
@@ -72,13 +78,13 @@ def _read_value(text: str) -> Any:
     return found[0].plain
 
 
-def read_chunk(chunk: Chunk, words: Words) -> list[Document]:
+def read_chunk(chunk: Chunk, reader: BlockReader) -> list[Document]:
     """Returns the documents of a piece of a YAML text that hold anything; SyntaxFault where one of them cannot be parsed."""
     try:
-        plain, line, inside = read_block(chunk.text, words, chunk.lines)
+        plain, line, inside = reader.read(chunk.text)
     except NotSimple:
         return parse_chunk(chunk)
-    return [Document(plain, line, outline=Outline(inside))] if line else []
+    return [Document(plain, chunk.lines + line, outline=Outline(inside, chunk.lines))] if line else []
 
 
 def parse_chunk(chunk: Chunk) -> list[Document]:

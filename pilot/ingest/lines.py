@@ -12,13 +12,13 @@ Inside = dict[str, Place] | list[Place] | None
 
 
 class Outline:
-    """The lines of one document."""
+    """The lines of one document. `inside` has those of its places, which are counted from so many lines `before` in the file."""
 
-    def __init__(self, inside: Inside = None) -> None:
-        self._inside = inside
+    def __init__(self, inside: Inside = None, before: int = 0) -> None:
+        self._inside, self._before = inside, before
 
     def inside(self) -> Inside:
-        """Returns the places inside of the document."""
+        """Returns the places inside of the document, as they are counted."""
         return self._inside
 
     def line(self, start: int, path: str) -> int:
@@ -32,7 +32,8 @@ class Outline:
             place = _find(inside, key or name)
             if place is None:
                 break
-            line, inside = place if isinstance(place, tuple) else (place, None)
+            at, inside = place if isinstance(place, tuple) else (place, None)
+            line = self._before + at
         return line
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pilot.ingest.block_yaml import Words
+from pilot.ingest.block_reader import BlockReader
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
-from pilot.ingest.documents import Document, new_words, read_chunk, read_json
+from pilot.ingest.documents import Document, new_reader, read_chunk, read_json
 from pilot.ingest.folder import shown
 from pilot.model.catalogue import Catalogue
 from pilot.model.problem import ObjectRef, Problem, Severity
@@ -34,16 +34,16 @@ class Reader:
         file = shown(path)
         if path.endswith(".json"):
             return [self._decode(file, document) for document in read_json(data)]
-        chunks, words = list(split(data)), new_words()
+        chunks, reader = list(split(data)), new_reader()
         if len(chunks) < 2:  # a file of one object is read as a whole or not at all
             self.forget(path)
-            return [decoded for chunk in chunks for decoded in self._decode_chunk(file, chunk, words)]
+            return [decoded for chunk in chunks for decoded in self._decode_chunk(file, chunk, reader)]
         last, reading = self._last.get(path), Reading()
         found: list[Decoded] = []
         for chunk in chunks:
             digest = hashlib.blake2b(chunk.text, digest_size=16).digest()
             known = last.pieces.get(digest) if last is not None else None
-            decoded = self._decode_chunk(file, chunk, words) if known is None else _moved(known[1], chunk.lines - known[0])
+            decoded = self._decode_chunk(file, chunk, reader) if known is None else _moved(known[1], chunk.lines - known[0])
             reading.pieces[digest] = chunk.lines, decoded
             found += decoded
         self._last[path] = reading
@@ -53,8 +53,8 @@ class Reader:
         """Keeps nothing of a file any more."""
         self._last.pop(path, None)
 
-    def _decode_chunk(self, file: str, chunk: Chunk, words: Words) -> list[Decoded]:
-        return [self._decode(file, document) for document in read_chunk(chunk, words)]
+    def _decode_chunk(self, file: str, chunk: Chunk, reader: BlockReader) -> list[Decoded]:
+        return [self._decode(file, document) for document in read_chunk(chunk, reader)]
 
     def _decode(self, file: str, document: Document) -> Decoded:
         decoded = decode_document(document.plain, file, document.line_of, self._origin, self._catalogue)

@@ -9,23 +9,26 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.ingest.block_yaml import NotSimple, read_block
+from pilot.ingest.block_yaml import Block, NotSimple, read_block
 from pilot.ingest.chunks import Chunk, split
-from pilot.ingest.documents import SyntaxFault, new_words, parse_chunk
+from pilot.ingest.documents import SyntaxFault, new_reader, new_words, parse_chunk, read_chunk
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEYS = [*"abcdef", "d-e", "x.y/z", "8080", "yes", "null", "1.5", "0x10", "08", '"q r"', "'s'", '"8080"']
+BLOCKS = ("|", "|-", ">", ">-")
 ODD_KEYS = ["<<", "é", "? k", "a b", "~", "-k", "*x", "&x a", "!!str k", "'it''s'", "[a]", "{a: b}"]
 VALUES = [
     "a", "b-c", "x.y/z", "1", "0x1F", "010", "1e3", "yes", "~", "null", '"q"', "'s'", "[]", "{}", "[a, b]", "[ 'x', \"y\" ]", "[1, yes, '1', ~]",
-    "|", "|-", "",
+    "|", "|-", ">", "{a: b, c: [1, 'x']}", "[{a: b, c: d}, {a: 1}]", "",
 ]  # fmt: skip
 ODD_VALUES = [
     '"q#r" # c', "'it''s'", '"e\\n"',
     "{a: 1}", "{a: b} x", "a # c", "a#b", "a:b", "a: b", "a:", "http://h:80/x", "-1", "-", "- a", "---", "...", "&x a",
-    "*x", "!!str 1", "|+", "|2", ">", ">-", "@x", "`x", "%x", "?", "? a", ": a", ":a", "#c", "é", "a\tb", "$x", "(x)", "<<", "=", "{{ x }}", "[a",
+    "*x", "!!str 1", "|+", "|2", ">+", ">-", "@x", "`x", "%x", "?", "? a", ": a", ":a", "#c", "é", "a\tb", "$x", "(x)", "<<", "=", "{{ x }}", "[a",
     '"a', "'a",
     '"a": b', "[a]: b", "a  # c", "+1", ".5", ".inf", "22:22", "a]", "* a", "a &b", "'' ", '"" x', "| # c", "x\u2028y", "x\u00a0y", "\ufeff", "😀",
+    "{a: b} # c", "{a: }", "{a: , b: c}", "[a b, c]", "[a] b", "[[], {}]", "{a: [b, {c: [d]}]}", "{a:b}", "{'a': 1, \"b\":2}", "[a:b, c]", "{a: b",
+    "{a: b}}", "{ a: b , c: d }", "{a: *x}", "[a, b,]", "{a: 1, a: 2}", "[\"x\" 'y']", "{a: 0, b: ~}", "[-1, +1]", "{1: a, yes: b}",
     "[x, *y]", "[&x a, *x]", "[a: b]", "[a, {b: c, b: d}]", "[,]", "[a,]", "[-, a]", "['a''b']", "!x",
 ]  # fmt: skip
 MARKS = " \n-:#'\"[]{}|>&*!?,%@\t~\r\0x1."
@@ -47,10 +50,10 @@ def node(choose: random.Random, indent: int = 0, depth: int = 0) -> str:
     """What stands behind a colon, or at the beginning."""
     if depth and (depth > 3 or choose.random() < 0.3):
         if choose.random() < 0.85:
-            return f" {choose.choice(VALUES[:-3])}\n"
+            return f" {choose.choice([value for value in VALUES if value and value not in BLOCKS])}\n"
         margins = [" " * max(indent + choose.choice((0, 0, 0, 1, -1)), 0) for _ in range(choose.randint(0, 4))]
-        rows = (margin + choose.choice(("x", "- y", "k: v", "# z", "")) for margin in margins)
-        return f" {choose.choice(('|', '|-'))}\n" + "".join(f"{row}\n" for row in rows)
+        rows = (margin + choose.choice(("x", "- y", "k: v", "# z", "", "x ", "two words")) for margin in margins)
+        return f" {choose.choice(BLOCKS)}\n" + "".join(f"{row}\n" for row in rows)
     margin = " " * (indent if choose.random() < 0.5 else max(indent - 2, 0))
     if choose.random() < 0.4 and depth:
         keys = choose.sample([*KEYS, ""], choose.randint(1, 3))
@@ -99,9 +102,16 @@ def without_single_lines(inside: Any) -> Any:
 def agrees(text: bytes) -> bool:
     """Whether the text is read line by line; fails where libyaml says something else."""
     try:
-        plain, line, inside = read_block(text, new_words())
+        block = read_block(text, new_words())
     except NotSimple:
         return False
+    assert_same(block, text)
+    return True
+
+
+def assert_same(block: Block, text: bytes) -> None:
+    """Fails where libyaml says something else."""
+    plain, line, inside = block
     try:
         documents = parse_chunk(Chunk(text, 0))
     except SyntaxFault as fault:
@@ -110,7 +120,55 @@ def agrees(text: bytes) -> bool:
     for document in documents:
         lines = lines_of(plain, yaml.compose(text, yaml.CSafeLoader))
         assert without_single_lines(inside) == lines == without_single_lines(document.outline.inside()), text[:500]
-    return True
+
+
+def others_like(text: bytes, choose: random.Random) -> Iterator[bytes]:
+    """Texts with other values in the same places."""
+    for _ in range(6):
+        lines = text.decode().split("\n")
+        for number, line in enumerate(lines):
+            before, colon, value = line.partition(": ")
+            if colon and value and choose.random() < 0.4:
+                values = [value for value in VALUES if value and value not in BLOCKS] if choose.random() < 0.9 else ODD_VALUES
+                lines[number] = before + colon + choose.choice(values)
+        yield "\n".join(lines).encode()
+
+
+def test_documents_like_others_are_read_as_libyaml_reads_them(seed: int) -> None:
+    choose = random.Random(seed)
+    alike = simple = 0
+    for text in texts(choose, 700):
+        reader = new_reader()
+        for other in others_like(text, choose):
+            known = reader.alike
+            try:
+                block = reader.read(other)
+            except NotSimple:
+                continue
+            assert_same(block, other)
+            simple += 1
+            alike += reader.alike > known
+    assert 150 < alike < simple
+
+
+def test_documents_that_are_not_alike_are_read_too() -> None:
+    reader = new_reader()
+    for number in range(300):
+        text = "".join(f"key-{number}-{inner}: {inner}\n" for inner in range(1 + number % 7)).encode()
+        for _ in range(1 + number % 2):
+            assert_same(reader.read(text), text)
+    for number in range(5):
+        text = f"a: {number}\nb: [c]\n".encode()
+        assert_same(reader.read(text), text)
+
+
+def test_what_is_like_others_is_made_anew() -> None:
+    reader = new_reader()
+    made = [reader.read(f"---\na:\n  b: {number}\nc:\n- [x]\n- d: {{e: f, g: [h]}}\ni:\n".encode()).plain for number in range(5)]
+    assert reader.alike == 3
+    assert made == [{"a": {"b": number}, "c": [["x"], {"d": {"e": "f", "g": ["h"]}}], "i": None} for number in range(5)]
+    parts = [part for one in made for part in (one, one["a"], one["c"], one["c"][0], one["c"][1], one["c"][1]["d"], one["c"][1]["d"]["g"])]
+    assert len({id(part) for part in parts}) == len(parts)
 
 
 def test_random_texts_are_read_as_libyaml_reads_them(seed: int) -> None:
@@ -126,7 +184,10 @@ def test_files_are_read_as_libyaml_reads_them() -> None:
 
 @pytest.mark.parametrize("text", [
     "a: 1\nb:\n- c: [x, 1]\n  d: {}\n-   e: 'x y'\n    f:\n    - g\nh:\n", "---\n# c\na: 1 # c\n\n  # d\nb: \"x # y\"\n", "- a\n- b: 1\n  c:\n- d\n",
-    "a: |\n  x\n\n   y\n  # z\nb: |-\n    z\n\nc: |\n", "a: |\n  x", "a: {b: [c, d]}\ne: \"\\u00e9\"\n", "a: ü\n'é': 1\n", "", "# nothing\n", "---\n",
+    "a: |\n  x\n\n   y\n  # z\nb: |-\n    z\n\nc: |\n", "a: |\n  x", "a: 1\r\nb: |\r\n  x\r\n  y\r\n",
+    "a: {b, c: d}\nb: {c, d: e}\n", "a: {b, c: d}\nb: {c, d: e}\nc: {d, e: 0}\n",
+    "a: >\n  one\n  two \n\n  three\n\n\n  four\nb: >-\n\n  x\n  y\n\n",
+    "a: {b: [c, d]}\ne: \"\\u00e9\"\n", "a: ü\n'é': 1\n", "", "# nothing\n", "---\n",
 ])  # fmt: skip
 def test_what_is_written_simply_is_read_line_by_line(text: str) -> None:
     assert agrees(text.encode())
@@ -140,10 +201,10 @@ def test_a_large_text_is_read_in_parts() -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "a: 1\na: 2\n", "a: &x 1\n", "a: *x\n", "a: !!str 1\n", "a: b\n  c\n", "a: b: c\n", "a:\tb\n", "a: 1\r\n", "a: 1\n b: 2\n",
+    "a: 1\na: 2\n", "a: &x 1\n", "a: *x\n", "a: !!str 1\n", "a: b\n  c\n", "a: b: c\n", "a:\tb\n", "a: 1\rb: 2\n", "a: 1\n b: 2\n",
     "a:\n    b: 1\n  c: 2\n",
     "a: 1\n---\nb: 1\n", "a: 1\n...\n", "%YAML 1.1\n---\na: 1\n",
-    "<<: {a: 1}\n", "? a\n", "a: >\n  b\n", "a: |+\n  b\n", "a: 'b\n  c'\n", "[a]\n", "a\n",
+    "<<: {a: 1}\n", "? a\n", "a: >+\n  b\n", "a: >\n  b\n   c\n", "a: |+\n  b\n", "a: 'b\n  c'\n", "[a]\n", "a\n",
     "- a\nb: 1\n", "a: 1\n- b\n", "-\n  a: 1\n", "  a: 1\n", "\ufeffa: 1\n", "a: \u2028\n", "a: \0\n", "a: {b: 1, b: 2}\n", "a: \"b\": c\n",
 ])  # fmt: skip
 def test_everything_else_is_refused(text: str) -> None:
@@ -175,6 +236,7 @@ def test_more_words_than_are_remembered_are_read_right() -> None:
 
 
 def test_lines_are_those_of_the_file() -> None:
-    block = read_block(b"---\na: 1\nb:\n- c\n", new_words(), 10)
-    assert block.line == 12
-    assert block.inside == {"a": 12, "b": (13, [14])}
+    reader = new_reader()
+    for number in range(4):
+        (document,) = read_chunk(Chunk(b"---\na: %d\nb:\n- c\n" % number, 10), reader)
+        assert (document.line, [document.line_of(path) for path in ("a", "b", "b[0]", "b[1]", "z")]) == (12, [12, 13, 14, 13, 12])

@@ -47,6 +47,15 @@ spec:
     name: tls
     protocol: TLS
 {2}"""
+FLOW = """apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: entry-{0}, namespace: shop}}
+spec:
+  hosts: [host-{0}.shop.example.com]
+  location: MESH_EXTERNAL
+  resolution: {1}
+  ports: [{{number: 443, name: tls, protocol: TLS}}]
+{2}"""
 SERVICE = """apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata:
@@ -65,6 +74,7 @@ spec:
     - destination:
         host: host-{0}.shop.example.com
 """
+FOLDED = ENTRY.replace("spec:\n", "  annotations:\n    note: >-\n      folded\n      text\nspec:\n")
 MISSPELT, WARNED, RIGHT = "  exprotTo: [a]\n", "", "  exportTo: ['.']\n"
 
 
@@ -135,6 +145,9 @@ FILES: dict[str, Callable[[], str]] = {
     "10 MB with a word that is none of the choices in each": lambda: right_documents().replace("EXTERNAL", "ELSEWHERE"),
     "10 MB of lists instead of objects": lambda: documents("- " + ENTRY.replace("\n", "\n  ").rstrip(" "), 10_000_000),
     "10 MB of objects with warnings": lambda: documents(SERVICE, 10_000_000),
+    "10 MB of misspelt objects in brackets": lambda: documents(FLOW, 10_000_000),
+    "10 MB of misspelt objects with a folded text": lambda: documents(FOLDED, 10_000_000),
+    "10 MB of misspelt objects with line ends of Windows": lambda: documents(ENTRY, 10_000_000).replace("\n", "\r\n"),
     "10 MB of right objects that libyaml reads": lambda: right_documents().replace("metadata:", "metadata: !!map"),
     "10 MB of misspelt objects that libyaml reads": lambda: documents(ENTRY, 10_000_000).replace("metadata:", "metadata: !!map"),
 }

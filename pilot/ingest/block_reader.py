@@ -1,19 +1,47 @@
 """The documents of one file: one that is laid out like others is read as those were, for it differs in values alone."""
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from pilot.ingest.block_yaml import KEY, Block, Words, decoded, read_block
+from pilot.ingest.block_yaml import ITEM, KEY, Block, Words, decoded, has_text_block, read_block, taken_apart
 from pilot.ingest.form import Form
 from pilot.ingest.lines import Inside
 
 _LINE = re.compile(rf"( *(?:(?:- +)?{KEY}:(?: +(?=[^ \n#])| *(?:#.*)?$)|- +(?=[^ \n#]))|.*)(.*)\n?", re.MULTILINE)
 """What comes before the value of a line, and that; a line without a value, or with something else, is as a whole before it."""
 _VALUE = r"([^ \n#].*+)"
+_ITEM = f"({ITEM})"
 _LONGEST = 1 << 13  # bytes of a document that is compared with others
-_MOST = 50  # layouts that are remembered
+_MOST = 50  # layouts that are remembered, of any number of lines
+_TRIES = 8  # of the same number
 _TRIED = 100  # documents after which it shows whether they are alike
+
+
+class _Part(NamedTuple):
+    """What is before a value, with what ends the line before, the value, and a pattern of such values; "" where there is none."""
+
+    before: str
+    value: str = ""
+    pattern: str = ""
+
+
+def _parts(before: str, value: str) -> Iterator[_Part]:
+    """Yields the parts of a line. Of a mapping or list in brackets each value is one."""
+    inner = taken_apart(value) if value[:1] in ("[", "{") else ()
+    if inner and not inner[-1][1] and all(head for head, _ in inner):
+        for head, item in inner[:-1]:
+            yield _Part(before + head, item, _ITEM)
+            before = ""
+        yield _Part(before + inner[-1][0])
+    elif value:
+        yield _Part(before, value, _VALUE)
+    else:
+        yield _Part(before)
+    yield _Part("\n")
 
 
 class _Layout(NamedTuple):
@@ -31,38 +59,38 @@ class BlockReader:
     def __init__(self, words: Words) -> None:
         self._words = words
         self._layouts: dict[int, list[_Layout]] = {}  # by the number of lines
-        self._met: set[tuple[str, ...]] = set()  # what came before the values of a document
+        self._met: Counter[tuple[tuple[str, str], ...]] = Counter()  # documents by their parts, but for values
         self.alike = self._unlike = 0  # documents that were like others that are known, and others
 
     def read(self, data: bytes) -> Block:
         """Returns what `read_block` does. Raises NotSimple."""
-        if len(data) > _LONGEST or b"|" in data or b">" in data:
+        if len(data) > _LONGEST or self._unlike > max(_TRIED, self.alike):
             return read_block(data, self._words)
         for layout in self._layouts.get(data.count(b"\n"), ()):
-            found = layout.text.fullmatch(decoded(data))
-            if found is not None:
+            if found := layout.text.fullmatch(decoded(data)):
                 self.alike += 1
                 known = self._words.values
                 return Block(layout.form.fill([known[value] for value in found.groups()]), layout.line, layout.inside)
         block = read_block(data, self._words)
         self._unlike += 1
-        if block.line and (self._unlike < _TRIED or self._unlike < self.alike) and len(self._met) < _MOST:
+        if block.line and len(self._met) < _MOST:
             self._note(decoded(data))
         return block
 
     def _note(self, text: str) -> None:
-        """Takes note of a document that was read, and learns its layout if it is not the first of that."""
-        lines = _LINE.findall(text)[:-1]  # the last one is nothing, at the very end
-        before = tuple(head for head, _ in lines)
-        if before not in self._met:
-            self._met.add(before)
+        """Takes note of a document that was read, and learns its layout if it is the second of that."""
+        if has_text_block(text):
             return
-        self._met.remove(before)
-        pattern, sample, count = [], [], 0
-        for head, value in lines:
-            pattern.append(re.escape(head) + (_VALUE if value else ""))
-            sample.append(head + (str(count) if value else ""))
-            count += bool(value)
-        plain, line, inside = read_block("\n".join(sample).encode(), self._words)
-        layout = _Layout(re.compile("\n".join(pattern) + "\n?"), Form(plain, count), line, inside)
-        self._layouts.setdefault(text.count("\n"), []).append(layout)
+        parts = [part for line in _LINE.findall(text)[:-1] for part in _parts(*line)]
+        layout = tuple((before, pattern) for before, _, pattern in parts)
+        self._met[layout] += 1
+        if self._met[layout] != 2:
+            return
+        pattern = "".join(re.escape(before) + pattern for before, _, pattern in parts)
+        count = itertools.count()
+        sample = "".join(f"{before}{next(count) if value else ''}" for before, value, _ in parts)
+        plain, line, inside = read_block(sample.encode(), self._words)
+        form = Form(plain, next(count))
+        layouts = self._layouts.setdefault(text.count("\n"), [])
+        if form.takes_all and len(layouts) < _TRIES:
+            layouts.append(_Layout(re.compile(pattern), form, line, inside))

@@ -22,11 +22,12 @@ _QUOTED = r"""(?:"([^"\\]*+)"|'([^']*+)'|("""
 _BARE = r"""(?:[A-Za-z0-9_./~^$(\\<;+=]|[^\x00-\x7f]|-(?=[^ ]))(?:[^ :#]++|:(?=[^ ])|(?<=[^ ])#|\ ++(?=[^ #]))*+"""
 _VALUE = re.compile(_QUOTED + _BARE + r"))\ *+(?:(?<=\ )#.*)?")
 """Text in double quotes, in single quotes, or neither; a comment may follow."""
-_ITEM = r"""(?:"[^"\\]*+"|'[^']*+'|[A-Za-z0-9_./][A-Za-z0-9_./*-]*+)"""
-_FLOW = re.compile(rf"((?: *[\[\]{{}},] *|{KEY}: ++)*+)({_ITEM}|)")
+ITEM = r"""(?:"[^"\\]*+"|'[^']*+'|[A-Za-z0-9_./][A-Za-z0-9_./*-]*+)"""
+_FLOW = re.compile(rf"((?: *[\[\]{{}},] *|{KEY}: ++)*+)({ITEM}|)")
 """Of a mapping or list in brackets: brackets, commas and keys, and the value behind them."""
 _ENDS = {"|": "\n", "|-": "", ">": "\n", ">-": ""}
 """How a block of text ends, by how it begins."""
+_BLOCK = re.compile(r"[|>]-?$", re.MULTILINE)
 _FOLD = re.compile(r"(?<=[^\n])\n(\n*)(?=[^\n])")
 _DEEPEST = 60
 _AT_ONCE = 1 << 16
@@ -60,7 +61,7 @@ class _Values(dict[str, Any]):
         self._flat: dict[str, dict[str, Any] | list[Any]] = {}
 
     def __missing__(self, written: str) -> Any:
-        if not written.replace("\n", "").isprintable():  # which `_taken_apart` looks at too: somebody else may ask
+        if not written.replace("\n", "").isprintable():  # which `_split_lines` looks at too: somebody else may ask
             raise NotSimple
         if (found := _VALUE.fullmatch(written)) is None:
             return self._other(written)
@@ -84,7 +85,7 @@ class _Values(dict[str, Any]):
         """Returns a mapping or list in brackets. What libyaml makes of a form is known when it comes again."""
         if text in self._flat:
             return self._flat[text].copy()
-        heads, items = zip(*_FLOW.findall(text)[:-1], strict=True)  # the last one is nothing, at the very end
+        heads, items = zip(*taken_apart(text), strict=True)
         if heads in self._forms:
             form = self._forms[heads]
         else:
@@ -119,6 +120,17 @@ class Words:
         self.values = _Values(complex_value)
 
 
+def taken_apart(flow: str) -> list[tuple[str, str]]:
+    """Returns the parts of a mapping or list in brackets: brackets, commas and keys, and the value behind them, "" behind the last of them. Where
+    the text has something else it is between the parts, and one of them is nothing and nothing."""
+    return _FLOW.findall(flow)[:-1]  # the last one is nothing, at the very end
+
+
+def has_text_block(text: str) -> bool:
+    """Returns whether a block of text may begin somewhere."""
+    return _BLOCK.search(text) is not None
+
+
 def decoded(data: bytes) -> str:
     """Returns a text with each end of a line as one character. Raises NotSimple where it is no text."""
     try:
@@ -129,12 +141,12 @@ def decoded(data: bytes) -> str:
 
 def _lines(text: str) -> Iterable[tuple[int, _Line]]:
     """Returns the lines with their numbers, from 1, a block of text as the rest of its first line, behind a line break. Raises NotSimple."""
-    if "|" in text or ">" in text or len(text) > _AT_ONCE:
+    if len(text) > _AT_ONCE or has_text_block(text):
         return _long_lines(text)
-    return enumerate(_taken_apart(text), 1)
+    return enumerate(_split_lines(text), 1)
 
 
-def _taken_apart(text: str) -> list[_Line]:
+def _split_lines(text: str) -> list[_Line]:
     if not text.replace("\n", "").isprintable():  # tabs, other line breaks, a byte order mark, what is no text
         raise NotSimple
     found: list[_Line] = _LINE.findall(text)
@@ -148,7 +160,7 @@ def _long_lines(text: str) -> Iterator[tuple[int, _Line]]:
     block: _TextBlock | None = None
     while begin < len(text):
         end = text.find("\n", begin + _AT_ONCE) + 1 or len(text)
-        for line in _taken_apart(text[begin:end]):
+        for line in _split_lines(text[begin:end]):
             number += 1
             if block is not None:
                 if block.takes(line):

@@ -29,7 +29,7 @@ class ObjectRef(NamedTuple):
         return " ".join(part for part in (str(self.kind), f"{self.namespace}/{self.name}" if self.namespace else self.name) if part)
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One mistake.
 
     `code`: its rule, in kebab case, stable. `path`: where in the object, like `spec.http[0].match[1].uri.regex`, "" for the whole.

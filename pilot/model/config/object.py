@@ -36,7 +36,7 @@ class RegistryKey(NamedTuple):
         return ObjectKey(self.namespace, self.name)
 
 
-class Object(msgspec.Struct, Generic[S], frozen=True):
+class Object(msgspec.Struct, Generic[S], frozen=True, gc=False):
     """One object. Metadata that no proxy can notice (resourceVersion, most annotations) is not kept, so that its change is none.
 
     `labels` are whole; `annotations` only those whose key contains `istio.io` or `kubernetes.io/ingress.class`.

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pilot.ingest.block_yaml import ITEM, KEY, Block, Words, decoded, has_text_block, read_block, taken_apart
-from pilot.ingest.form import Form
 from pilot.ingest.lines import Inside
+from pilot.ingest.skeleton import Skeleton
 
 _LINE = re.compile(rf"( *(?:(?:- +)?{KEY}:(?: +(?=[^ \n#])| *(?:#.*)?$)|- +(?=[^ \n#]))|.*)(.*)\n?", re.MULTILINE)
 """What comes before the value of a line, and that; a line without a value, or with something else, is as a whole before it."""
@@ -48,7 +48,7 @@ class _Layout(NamedTuple):
     """How documents are put together, and of what text; the line that each of them begins at and the lines inside, as in `Block`."""
 
     text: re.Pattern[str]
-    form: Form
+    skeleton: Skeleton
     line: int
     inside: Inside
 
@@ -70,7 +70,7 @@ class BlockReader:
             if found := layout.text.fullmatch(decoded(data)):
                 self.alike += 1
                 known = self._words.values
-                return Block(layout.form.fill([known[value] for value in found.groups()]), layout.line, layout.inside)
+                return Block(layout.skeleton.fill([known[value] for value in found.groups()]), layout.line, layout.inside)
         block = read_block(data, self._words)
         self._unlike += 1
         if block.line and len(self._met) < _MOST:
@@ -90,7 +90,7 @@ class BlockReader:
         count = itertools.count()
         sample = "".join(f"{before}{next(count) if value else ''}" for before, value, _ in parts)
         plain, line, inside = read_block(sample.encode(), self._words)
-        form = Form(plain, next(count))
+        skeleton = Skeleton(plain, next(count))
         layouts = self._layouts.setdefault(text.count("\n"), [])
-        if form.takes_all and len(layouts) < _TRIES:
-            layouts.append(_Layout(re.compile(pattern), form, line, inside))
+        if skeleton.takes_all and len(layouts) < _TRIES:
+            layouts.append(_Layout(re.compile(pattern), skeleton, line, inside))

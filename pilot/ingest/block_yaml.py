@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from pilot.ingest.form import Form
 from pilot.ingest.lines import Inside
 from pilot.ingest.scalars import key_text, resolve
+from pilot.ingest.skeleton import Skeleton
 
 _Line = tuple[str, str, str, str]
 """Indentation, dash and key with the spaces after them, and the rest."""
@@ -33,7 +33,7 @@ _DEEPEST = 60
 _AT_ONCE = 1 << 16
 """Characters that are taken apart in one call, during which no other thread has its turn."""
 _REMEMBERED = 5_000
-_FORMS = 500
+_SKELETONS = 500
 
 
 class NotSimple(Exception):
@@ -57,7 +57,7 @@ class _Values(dict[str, Any]):
     def __init__(self, complex_value: Callable[[str], Any]) -> None:
         super().__init__({"": None})
         self._complex_value = complex_value
-        self._forms: dict[tuple[str, ...], Form | None] = {}
+        self._skeletons: dict[tuple[str, ...], Skeleton | None] = {}
         self._flat: dict[str, dict[str, Any] | list[Any]] = {}
 
     def __missing__(self, written: str) -> Any:
@@ -82,34 +82,34 @@ class _Values(dict[str, Any]):
         return value
 
     def _flow(self, text: str) -> Any:
-        """Returns a mapping or list in brackets. What libyaml makes of a form is known when it comes again."""
+        """Returns a mapping or list in brackets. What libyaml makes of one is known when another comes that differs in values alone."""
         if text in self._flat:
             return self._flat[text].copy()
         heads, items = zip(*taken_apart(text), strict=True)
-        if heads in self._forms:
-            form = self._forms[heads]
+        if heads in self._skeletons:
+            skeleton = self._skeletons[heads]
         else:
-            form = self._form(heads)
-            if len(self._forms) < _FORMS:
-                self._forms[heads] = form
-        if form is None or items[-1]:
+            skeleton = self._skeleton(heads)
+            if len(self._skeletons) < _SKELETONS:
+                self._skeletons[heads] = skeleton
+        if skeleton is None or items[-1]:
             value = self._complex_value(text)
             if not isinstance(value, dict | list):
                 raise NotSimple
             return value
-        value = form.fill([self[item] for item in items[:-1]])
-        if form.is_flat and len(self._flat) < _REMEMBERED:
+        value = skeleton.fill([self[item] for item in items[:-1]])
+        if skeleton.is_flat and len(self._flat) < _REMEMBERED:
             self._flat[text] = value.copy()
         return value
 
-    def _form(self, heads: tuple[str, ...]) -> Form | None:
-        """Returns the form of a text that has brackets, commas and keys so; None where there is more to it."""
+    def _skeleton(self, heads: tuple[str, ...]) -> Skeleton | None:
+        """Returns the skeleton of a text with these brackets, commas and keys; None where there is more to it."""
         if "" in heads:  # a character that is none of them
             return None
         count = len(heads) - 1
         sample = self._complex_value("".join(f"{head}{number}" for number, head in enumerate(heads[:-1])) + heads[-1])
-        form = Form(sample, count)
-        return form if form.takes_all else None
+        skeleton = Skeleton(sample, count)
+        return skeleton if skeleton.takes_all else None
 
 
 class Words:

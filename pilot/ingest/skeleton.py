@@ -1,6 +1,6 @@
-"""Mappings and lists that are there again and again, with other values in them: how they are put together is found out once.
+"""What documents of one layout have in common: how their mappings and lists are put together, found out once.
 
-The documents of a large file are mostly of a few forms. To fill a known one costs a third of what reading its lines anew does.
+The documents of a large file are mostly of a few layouts. To fill a known skeleton costs a third of what reading the lines anew does.
 """
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 _Pick = Callable[[list[Any]], Sequence[Any]]
 
 
-class Form:
-    """A mapping or list. `sample` has the number of a value wherever one is to stand, from 0 to below `count`, or nothing (None)."""
+class Skeleton:
+    """A mapping or list without its values. `sample` has the number of a value where one is to stand, from 0 to below `count`, or nothing (None)."""
 
     def __init__(self, sample: Any, count: int) -> None:
         self._steps: list[tuple[tuple[str, ...] | None, _Pick]] = []  # the keys of a mapping, and what it holds; the innermost first

@@ -148,7 +148,11 @@ class Connection:
         if plan.value is not self._plan and plan.value is not UNSET:
             self._plan = plan.value
             self._follow(feeds)
-        return self.session.next_response(lambda type_url: self._state(type_url, feeds))
+        answer = self.session.next_response(lambda type_url: self._state(type_url, feeds))
+        if answer is None:  # by now all is answered that was owed to a type which is no longer asked for
+            for type_url in [url for url in self._feeds if (watch := self.watches.get(url)) is None or watch.is_empty]:
+                self._open(type_url, feeds)
+        return answer
 
     def shares(self, type_url: str) -> bool:
         """Returns whether other connections get the same of a type."""

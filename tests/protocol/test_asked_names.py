@@ -142,6 +142,28 @@ async def test_a_type_that_is_no_longer_asked_for_is_let_go() -> None:
         assert len(server.db) == nodes
 
 
+@BOTH
+async def test_a_type_that_is_no_longer_asked_for_while_another_is_owed_is_let_go(variant: str) -> None:
+    async with serving() as server, Client(server, variant) as client:
+        server.set("eds", a="1")
+        server.set("cds", a="1")
+        await client.ask("cds")
+        known = await client.gets("cds", "a")
+        await client.ask("cds", nonce=known)
+        server.discovery.sweep()
+        nodes = len(server.db)
+        await client.ask("eds", "a")
+        nonce = await client.gets("eds", "a")
+        (connection,) = server.discovery.connections()
+        await server.eventually(lambda: connection.is_idle)
+        connection.watches[BY_SHORT_NAME["cds"]].owes_all = True  # as by a push that waits for its turn
+        await (client.unsubscribe("eds", "a", nonce=nonce) if variant == "delta" else client.ask("eds", nonce=nonce))
+        await client.gets("cds", "a")
+        await server.eventually(lambda: connection.is_idle)
+        server.discovery.sweep()
+        assert len(server.db) == nodes
+
+
 async def test_a_proxy_that_names_no_endpoints_any_more_holds_none_and_gets_them_when_it_names_some_again() -> None:
     async with serving() as server, Client(server, "delta") as client:
         server.set("eds", a="1")

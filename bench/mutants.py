@@ -79,6 +79,12 @@ def imports_of_tests() -> dict[pathlib.Path, set[str]]:
     return {path.relative_to(ROOT): {m for m in found if m.partition(".")[0] in MEASURED} for path, found in fast.items()}
 
 
+def tests_of_all_modules() -> list[str]:
+    """The test files that look at every module of a package, whether they name it or not."""
+    fast = (path for path in (ROOT / "tests").rglob("test_*.py") if "e2e" not in path.parts)
+    return sorted(str(path.relative_to(ROOT)) for path in fast if "walk_packages" in path.read_text() or "import classes" in path.read_text())
+
+
 def files_of(name: str) -> list[pathlib.Path]:
     """The files of a package, without those of the packages of the table that are inside of it."""
     place = next((p for p in (ROOT / "pilot" / name, ROOT / name) if p.exists() or p.with_suffix(".py").exists()), ROOT / "pilot" / name)
@@ -102,14 +108,18 @@ class Nearness:
     def __init__(self, reached: CoverageMap) -> None:
         self._reached = reached
         self._imports = imports_of_tests()
+        self._of_all = tests_of_all_modules()
 
     def job(self, mutant: Mutant) -> Job:
         """The tests that reach the mutant."""
         return self._chosen(mutant, range(mutant.first, mutant.last + 1), SHOWN_SECONDS)
 
     def job_anew(self, mutant: Mutant) -> Job:
-        """The tests that run anything of the mutant's file, for a change at import; those of the nearest files, where it has nothing to run."""
-        return self._chosen(mutant, None, SHOWN_SECONDS_ANEW)
+        """The tests that run anything of the mutant's file, for a change at import, and those of every module; those of the nearest files, where it
+        has nothing to run."""
+        job = self._chosen(mutant, None, SHOWN_SECONDS_ANEW)
+        every = [test for file in self._of_all for test in self._reached.of_file(file)]
+        return job._replace(tests=list(dict.fromkeys([*every, *job.tests])))
 
     def _chosen(self, mutant: Mutant, lines: range | None, at_most: float) -> Job:
         """Returns the job with tests of the nearest files first, some of each in turn, then some of every other file in turn."""

@@ -1,4 +1,4 @@
-"""The documents of one file: one that is laid out like others is read as those were, for it differs in values alone."""
+"""The documents of files: one that is laid out like others is read as those were, for it differs in values alone."""
 from __future__ import annotations
 
 import itertools
@@ -54,7 +54,7 @@ class _Layout(NamedTuple):
 
 
 class BlockReader:
-    """Reads the documents of one file, and remembers their words and layouts."""
+    """Reads documents, and remembers their words and layouts."""
 
     def __init__(self, words: Words) -> None:
         self._words = words

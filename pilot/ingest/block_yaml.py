@@ -41,7 +41,7 @@ class NotSimple(Exception):
 
 
 class _Keys(dict[str, str]):
-    """The keys that a file has again and again, by how they are written, with the colon."""
+    """The keys that files have again and again, by how they are written, with the colon."""
 
     def __missing__(self, written: str) -> str:
         bare = written.rstrip(" ")[:-1]
@@ -113,7 +113,7 @@ class _Values(dict[str, Any]):
 
 
 class Words:
-    """The keys and values that a file has again and again."""
+    """The keys and values that files have again and again."""
 
     def __init__(self, complex_value: Callable[[str], Any]) -> None:
         self.keys = _Keys()

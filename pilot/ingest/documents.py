@@ -58,12 +58,12 @@ def read_documents(data: bytes, path: str) -> list[Document]:
 
 
 def new_reader() -> BlockReader:
-    """Returns a reader for one file."""
+    """Returns a reader for one file, or several that may be alike."""
     return BlockReader(new_words())
 
 
 def new_words() -> Words:
-    """Returns what remembers the words of one file."""
+    """Returns what remembers the words of files."""
     return Words(_read_value)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pilot.ingest.block_reader import BlockReader
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
 from pilot.ingest.documents import Document, new_reader, read_chunk, read_json
@@ -23,27 +22,29 @@ class Reading:
 
 
 class Reader:
-    """Decodes files. What it takes from the last reading of a file is what that one made of the same text."""
+    """Decodes files. What it takes from the last reading of a file is what that one made of the same text. It remembers what the files that it has
+    read have in common until it is told to forget that."""
 
     def __init__(self, origin: DocumentOrigin, catalogue: Catalogue) -> None:
         self._origin, self._catalogue = origin, catalogue
         self._last: dict[str, Reading] = {}
+        self._blocks = new_reader()
 
     def read(self, path: str, data: bytes) -> list[Decoded]:
         """Returns what the documents of a file gave, in order. SyntaxFault where one of them cannot be parsed."""
         file = shown(path)
         if path.endswith(".json"):
             return [self._decode(file, document) for document in read_json(data)]
-        chunks, reader = list(split(data)), new_reader()
+        chunks = list(split(data))
         if len(chunks) < 2:  # a file of one object is read as a whole or not at all
             self.forget(path)
-            return [decoded for chunk in chunks for decoded in self._decode_chunk(file, chunk, reader)]
+            return [decoded for chunk in chunks for decoded in self._decode_chunk(file, chunk)]
         last, reading = self._last.get(path), Reading()
         found: list[Decoded] = []
         for chunk in chunks:
             digest = hashlib.blake2b(chunk.text, digest_size=16).digest()
             known = last.pieces.get(digest) if last is not None else None
-            decoded = self._decode_chunk(file, chunk, reader) if known is None else _moved(known[1], chunk.lines - known[0])
+            decoded = self._decode_chunk(file, chunk) if known is None else _moved(known[1], chunk.lines - known[0])
             reading.pieces[digest] = chunk.lines, decoded
             found += decoded
         self._last[path] = reading
@@ -53,8 +54,12 @@ class Reader:
         """Keeps nothing of a file any more."""
         self._last.pop(path, None)
 
-    def _decode_chunk(self, file: str, chunk: Chunk, reader: BlockReader) -> list[Decoded]:
-        return [self._decode(file, document) for document in read_chunk(chunk, reader)]
+    def forget_common(self) -> None:
+        """Forgets what files have in common."""
+        self._blocks = new_reader()
+
+    def _decode_chunk(self, file: str, chunk: Chunk) -> list[Decoded]:
+        return [self._decode(file, document) for document in read_chunk(chunk, self._blocks)]
 
     def _decode(self, file: str, document: Document) -> Decoded:
         decoded = decode_document(document.plain, file, document.line_of, self._origin, self._catalogue)

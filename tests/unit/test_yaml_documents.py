@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilot.ingest.chunks import Chunk
+from pilot.ingest.decode import OWN
 from pilot.ingest.documents import SyntaxFault, parse_chunk, read_documents
+from pilot.ingest.reading import Reader
+from pilot.model.catalogue import CATALOGUE
 
 
 def plain(text: str) -> Any:
@@ -73,6 +76,24 @@ def test_keys_are_text_as_in_json() -> None:
 def test_many_documents_with_their_lines() -> None:
     documents = read_documents(b"# first\n---\na: 1\n---\n---\n# nothing\n---\n\nb: 2\n...\n---\nc: 3\n", "a.yaml")
     assert [(d.plain, d.line) for d in documents] == [({"a": 1}, 3), ({"b": 2}, 9), ({"c": 3}, 12)]
+
+
+def test_files_that_are_read_together_share_their_words() -> None:
+    text = b"apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {team: a-long-name}}\n"
+    reader = Reader(OWN, CATALOGUE)
+
+    def team(name: bytes) -> str:
+        ((entry,),) = (decoded.entries for decoded in reader.read(f"/{name.decode()}.yaml", text % name))
+        assert entry.object.name == name.decode()
+        team: str = entry.object.labels["team"]
+        return team
+
+    first, *others = [team(name) for name in (b"a", b"b", b"c", b"d")]
+    assert all(other is first for other in others)
+    reader.forget_common()
+    last = team(b"e")
+    assert last == first
+    assert last is not first
 
 
 def test_anchors_aliases_and_merges() -> None:

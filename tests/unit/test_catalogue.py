@@ -28,6 +28,8 @@ from pilot.model.problem import Problem, error
 from tests.support.clock import VirtualClock
 from tests.support.debug import sources
 
+PER_CLUSTER = "ConfigMap EndpointSlice Namespace Node Pod Secret Service ServiceExport ServiceImport WorkloadEntry"
+WITHOUT_NAMESPACE = "GatewayClass IngressClass Namespace Node"
 GROUP = "gateways.example.com"
 OTHER_GATEWAY = GroupKind(GROUP, "Gateway")
 OBJECTS = f"""
@@ -153,3 +155,8 @@ def test_kinds_of_one_name_are_two() -> None:
 @pytest.mark.parametrize("kind", [GroupKind("", "Service"), OTHER_GATEWAY])
 def test_the_text_of_a_kind_is_read_back(kind: GroupKind) -> None:
     assert parse_kind(str(kind)) == kind
+
+
+def test_which_kinds_each_cluster_has_its_own_of_and_which_are_in_no_namespace() -> None:
+    assert sorted(kind.id.name for kind in CATALOGUE if kind.per_cluster) == PER_CLUSTER.split()
+    assert sorted(kind.id.name for kind in CATALOGUE if not kind.namespaced) == WITHOUT_NAMESPACE.split()

@@ -162,6 +162,12 @@ def test_workload_of_a_pod(o: Object[Pod], expected: str) -> None:
     assert workload_name(o) == expected
 
 
+def test_a_locality_has_three_levels_at_most() -> None:
+    assert [Locality.parse(text) for text in ("", "r", "r/z", "r/z/s", "r/z/s/more")] == [
+        Locality(), Locality("r"), Locality("r", "z"), Locality("r", "z", "s"), Locality("r", "z", "s"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [

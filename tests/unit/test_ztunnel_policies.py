@@ -136,25 +136,25 @@ def test_what_a_policy_lets_through(spec: str, connection: Connection, expected:
     assert decided(spec, connection) == [expected]
 
 
-@pytest.mark.parametrize("rule", [
-    "{to: [{operation: {methods: [GET]}}]}",
-    "{to: [{operation: {paths: [/x]}}]}",
-    "{to: [{operation: {hosts: [x]}}]}",
-    "{from: [{source: {requestPrincipals: ['*']}}]}",
-    "{from: [{source: {remoteIpBlocks: [10.1.9.9]}}]}",
-    "{from: [{source: {trustDomains: [cluster.local]}}]}",
-    "{when: [{key: 'request.headers[x]', values: [y]}]}",
-    "{when: [{key: 'request.auth.claims[iss]', values: [y]}]}",
-    "{from: [{source: {namespaces: [b]}}], to: [{operation: {methods: [GET]}}]}",
-    "{from: [{source: {namespaces: [b], requestPrincipals: ['*']}}]}",
-    "{to: [{operation: {ports: ['8080'], methods: [GET]}}]}",
+@pytest.mark.parametrize(("rule", "path"), [
+    ("{to: [{operation: {methods: [GET]}}]}", "to[0].operation.methods"),
+    ("{to: [{operation: {paths: [/x]}}]}", "to[0].operation.paths"),
+    ("{to: [{operation: {hosts: [x]}}]}", "to[0].operation.hosts"),
+    ("{from: [{source: {requestPrincipals: ['*']}}]}", "from[0].source.requestPrincipals"),
+    ("{from: [{source: {remoteIpBlocks: [10.1.9.9]}}]}", "from[0].source.remoteIpBlocks"),
+    ("{from: [{source: {trustDomains: [cluster.local]}}]}", "from[0].source.trustDomains"),
+    ("{when: [{key: 'request.headers[x]', values: [y]}]}", "when[0].key"),
+    ("{when: [{key: 'request.auth.claims[iss]', values: [y]}]}", "when[0].key"),
+    ("{from: [{source: {namespaces: [b]}}], to: [{operation: {methods: [GET]}}]}", "to[0].operation.methods"),
+    ("{from: [{source: {namespaces: [b], requestPrincipals: ['*']}}]}", "from[0].source.requestPrincipals"),
+    ("{to: [{operation: {ports: ['8080'], methods: [GET]}}]}", "to[0].operation.methods"),
 ])
 @pytest.mark.parametrize("action", ["ALLOW", "DENY"])
-def test_what_connections_do_not_show_lets_nothing_through(rule: str, action: str) -> None:
+def test_what_connections_do_not_show_lets_nothing_through(rule: str, path: str, action: str) -> None:
     """Whatever a policy of requests would do, the connections that it may concern do not come through, and somebody is told."""
     made = ambient(captured(), policy(f"{{action: {action}, rules: [{rule}]}}"))
     assert not lets_in(made, "w", FRIEND)
-    assert {p.code for p in find_problems_of(made)} == {"not-enforced"}
+    assert {(p.code, p.path) for p in find_problems_of(made)} == {("not-enforced", f"spec.rules[0].{path}")}
 
 
 def find_problems_of(made: World) -> list[Any]:

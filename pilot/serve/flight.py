@@ -63,7 +63,7 @@ class Flight:
     """The responses that are being written.
 
     A large one needs room among those that move. After `patience` it counts as stalled and leaves that room to others; where the stalled
-    ones are too many, those that take nothing are given up. A peer holds at most half of either room, peers take turns, and
+    ones are too many, those that take nothing are given up. A peer holds at most three quarters of either room, peers take turns, and
     streams that have acknowledged something do not stand behind newcomers. Nor do newcomers of a peer that has taken a large response, and has not
     been given up since, stand behind those of peers of which nothing is known.
     """
@@ -215,7 +215,7 @@ class Flight:
         write.is_stalled, write.stalled_after, write.taken_before = True, self.time - write.began, write.taken()
 
     def _victim(self, newcomer: Write) -> Write | None:
-        """Returns who is given up for another: of those that are stuck the oldest of its peer if that has more than its half, else of the peer
+        """Returns who is given up for another: of those that are stuck the oldest of its peer if that has more than its part, else of the peer
         that has the most."""
         if self._stuck is None:
             self._stuck = [write for write in self._writes if write.is_stalled and self._is_stuck(write)]
@@ -241,7 +241,7 @@ class Flight:
 
 
 class _Room:
-    """A room for bytes up to a limit, at most half of them of one peer. Anything fits into an empty room."""
+    """A room for bytes up to a limit, at most three quarters of them of one peer. Anything fits into an empty room."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.used = limit, 0
@@ -256,7 +256,7 @@ class _Room:
 
     def has_share(self, write: Write) -> bool:
         held = self.held_by(write)
-        return not held or held + write.size <= self.limit // 2
+        return not held or held + write.size <= self.limit * 3 // 4
 
     def add(self, write: Write) -> None:
         self.used += write.size

@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 class Line(Generic[T]):
-    """A line in which peers take turns, however many things each waits for. The oldest and the newest alternate: nobody waits for ever, and
-    after a burst of many that are slow a newcomer does not wait for all of them."""
+    """A line in which peers take turns, however many things each waits for. After one of the oldest come two of the newest: nobody
+    waits for ever, and after a burst of many that are slow newcomers do not wait for all of them."""
 
     def __init__(self) -> None:
         self._by_peer: dict[str, deque[T]] = {}
-        self._newest_next = False
+        self._turn = 0
         self._count = 0
 
     def __len__(self) -> int:
@@ -26,13 +26,13 @@ class Line(Generic[T]):
 
     def peek(self, may: Callable[[T], bool]) -> T | None:
         """Returns whose turn is next among those that `may`, None if nobody may."""
-        peers, end = (reversed(self._by_peer), -1) if self._newest_next else (iter(self._by_peer), 0)
+        peers, end = (reversed(self._by_peer), -1) if self._turn % 3 else (iter(self._by_peer), 0)
         return next((found for peer in peers if may(found := self._by_peer[peer][end])), None)
 
     def take(self, peer: str, waiting: T) -> None:
         """Gives it its turn; the other things of its peer stand behind those of all others then."""
         self.remove(peer, waiting)
-        self._newest_next = not self._newest_next
+        self._turn += 1
         if (rest := self._by_peer.pop(peer, None)) is not None:
             self._by_peer[peer] = rest
 

@@ -425,8 +425,8 @@ async def test_bytes_in_flight_are_bounded_while_proxies_do_not_read() -> None:
         clients = [Client(server, node_id=NODE.replace("pod", f"pod-{i}")) for i in range(12)]
         for client in clients:
             await client.ask("rds", "r")
-        await server.eventually(lambda: flight.waiting == 9)
-        assert size < flight.moving.used <= limit // 2, "one address has half of the room"
+        await server.eventually(lambda: flight.waiting == 7)
+        assert size < flight.moving.used <= limit * 3 // 4, "one address has three quarters of the room"
         async with Client(server) as other:  # what is small does not wait behind them
             await other.ask("lds")
             await other.gets("lds", "l")
@@ -464,13 +464,13 @@ async def test_where_too_many_stall_some_are_ended_for_real() -> None:
         stuck = [Client(server, node_id=NODE.replace("pod", f"pod-{i}")) for i in range(6)]
         for client in stuck:
             await client.ask("rds", "r")
-        await server.eventually(lambda: server.metric("pilot_xds_write_timeout 3"))
-        await server.eventually(lambda: len(server.discovery.connections()) == 3)
+        await server.eventually(lambda: server.metric("pilot_xds_write_timeout 2"))
+        await server.eventually(lambda: len(server.discovery.connections()) == 4)
         left = {connection.proxy_key for connection in server.discovery.connections()}
         for client in stuck:
             if client.node_id not in left:
                 assert (await client.ends())[0] is not grpc.StatusCode.OK
-        assert server.pusher.flight.stalled.used <= 2 * size + 4096, "half, for it is one peer"
+        assert server.pusher.flight.stalled.used <= 3 * size + 4096, "three quarters, for it is one peer"
         for client in stuck:
             await client.__aexit__()
 

@@ -15,7 +15,7 @@ _LINE = re.compile(rf"( *(?:(?:- +)?{KEY}:(?: +(?=[^ \n#])| *(?:#.*)?$)|- +(?=[^
 """What comes before the value of a line, and that; a line without a value, or with something else, is as a whole before it."""
 _VALUE = r"([^ \n#].*+)"
 _ITEM = f"({ITEM})"
-_LONGEST = 1 << 13  # bytes of a document that is compared with others
+_LONGEST = 1 << 12  # bytes of a document that is compared with others: the expressions that find them stay in memory, up to 512
 _MOST = 50  # layouts that are remembered, of any number of lines
 _TRIES = 8  # of the same number
 _TRIED = 100  # documents after which it shows whether they are alike

@@ -73,7 +73,7 @@ class BlockReader:
                 return Block(layout.skeleton.fill([known[value] for value in found.groups()]), layout.line, layout.inside)
         block = read_block(data, self._words)
         self._unlike += 1
-        if block.line and len(self._met) < _MOST:
+        if len(self._met) < _MOST:
             self._note(decoded(data))
         return block
 

@@ -55,7 +55,7 @@ class _Values(dict[str, Any]):
     """What stands behind keys and dashes again and again, by how it is written. Mappings and lists are made anew: whoever has one may change it."""
 
     def __init__(self, complex_value: Callable[[str], Any]) -> None:
-        super().__init__({"": None})
+        super().__init__()
         self._complex_value = complex_value
         self._skeletons: dict[tuple[str, ...], Skeleton | None] = {}
         self._flat: dict[str, dict[str, Any] | list[Any]] = {}

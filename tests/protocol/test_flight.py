@@ -5,6 +5,8 @@ import asyncio
 import functools
 import itertools
 
+import pytest
+
 from pilot.lib.duration import parse_duration
 from pilot.serve.flight import Flight, FlightLimits, Write, limits_of
 from pilot.serve.line import Line
@@ -112,6 +114,16 @@ async def test_a_peer_has_three_quarters_of_the_room() -> None:
     assert (proxies.going, proxies.flight.waiting) == ("a2 a3 a4 b", 0)
 
 
+async def test_what_a_peer_has_is_counted_until_it_has_nothing() -> None:
+    proxies = Proxies()
+    await proxies.begin("a1", "a2", size=25, peer="a")
+    proxies.end("a1")
+    await proxies.begin("a3", "a4", "a5", size=25, peer="a")
+    assert (proxies.going, proxies.flight.waiting) == ("a2 a3 a4", 1)
+    proxies.end("a2", "a3", "a4", "a5")
+    assert (proxies.flight.moving.used, len(proxies.flight.moving._of)) == (0, 0)
+
+
 async def test_peers_take_turns() -> None:
     proxies = Proxies(LIMITS._replace(moving=50))
     await proxies.begin("first")
@@ -205,6 +217,18 @@ async def test_where_nobody_knows_what_is_taken_a_long_time_decides() -> None:
     assert proxies.given_up == ["a", "b"]
 
 
+async def test_what_is_taken_may_be_known_later() -> None:
+    proxies = Proxies(LIMITS._replace(stalled=100))
+    proxies.taken |= dict.fromkeys("ab")
+    await proxies.begin(*"abcde")
+    proxies.pass_time(1)
+    proxies.taken |= dict.fromkeys("ab", 0)
+    proxies.pass_time(38.875)
+    assert proxies.given_up == [], "nobody knows how much was taken since"
+    proxies.pass_time(0.125)
+    assert proxies.given_up == ["a", "b"]
+
+
 async def test_the_peer_that_stalls_most_pays() -> None:
     proxies = Proxies(LIMITS._replace(moving=1000))
     await proxies.begin("slow", size=20)
@@ -282,6 +306,39 @@ async def test_newcomers_of_who_has_taken_something_do_not_wait_for_all_others()
     assert proxies.going == "b new1"
     proxies.end("b", "new1")
     assert proxies.going == "c new3"  # the two kinds alternate, and the oldest and the newest of each
+
+
+async def test_newcomers_of_both_kinds_alternate() -> None:
+    proxies = Proxies(LIMITS._replace(moving=50))
+    await proxies.begin("old", peer="taker")
+    proxies.end("old")
+    await proxies.begin("first", *(f"n{number}" for number in range(4)))
+    await proxies.begin(*(f"t{number}" for number in range(4)), peer="taker")
+    order = []
+    while proxies.writes:
+        order.append(proxies.going[0])
+        proxies.end(proxies.going)
+    assert "".join(order) in ("ftntntntn", "fntntntnt")
+
+
+async def test_few_takers_are_remembered_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pilot.serve.flight._TAKERS", 2)
+    proxies = Proxies()
+    for peer in ("one", "two", "one", "three"):
+        await proxies.begin("a", peer=peer)
+        proxies.end("a")
+    assert list(proxies.flight._takers) == ["one", "three"]
+
+
+async def test_only_large_responses_that_were_taken_say_how_long_others_take() -> None:
+    proxies = Proxies()
+    await proxies.begin("small", size=5)
+    await proxies.begin("large")
+    proxies.pass_time(3)
+    proxies.end("small")
+    proxies.flight.end(proxies.writes.pop("large"), taken=False)
+    assert proxies.flight.patience == LIMITS.patience
+    assert not proxies.flight._takers
 
 
 async def test_who_was_given_up_is_trusted_no_more() -> None:

@@ -18,8 +18,8 @@ from pilot.model.config.mesh_config import MeshConfig
 
 _log = scope("default")
 COLLECTION = (10_000, 500, 100)
-"""The collector's thresholds. It looks at so many young objects in some 5 ms, in which nothing else runs, and all but never at the older ones,
-five million objects later: nearly all of them stay."""
+"""The collector's thresholds. It looks at 10,000 young objects at a time, in some 5 ms, in which nothing else runs, and at older ones after five
+million new objects: nearly all of them stay."""
 
 
 class FirstLoad:

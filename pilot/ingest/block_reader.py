@@ -1,4 +1,4 @@
-"""The documents of files: one that is laid out like others is read as those were, for it differs in values alone."""
+"""Reads documents of YAML. One that is laid out like earlier ones is read by what was learnt from those: it differs in values alone."""
 from __future__ import annotations
 
 import itertools
@@ -12,7 +12,7 @@ from pilot.ingest.lines import Inside
 from pilot.ingest.skeleton import Skeleton
 
 _LINE = re.compile(rf"( *(?:(?:- +)?{KEY}:(?: +(?=[^ \n#])| *(?:#.*)?$)|- +(?=[^ \n#]))|.*)(.*)\n?", re.MULTILINE)
-"""What comes before the value of a line, and that; a line without a value, or with something else, is as a whole before it."""
+"""Matches a line: what comes before its value, and the value. A line without a value, or that is no key or item, counts as coming before one."""
 _VALUE = r"([^ \n#].*+)"
 _ITEM = f"({ITEM})"
 _LONGEST = 1 << 12  # bytes of a document that is compared with others: the expressions that find them stay in memory, up to 512
@@ -45,7 +45,8 @@ def _parts(before: str, value: str) -> Iterator[_Part]:
 
 
 class _Layout(NamedTuple):
-    """How documents are put together, and of what text; the line that each of them begins at and the lines inside, as in `Block`."""
+    """What documents of one layout share: the pattern of their text, the skeleton that their values are put into, and, as in `Block`, the line that
+    they begin at and the lines inside."""
 
     text: re.Pattern[str]
     skeleton: Skeleton

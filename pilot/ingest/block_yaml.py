@@ -24,7 +24,7 @@ _VALUE = re.compile(_QUOTED + _BARE + r"))\ *+(?:(?<=\ )#.*)?")
 """Text in double quotes, in single quotes, or neither; a comment may follow."""
 ITEM = r"""(?:"[^"\\]*+"|'[^']*+'|[A-Za-z0-9_./][A-Za-z0-9_./*-]*+)"""
 _FLOW = re.compile(rf"((?: *[\[\]{{}},] *|{KEY}: ++)*+)({ITEM}|)")
-"""Of a mapping or list in brackets: brackets, commas and keys, and the value behind them."""
+"""Matches a part of a mapping or list in brackets: brackets, commas and keys, and the value behind them."""
 _ENDS = {"|": "\n", "|-": "", ">": "\n", ">-": ""}
 """How a block of text ends, by how it begins."""
 _BLOCK = re.compile(r"[|>]-?$", re.MULTILINE)
@@ -61,7 +61,7 @@ class _Values(dict[str, Any]):
         self._flat: dict[str, dict[str, Any] | list[Any]] = {}
 
     def __missing__(self, written: str) -> Any:
-        if not written.replace("\n", "").isprintable():  # which `_split_lines` looks at too: somebody else may ask
+        if not written.replace("\n", "").isprintable():  # documents that are like others come here without `_split_lines`
             raise NotSimple
         if (found := _VALUE.fullmatch(written)) is None:
             return self._other(written)
@@ -121,9 +121,9 @@ class Words:
 
 
 def taken_apart(flow: str) -> list[tuple[str, str]]:
-    """Returns the parts of a mapping or list in brackets: brackets, commas and keys, and the value behind them, "" behind the last of them. Where
-    the text has something else it is between the parts, and one of them is nothing and nothing."""
-    return _FLOW.findall(flow)[:-1]  # the last one is nothing, at the very end
+    """Returns the parts of a mapping or list in brackets: brackets, commas and keys, each with the value behind them. The last part has no value.
+    Text that is none of this is left out; the first text of some part is empty then, or the last part has a value."""
+    return _FLOW.findall(flow)[:-1]  # the match of nothing at the very end is no part
 
 
 def has_text_block(text: str) -> bool:

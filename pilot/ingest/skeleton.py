@@ -1,4 +1,4 @@
-"""What documents of one layout have in common: how their mappings and lists are put together, found out once.
+"""A skeleton puts values together to the mappings and lists of one layout. It is made once for all documents of that layout.
 
 The documents of a large file are mostly of a few layouts. To fill a known skeleton costs a third of what reading the lines anew does.
 """
@@ -20,9 +20,9 @@ class Skeleton:
         self._used: list[int] = []
         self._add(sample)
         self.takes_all = sorted(self._used) == list(range(count))
-        """Each value has its place: none is a key, which differs, too."""
+        """Says whether each value has exactly one place. One that is a key has none, for other documents would have other keys."""
         self.is_flat = len(self._steps) == 1
-        """Nothing inside is a mapping or list, unless the values are."""
+        """Says whether nothing inside is a mapping or list, but for values that are."""
 
     def _add(self, sample: Any) -> int:
         """Adds the steps of a part; returns its place among the values and the parts that were made before."""
